@@ -1,0 +1,1 @@
+//! The behaviour every engine must show.

@@ -1,0 +1,106 @@
+//! What can go wrong with an engine.
+
+use std::error::Error as StdError;
+
+use dorm_lifecycle::RunId;
+use thiserror::Error;
+
+type Source = Box<dyn StdError + Send + Sync>;
+
+/// Whether the same call may work later.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Retry {
+    /// It may: the cause passes by itself.
+    Later,
+    /// It will not before something is changed.
+    Never,
+}
+
+/// Why an engine could not do what it was asked to.
+#[derive(Debug, Error)]
+pub enum EngineError {
+    /// There is no such run on this host.
+    #[error("there is no run {0} on this host")]
+    NoRun(RunId),
+    /// A run of that id exists already.
+    #[error("run {0} exists already")]
+    Exists(RunId),
+    /// The call does not fit what the run does now.
+    #[error("cannot {operation} run {run}: it is {condition}")]
+    Condition {
+        /// The call.
+        operation: &'static str,
+        /// Which run.
+        run: RunId,
+        /// What it does now.
+        condition: &'static str,
+    },
+    /// Nobody listens on that port inside.
+    #[error("nobody listens on port {port} in run {run}")]
+    Refused {
+        /// Which run.
+        run: RunId,
+        /// Which port.
+        port: u16,
+    },
+    /// The host has no room for it: disk, memory, addresses.
+    #[error("cannot {operation} run {run}: no room on this host")]
+    NoRoom {
+        /// The call.
+        operation: &'static str,
+        /// Which run.
+        run: RunId,
+        /// What the host said.
+        #[source]
+        source: Source,
+    },
+    /// Anything else that failed.
+    #[error("cannot {operation} run {run}")]
+    Failed {
+        /// The call.
+        operation: &'static str,
+        /// Which run.
+        run: RunId,
+        /// Why.
+        #[source]
+        source: Source,
+    },
+    /// The engine itself does not work on this host.
+    #[error("the {engine} engine does not work on this host: {hint}")]
+    Unusable {
+        /// Which engine.
+        engine: &'static str,
+        /// What to do.
+        hint: String,
+        /// Why.
+        #[source]
+        source: Option<Source>,
+    },
+}
+
+impl EngineError {
+    /// A failure of `operation` on `run` for the reason `source`.
+    pub fn failed(operation: &'static str, run: &RunId, source: impl Into<Source>) -> Self {
+        Self::Failed { operation, run: run.clone(), source: source.into() }
+    }
+
+    /// Whether the same call may work later.
+    pub fn retry(&self) -> Retry {
+        match self {
+            Self::Refused { .. } | Self::NoRoom { .. } | Self::Failed { .. } => Retry::Later,
+            Self::NoRun(_) | Self::Exists(_) | Self::Condition { .. } | Self::Unusable { .. } => Retry::Never,
+        }
+    }
+
+    /// The error and its causes in one line.
+    pub fn chain(&self) -> String {
+        let mut text = self.to_string();
+        let mut cause = self.source();
+        while let Some(next) = cause {
+            text.push_str(": ");
+            text.push_str(&next.to_string());
+            cause = next.source();
+        }
+        text
+    }
+}

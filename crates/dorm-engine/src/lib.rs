@@ -1,0 +1,175 @@
+//! The port between Dormouse and whatever runs a sandbox.
+//!
+//! An engine carries out effects and reports facts; it never decides. It knows runs, not sandboxes: what a run's end
+//! means is decided by `dorm-lifecycle`. It knows nothing of HTTP, records, names or timeouts.
+//!
+//! ```text
+//! start ─┐                         ┌─► go_on (the same run continues)
+//!        ├─► running ──► capture ──┼─► park ──► go_on
+//! restore┘               (paused)  └─► stop
+//! ```
+
+mod error;
+mod network;
+
+pub mod conformance;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use dorm_lifecycle::{Digest, Egress, Resources, RunCondition, RunId};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::mpsc;
+
+pub use error::{EngineError, Retry};
+pub use network::{Lease, LeaseId, Network, NetworkError};
+
+/// A two-way byte stream.
+pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
+
+/// A [`Stream`] of any kind.
+pub type BoxStream = Box<dyn Stream>;
+
+/// What an engine is and can do. Facts, shown to users as they are.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Capabilities {
+    /// `gvisor`, `fake`, …
+    pub name: &'static str,
+    /// The exact build: a memory image is only good for the same one.
+    pub build: String,
+    /// The CPU features a memory image of this host depends on, as a digest of their names.
+    pub cpu: String,
+    /// Whether user code can be held back after a restore until the agent has done its work. `false` means there is
+    /// a window of some milliseconds.
+    pub holds_after_restore: bool,
+}
+
+/// What a run needs from the host, whichever way it begins.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RunSpec {
+    /// Which run; never used again.
+    pub run: RunId,
+    /// The digest of the root filesystem's image.
+    pub image: Digest,
+    /// The image's root filesystem: immutable, ownership already shifted for guests.
+    pub rootfs: PathBuf,
+    /// Its limits.
+    pub resources: Resources,
+    /// Where it may connect to.
+    pub egress: Egress,
+}
+
+/// The files that [`Engine::capture`] wrote, relative to the directory it was given.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Captured {
+    /// Every file of the image, in no order. Each is complete, and durable once the pool has synced it.
+    pub files: Vec<PathBuf>,
+    /// How long the guest stood still so far.
+    pub stopped: Duration,
+}
+
+/// A run that the engine found on the host.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FoundRun {
+    /// Which run.
+    pub run: RunId,
+    /// What it does.
+    pub condition: RunCondition,
+}
+
+/// What one run uses now.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Usage {
+    /// CPU time used since the run began, in microseconds, on the host.
+    pub cpu_micros: u64,
+    /// Host memory in use, in bytes.
+    pub memory_bytes: u64,
+    /// Host processes.
+    pub processes: u64,
+}
+
+/// A fact that nobody asked for.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Notice {
+    /// The run has ended without having been stopped: it crashed, was killed, or ran out of memory.
+    Ended {
+        /// Which run.
+        run: RunId,
+        /// What is known of the reason, one sentence.
+        reason: String,
+    },
+    /// The run has passed its soft memory threshold and is paused: the greediest process in it must die now, by
+    /// [`Engine::relieve`].
+    MemoryHigh {
+        /// Which run.
+        run: RunId,
+    },
+}
+
+/// What runs sandboxes.
+///
+/// Every method may be called again after a failure or a restart of the daemon; each says what a repetition does.
+/// Errors name the operation and the run. Dropping a future leaves nothing behind that [`Engine::stop`] or
+/// [`Engine::sweep`] does not clear away.
+#[async_trait]
+pub trait Engine: Send + Sync + 'static {
+    /// What it is and can do.
+    fn capabilities(&self) -> &Capabilities;
+
+    /// Begins a run with a cold boot, or what cannot be told from one. When it returns, the agent inside answers.
+    /// Starting a run that exists is [`EngineError::Exists`].
+    async fn start(&self, spec: &RunSpec) -> Result<(), EngineError>;
+
+    /// Begins a run from the memory image in `image`, which was written by [`Engine::capture`] of this engine and
+    /// has been verified by the caller. Only reads from it. When it returns, the agent answers; user code may
+    /// have run before that unless [`Capabilities::holds_after_restore`].
+    async fn restore(&self, spec: &RunSpec, image: &std::path::Path) -> Result<(), EngineError>;
+
+    /// Pauses the run and writes its memory and changed files into the empty directory `into`. The source is kept,
+    /// paused, whether this succeeds or fails; only [`Engine::go_on`] lets it continue. Capturing a paused run is
+    /// allowed.
+    async fn capture(&self, run: &RunId, into: &std::path::Path) -> Result<Captured, EngineError>;
+
+    /// Makes a paused run use no CPU at all. Parking a parked run changes nothing.
+    async fn park(&self, run: &RunId) -> Result<(), EngineError>;
+
+    /// Lets a paused or parked run continue exactly where it stood. On a running one it changes nothing.
+    async fn go_on(&self, run: &RunId) -> Result<(), EngineError>;
+
+    /// Ends the run and gives back all that it held: processes, mounts, groups, namespaces, files. Stopping a run
+    /// that is not there is a success.
+    async fn stop(&self, run: &RunId) -> Result<(), EngineError>;
+
+    /// A fresh stream to the agent inside (`dorm-agent-proto`). There is one at a time: a new one ends the one before.
+    async fn agent(&self, run: &RunId) -> Result<BoxStream, EngineError>;
+
+    /// Connects to a TCP port inside. [`EngineError::Refused`] when nobody listens there.
+    async fn connect(&self, run: &RunId, port: u16) -> Result<BoxStream, EngineError>;
+
+    /// What the run uses.
+    async fn usage(&self, run: &RunId) -> Result<Usage, EngineError>;
+
+    /// Kills the process inside that uses the most memory and lets the run continue; the answer to
+    /// [`Notice::MemoryHigh`]. `victim` is a process id inside, as the agent knows it.
+    async fn relieve(&self, run: &RunId, victim: Option<u32>) -> Result<(), EngineError>;
+
+    /// What runs on this host, also from before a restart of the daemon. Found runs can be used like any other.
+    async fn inventory(&self) -> Result<Vec<FoundRun>, EngineError>;
+
+    /// Clears away what is left of runs that are not in `known` and which this engine's own notes say it made.
+    /// Answers a line for each thing cleared away.
+    async fn sweep(&self, known: &[RunId]) -> Result<Vec<String>, EngineError>;
+
+    /// The notices from now on. There is one receiver: a second call takes over from the first.
+    fn notices(&self) -> mpsc::Receiver<Notice>;
+
+    /// Prepares what makes the next [`Engine::start`] of this image fast (a booted template, ready hulls). Does
+    /// nothing that `start` depends on.
+    async fn prepare(&self, image: &Digest, rootfs: &std::path::Path) -> Result<(), EngineError>;
+
+    /// Lets go of everything that is not a run: ready hulls, helpers. Runs continue. Called at a clean stop.
+    async fn close(&self);
+}

@@ -1,0 +1,270 @@
+//! Identifiers and names.
+//!
+//! Identifiers are 20 characters, lower-case letters and digits, the first a letter, without a hyphen: host names
+//! such as `8080-ID.localhost` are split on `-`. They are made from random bytes that the caller brings.
+
+use std::fmt;
+use std::str::FromStr;
+
+use thiserror::Error;
+
+/// Why a text is not an identifier, a name or a digest.
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+pub enum IdError {
+    /// Not 20 lower-case letters and digits that begin with a letter.
+    #[error("'{0}' is not an id: ids are 20 lower-case letters and digits, the first a letter")]
+    Id(String),
+    /// Not a legal sandbox name.
+    #[error(
+        "'{0}' is not a legal name: names are 1 to 63 lower-case letters, digits and hyphens, begin with a letter \
+         and do not end with a hyphen"
+    )]
+    Name(String),
+    /// Not a legal project name.
+    #[error("'{0}' is not a project: projects are 1 to 63 lower-case letters, digits and hyphens")]
+    Project(String),
+    /// Not 64 hexadecimal digits.
+    #[error("'{0}' is not a digest: digests are 64 lower-case hexadecimal digits (BLAKE3)")]
+    Digest(String),
+    /// Not `ID-GENERATION`.
+    #[error("'{0}' is not a run: runs are written ID-GENERATION")]
+    Run(String),
+}
+
+const LENGTH: usize = 20;
+
+fn is_id(text: &str) -> bool {
+    text.len() == LENGTH
+        && text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit())
+        && text.as_bytes()[0].is_ascii_lowercase()
+}
+
+fn id_from(bytes: [u8; LENGTH]) -> String {
+    const ALPHABET: &[u8; 32] = b"abcdefghijkmnpqrstuvwxyz23456789";
+    bytes
+        .iter()
+        .enumerate()
+        .map(|(at, byte)| match at {
+            0 => char::from(ALPHABET[usize::from(byte % 24)]),
+            _ => char::from(ALPHABET[usize::from(byte % 32)]),
+        })
+        .collect()
+}
+
+macro_rules! id {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name(String);
+
+        impl $name {
+            /// Makes an identifier of 20 random bytes.
+            pub fn from_random(bytes: [u8; 20]) -> Self {
+                Self(id_from(bytes))
+            }
+
+            /// The identifier as text.
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = IdError;
+
+            fn from_str(text: &str) -> Result<Self, IdError> {
+                if is_id(text) { Ok(Self(text.to_owned())) } else { Err(IdError::Id(text.to_owned())) }
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.pad(&self.0)
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+    };
+}
+
+id!(
+    /// Names one sandbox for ever; never used again.
+    SandboxId
+);
+id!(
+    /// Names one snapshot.
+    SnapshotId
+);
+id!(
+    /// Names one operation: one command in progress, or its record.
+    OperationId
+);
+id!(
+    /// Names one captured memory image on disk, be it a sleep image or the content of a memory snapshot.
+    CaptureId
+);
+
+macro_rules! text {
+    ($name:ident) => {
+        impl $name {
+            /// The text itself.
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.pad(&self.0)
+            }
+        }
+    };
+}
+
+/// The name of a sandbox: a DNS label that begins with a letter. Unique per project among the living.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Name(String);
+
+text!(Name);
+
+impl FromStr for Name {
+    type Err = IdError;
+
+    fn from_str(text: &str) -> Result<Self, IdError> {
+        if is_label(text) && text.as_bytes()[0].is_ascii_lowercase() {
+            Ok(Self(text.to_owned()))
+        } else {
+            Err(IdError::Name(text.to_owned()))
+        }
+    }
+}
+
+/// The project every record belongs to. Without configuration there is one, `local`.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct ProjectId(String);
+
+text!(ProjectId);
+
+impl ProjectId {
+    /// The project that exists without configuration.
+    pub fn local() -> Self {
+        Self("local".to_owned())
+    }
+}
+
+impl FromStr for ProjectId {
+    type Err = IdError;
+
+    fn from_str(text: &str) -> Result<Self, IdError> {
+        if is_label(text) { Ok(Self(text.to_owned())) } else { Err(IdError::Project(text.to_owned())) }
+    }
+}
+
+fn is_label(text: &str) -> bool {
+    (1..=63).contains(&text.len())
+        && text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
+        && !text.starts_with('-')
+        && !text.ends_with('-')
+}
+
+/// A BLAKE3 hash as 64 hexadecimal digits: the name of an immutable artifact.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Digest(String);
+
+text!(Digest);
+
+impl FromStr for Digest {
+    type Err = IdError;
+
+    fn from_str(text: &str) -> Result<Self, IdError> {
+        let hex = |b: u8| b.is_ascii_digit() || (b'a'..=b'f').contains(&b);
+        if text.len() == 64 && text.bytes().all(hex) {
+            Ok(Self(text.to_owned()))
+        } else {
+            Err(IdError::Digest(text.to_owned()))
+        }
+    }
+}
+
+/// One run: a period of a sandbox on an engine. Written `ID-GENERATION`.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RunId {
+    /// Whose run it is.
+    pub sandbox: SandboxId,
+    /// Which one: counts up from 1.
+    pub generation: u64,
+}
+
+impl fmt::Display for RunId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{}", self.sandbox, self.generation)
+    }
+}
+
+impl fmt::Debug for RunId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl FromStr for RunId {
+    type Err = IdError;
+
+    fn from_str(text: &str) -> Result<Self, IdError> {
+        let wrong = || IdError::Run(text.to_owned());
+        let (sandbox, generation) = text.split_once('-').ok_or_else(wrong)?;
+        Ok(Self {
+            sandbox: sandbox.parse().map_err(|_| wrong())?,
+            generation: generation.parse().map_err(|_| wrong())?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_made_from_any_bytes_is_legal() {
+        for seed in 0..=255u8 {
+            let id = SandboxId::from_random([seed; LENGTH]);
+            assert_eq!(id.as_str().parse::<SandboxId>(), Ok(id));
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_part_of_a_host_name_is_no_id() {
+        for text in ["", "a", "2aaaaaaaaaaaaaaaaaaa", "aaaaaaaaaa-aaaaaaaaa", "Aaaaaaaaaaaaaaaaaaaa", "../../../etc/passwd.."] {
+            assert_eq!(text.parse::<SandboxId>(), Err(IdError::Id(text.to_owned())), "{text}");
+        }
+    }
+
+    #[test]
+    fn names_are_dns_labels() {
+        for text in ["a", "web", "web-1", "a0123456789"] {
+            assert!(text.parse::<Name>().is_ok(), "{text}");
+        }
+        let long = "a".repeat(64);
+        for text in ["", "-a", "a-", "1a", "A", "a_b", "ä", "a b", long.as_str()] {
+            assert!(text.parse::<Name>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_run_reads_back_what_it_prints() {
+        let run = RunId { sandbox: SandboxId::from_random([7; LENGTH]), generation: 12 };
+        assert_eq!(run.to_string().parse::<RunId>(), Ok(run));
+        assert!("abc".parse::<RunId>().is_err());
+    }
+
+    #[test]
+    fn a_digest_is_64_hexadecimal_digits() {
+        assert!("0".repeat(64).parse::<Digest>().is_ok());
+        assert!("0".repeat(63).parse::<Digest>().is_err());
+        assert!("G".repeat(64).parse::<Digest>().is_err());
+    }
+}

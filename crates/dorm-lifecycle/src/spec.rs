@@ -1,0 +1,254 @@
+//! What is asked for when a sandbox is created.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+use thiserror::Error;
+
+use crate::ids::{Digest, Name};
+
+/// CPU, memory, disk and process limits of one sandbox.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Resources {
+    /// CPU time per second of wall time, in thousandths of one CPU. Default 1000.
+    pub cpu_millis: u32,
+    /// Guest memory in bytes. Default 512 MiB.
+    pub memory_bytes: u64,
+    /// What the sandbox may write to its root filesystem, in bytes. Default 4 GiB.
+    pub disk_bytes: u64,
+    /// Processes and threads inside. Default 512.
+    pub processes: u32,
+}
+
+impl Default for Resources {
+    fn default() -> Self {
+        Self { cpu_millis: 1000, memory_bytes: 512 << 20, disk_bytes: 4 << 30, processes: 512 }
+    }
+}
+
+impl Resources {
+    /// Refuses what no host could give or no sandbox could live in: CPU 50 to 256,000 thousandths, memory 64 MiB to
+    /// 4 TiB, disk 64 MiB to 64 TiB, processes 16 to 65,536.
+    ///
+    /// # Errors
+    /// [`SpecError::Resource`] names the first one out of its range.
+    pub fn check(&self) -> Result<(), SpecError> {
+        let rows = [
+            ("cpu_millis", u64::from(self.cpu_millis), 50, 256_000),
+            ("memory_bytes", self.memory_bytes, 64 << 20, 4 << 40),
+            ("disk_bytes", self.disk_bytes, 64 << 20, 64 << 40),
+            ("processes", u64::from(self.processes), 16, 65_536),
+        ];
+        for (what, asked, least, most) in rows {
+            if !(least..=most).contains(&asked) {
+                return Err(SpecError::Resource { what, asked, least, most });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Why a sandbox cannot be asked for like this.
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+pub enum SpecError {
+    /// A resource is out of its range.
+    #[error("{what} is {asked}: it must be between {least} and {most}")]
+    Resource {
+        /// The field.
+        what: &'static str,
+        /// What was asked for.
+        asked: u64,
+        /// The least possible.
+        least: u64,
+        /// The most possible.
+        most: u64,
+    },
+    /// A sandbox without a name is to be suspended when its time is over.
+    #[error("an unnamed sandbox cannot be suspended on timeout: give it a name, or choose on_timeout terminate")]
+    SuspendWithoutName,
+    /// A timeout of zero.
+    #[error("{0} is zero: leave it out for no limit")]
+    ZeroTimeout(&'static str),
+    /// The name of an environment variable is empty or holds `=` or NUL.
+    #[error("'{0}' is not a name for an environment variable: it must not be empty nor hold '=' or NUL")]
+    Variable(String),
+    /// An entry of the allow list is not an address or network.
+    #[error("'{0}' is not an IPv4 address or network for the egress allow list, such as 198.51.100.0/24")]
+    Allowed(String),
+}
+
+/// Where a sandbox may connect to.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Egress {
+    /// The internet, never private or link-local addresses. The default.
+    #[default]
+    Public,
+    /// Nothing: there is no network.
+    None,
+    /// Only these IPv4 networks in CIDR notation.
+    Allow(Vec<String>),
+}
+
+/// What happens when a deadline of a running sandbox passes.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum OnTimeout {
+    /// It ends. The default without a name.
+    Terminate,
+    /// It is suspended. The default with a name.
+    Suspend,
+}
+
+/// How long a sandbox may run.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Timeouts {
+    /// From the start of a run to its deadline, whatever happens inside; none by default. Resuming renews it.
+    pub total: Option<Duration>,
+    /// From the last activity (exec, file call, open terminal, traffic) to the deadline; none by default.
+    pub idle: Option<Duration>,
+}
+
+/// Environment variables. Their values may be secret, so they are not printed.
+#[derive(Clone, PartialEq, Eq, Default)]
+pub struct Variables(pub BTreeMap<String, String>);
+
+impl fmt::Debug for Variables {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.0.keys()).finish()
+    }
+}
+
+/// What was asked for.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SandboxSpec {
+    /// The name; a sandbox without one is ephemeral.
+    pub name: Option<Name>,
+    /// The image its root filesystem comes from.
+    pub image: Digest,
+    /// Its limits.
+    pub resources: Resources,
+    /// Where it may connect to.
+    pub egress: Egress,
+    /// Variables that every process in it gets.
+    pub variables: Variables,
+    /// What a passed deadline does.
+    pub on_timeout: OnTimeout,
+    /// Whether it may be suspended. By default: whether it has a name.
+    pub suspendable: bool,
+    /// Whether traffic wakes it while it is suspended. Default: yes.
+    pub auto_resume: bool,
+    /// Its time limits.
+    pub timeouts: Timeouts,
+    /// Free text of the user, by key.
+    pub labels: BTreeMap<String, String>,
+}
+
+impl SandboxSpec {
+    /// A sandbox of `image` with every default for one with `name`, or an ephemeral one without.
+    pub fn new(image: Digest, name: Option<Name>) -> Self {
+        let named = name.is_some();
+        Self {
+            name,
+            image,
+            resources: Resources::default(),
+            egress: Egress::default(),
+            variables: Variables::default(),
+            on_timeout: if named { OnTimeout::Suspend } else { OnTimeout::Terminate },
+            suspendable: named,
+            auto_resume: true,
+            timeouts: Timeouts::default(),
+            labels: BTreeMap::new(),
+        }
+    }
+
+    /// Refuses what cannot be.
+    ///
+    /// # Errors
+    /// The first [`SpecError`] found.
+    pub fn check(&self) -> Result<(), SpecError> {
+        self.resources.check()?;
+        if self.on_timeout == OnTimeout::Suspend && !self.suspendable {
+            return Err(SpecError::SuspendWithoutName);
+        }
+        self.timeouts.check()?;
+        for key in self.variables.0.keys() {
+            if key.is_empty() || key.contains(['=', '\0']) {
+                return Err(SpecError::Variable(key.clone()));
+            }
+        }
+        match &self.egress {
+            Egress::Public | Egress::None => Ok(()),
+            Egress::Allow(networks) => match networks.iter().find(|network| !is_network(network)) {
+                Some(wrong) => Err(SpecError::Allowed(wrong.clone())),
+                None => Ok(()),
+            },
+        }
+    }
+}
+
+impl Timeouts {
+    /// Refuses a limit of zero.
+    ///
+    /// # Errors
+    /// [`SpecError::ZeroTimeout`] with the name of the limit.
+    pub fn check(&self) -> Result<(), SpecError> {
+        for (what, limit) in [("timeout", self.total), ("idle_timeout", self.idle)] {
+            if limit == Some(Duration::ZERO) {
+                return Err(SpecError::ZeroTimeout(what));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn is_network(text: &str) -> bool {
+    let (address, length) = text.split_once('/').unwrap_or((text, "32"));
+    address.parse::<std::net::Ipv4Addr>().is_ok() && length.parse::<u8>().is_ok_and(|length| length <= 32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spec(name: Option<&str>) -> SandboxSpec {
+        let image = "0".repeat(64).parse().expect("digest");
+        SandboxSpec::new(image, name.map(|name| name.parse().expect("name")))
+    }
+
+    #[test]
+    fn a_name_makes_a_sandbox_suspendable_and_suspended_on_timeout() {
+        assert_eq!((spec(Some("a")).suspendable, spec(Some("a")).on_timeout), (true, OnTimeout::Suspend));
+        assert_eq!((spec(None).suspendable, spec(None).on_timeout), (false, OnTimeout::Terminate));
+    }
+
+    #[test]
+    fn impossible_resources_are_refused_by_name() {
+        let mut asked = spec(None);
+        asked.resources.memory_bytes = 1;
+        assert!(matches!(asked.check(), Err(SpecError::Resource { what: "memory_bytes", asked: 1, .. })));
+    }
+
+    #[test]
+    fn what_cannot_be_asked_for_is_refused() {
+        let mut asked = spec(None);
+        asked.on_timeout = OnTimeout::Suspend;
+        assert_eq!(asked.check(), Err(SpecError::SuspendWithoutName));
+        let mut asked = spec(None);
+        asked.timeouts.idle = Some(Duration::ZERO);
+        assert_eq!(asked.check(), Err(SpecError::ZeroTimeout("idle_timeout")));
+        let mut asked = spec(None);
+        asked.variables.0.insert("A=B".into(), String::new());
+        assert_eq!(asked.check(), Err(SpecError::Variable("A=B".into())));
+        let mut asked = spec(None);
+        asked.egress = Egress::Allow(vec!["10.0.0.0/8".into(), "example.org".into()]);
+        assert_eq!(asked.check(), Err(SpecError::Allowed("example.org".into())));
+    }
+
+    #[test]
+    fn values_of_variables_are_not_printed() {
+        let mut asked = spec(None);
+        asked.variables.0.insert("TOKEN".into(), "hunter2".into());
+        let text = format!("{asked:?}");
+        assert!(text.contains("TOKEN") && !text.contains("hunter2"));
+    }
+}
