@@ -1,0 +1,63 @@
+//! Runs `ip` and `nft`, with a script on their standard input, in the network namespace of the calling thread.
+//! Knows nothing of what the scripts mean.
+
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use thiserror::Error;
+
+/// Why a command did not do its work.
+#[derive(Debug, Error)]
+pub(crate) enum CommandError {
+    /// It could not be started.
+    #[error("{program} cannot be run: install the package '{package}'")]
+    Start {
+        program: &'static str,
+        package: &'static str,
+        #[source]
+        source: std::io::Error,
+    },
+    /// It refused.
+    #[error("{program} failed: {said}")]
+    Refused { program: &'static str, said: String },
+}
+
+/// Carries out the lines, the first failure ending it.
+pub(crate) fn ip(lines: &[String]) -> Result<(), CommandError> {
+    run("ip", "iproute2", &["-batch", "-"], &(lines.join("\n") + "\n"))
+}
+
+/// Carries out the whole script, or nothing of it.
+pub(crate) fn nft(script: &str) -> Result<(), CommandError> {
+    run("nft", "nftables", &["-f", "-"], script)
+}
+
+fn run(program: &'static str, package: &'static str, arguments: &[&str], script: &str) -> Result<(), CommandError> {
+    let start = |source| CommandError::Start { program, package, source };
+    let mut child = Command::new(find(program))
+        .args(arguments)
+        .env("LC_ALL", "C")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(start)?;
+    // Both programs read all of their input before they say much, so this cannot block. If one ends early, its exit
+    // status tells why, and the broken pipe does not matter.
+    if let Some(mut input) = child.stdin.take() {
+        let _ = input.write_all(script.as_bytes());
+    }
+    let output = child.wait_with_output().map_err(start)?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr).split_whitespace().collect::<Vec<_>>().join(" ");
+    Err(CommandError::Refused { program, said: format!("{} ({})", said, output.status) })
+}
+
+/// These programs are often in directories that are not in the search path of a shell made by `su`.
+fn find(program: &'static str) -> String {
+    let places = ["/usr/sbin", "/sbin", "/usr/bin", "/bin"].map(|place| format!("{place}/{program}"));
+    places.into_iter().find(|path| Path::new(path).exists()).unwrap_or_else(|| program.into())
+}
