@@ -15,7 +15,7 @@ use dorm_engine::LeaseId;
 use ipnet::Ipv4Net;
 use rustix::fs::{FlockOperation, flock};
 
-use crate::command::{CommandError, nft};
+use crate::command::{CommandError, Commands};
 use crate::layout::{INTERFACES, Layout, path};
 use crate::{namespace, ruleset};
 
@@ -60,17 +60,17 @@ impl HostLock {
 
     /// Makes the host let sandboxes out, and nothing else of them in. Done for every lease, since other programs may
     /// have emptied the host's rules.
-    pub(crate) fn open_way(&self, layout: &Layout) -> Result<(), WayError> {
+    pub(crate) fn open_way(&self, layout: &Layout, commands: &Commands) -> Result<(), WayError> {
         // Left on afterwards: by then others may depend on it.
         if std::fs::read_to_string(FORWARD).map_err(WayError::Forward)?.trim() == "0" {
             std::fs::write(FORWARD, "1").map_err(WayError::Forward)?;
         }
-        nft(&ruleset::host(layout)).map_err(WayError::Rules)
+        commands.nft(&ruleset::host(layout)).map_err(WayError::Rules)
     }
 
     /// Removes the host's rules.
-    pub(crate) fn close_way(&self, layout: &Layout) -> Result<(), WayError> {
-        nft(&ruleset::no_host(layout)).map_err(WayError::Rules)
+    pub(crate) fn close_way(&self, layout: &Layout, commands: &Commands) -> Result<(), WayError> {
+        commands.nft(&ruleset::no_host(layout)).map_err(WayError::Rules)
     }
 }
 

@@ -14,6 +14,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use tokio::net::TcpSocket;
 use tokio::sync::oneshot;
 
+use crate::command::Commands;
 use crate::config::Config;
 use crate::layout::{Layout, SANDBOX};
 use crate::lease::Leases;
@@ -45,7 +46,9 @@ impl HostNetwork {
             let directory = config.directory.display().to_string();
             let notes = Notes::open(&config.directory)
                 .map_err(|error| failed(format!("open the notes on network leases in {directory}"), error))?;
-            let leases = Leases { layout, notes, servers: config.dns };
+            let commands = Commands::of_daemon(&config.directory)
+                .map_err(|error| failed(format!("lock {directory}: is another daemon using this directory?"), error))?;
+            let leases = Leases { layout, notes, commands, servers: config.dns };
             let whole = leases.recover()?;
             let sockets: Vec<_> = whole.into_iter().map(|id| (id, leases.name_sockets(id))).collect();
             Ok((leases, sockets))

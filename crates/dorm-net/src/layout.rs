@@ -27,9 +27,12 @@ pub(crate) const GATEWAY: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
 /// The length of both networks' prefix.
 pub(crate) const PREFIX_LENGTH: u8 = 30;
 
-// Both hardware addresses are fixed: a restored guest has the gateway's in its memory.
+// All hardware addresses are fixed. A restored guest has the gateway's in its memory, and on our own ends nobody needs
+// to ask for the other's: a question that gets lost costs a second.
 const SANDBOX_MAC: [u8; 6] = [2, 0, 10, 0, 0, 2];
 const GATEWAY_MAC: [u8; 6] = [2, 0, 10, 0, 0, 1];
+const UPLINK_HOST_MAC: [u8; 6] = [2, 0, 10, 0, 1, 1];
+const UPLINK_GATEWAY_MAC: [u8; 6] = [2, 0, 10, 0, 1, 2];
 
 /// The naming plan of one daemon.
 #[derive(Clone, Debug)]
@@ -136,27 +139,33 @@ pub(crate) fn path(namespace: &str) -> PathBuf {
 pub(crate) fn uplink_lines(layout: &Layout, id: LeaseId, mtu: u16) -> Vec<String> {
     let (sandbox, gateway) = (layout.sandbox_namespace(id), layout.gateway_namespace(id));
     let (uplink, address) = (layout.uplink(id), layout.uplink_host(id));
+    let (near, far) = (mac(UPLINK_HOST_MAC), mac(UPLINK_GATEWAY_MAC));
+    let peer = format!("address {far} mtu {mtu} netns {gateway}");
     vec![
         format!("netns add {sandbox}"),
         format!("netns add {gateway}"),
-        format!("link add {uplink} mtu {mtu} type veth peer name {UPLINK_INTERFACE} mtu {mtu} netns {gateway}"),
+        format!("link add {uplink} address {near} mtu {mtu} type veth peer name {UPLINK_INTERFACE} {peer}"),
         format!("link set {uplink} addrgenmode none"),
         format!("addr add {address}/{PREFIX_LENGTH} dev {uplink}"),
         format!("link set {uplink} up"),
+        format!("neigh replace {} lladdr {far} dev {uplink} nud permanent", layout.uplink_gateway(id)),
     ]
 }
 
 /// The lines that set up the gateway, in its namespace, and make the link to the sandbox.
 pub(crate) fn gateway_lines(layout: &Layout, id: LeaseId) -> Vec<String> {
     let (inner, outer) = (mac(GATEWAY_MAC), mac(SANDBOX_MAC));
+    let host = layout.uplink_host(id);
     let peer = format!("peer name {SANDBOX_INTERFACE} address {outer} netns {}", layout.sandbox_namespace(id));
     vec![
         format!("link add {INNER_INTERFACE} address {inner} type veth {peer}"),
         format!("addr add {GATEWAY}/{PREFIX_LENGTH} dev {INNER_INTERFACE}"),
         format!("link set {INNER_INTERFACE} up"),
+        format!("neigh replace {SANDBOX} lladdr {outer} dev {INNER_INTERFACE} nud permanent"),
         format!("addr add {}/{PREFIX_LENGTH} dev {UPLINK_INTERFACE}", layout.uplink_gateway(id)),
         format!("link set {UPLINK_INTERFACE} up"),
-        format!("route add default via {}", layout.uplink_host(id)),
+        format!("neigh replace {host} lladdr {} dev {UPLINK_INTERFACE} nud permanent", mac(UPLINK_HOST_MAC)),
+        format!("route add default via {host}"),
     ]
 }
 

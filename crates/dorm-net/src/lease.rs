@@ -9,20 +9,21 @@ use std::path::Path;
 
 use dorm_engine::{LeaseId, NetworkError};
 
-use crate::command::{ip, nft};
+use crate::command::Commands;
 use crate::config::NameServers;
 use crate::host::{self, HostLock};
 use crate::layout::{self, Layout, path};
 use crate::names::NameSockets;
 use crate::notes::{Notes, Stage};
 use crate::ruleset::{self, Policy};
-use crate::{failed, namespace};
+use crate::{failed, link, namespace};
 
 /// The leases of one daemon on this host.
 #[derive(Debug)]
 pub(crate) struct Leases {
     pub(crate) layout: Layout,
     pub(crate) notes: Notes,
+    pub(crate) commands: Commands,
     pub(crate) servers: NameServers,
 }
 
@@ -31,7 +32,8 @@ impl Leases {
     pub(crate) fn make(&self) -> Result<(LeaseId, NameSockets), NetworkError> {
         let mtu = host::uplink_mtu();
         let id = self.begin(mtu)?;
-        let done = self.furnish(id, mtu).and_then(|sockets| {
+        let furnished = self.furnish(id, mtu).map_err(|error| failed(format!("set up network lease {}", id.0), error));
+        let done = furnished.and_then(|sockets| {
             self.notes.write(id, Stage::Made).map_err(|error| failed(format!("note network lease {}", id.0), error))?;
             Ok((id, sockets))
         });
@@ -81,7 +83,8 @@ impl Leases {
         }
         if !whole.is_empty() {
             let lock = HostLock::take().map_err(|error| failed("lock the host's network", error))?;
-            lock.open_way(&self.layout).map_err(|error| failed("let sandboxes out of the host", error))?;
+            lock.open_way(&self.layout, &self.commands)
+                .map_err(|error| failed("let sandboxes out of the host", error))?;
         }
         Ok(whole)
     }
@@ -101,7 +104,7 @@ impl Leases {
     /// Replaces the policy of a lease.
     pub(crate) fn set_policy(&self, id: LeaseId, policy: &Policy) -> Result<(), NetworkError> {
         let gateway = self.gateway(id)?;
-        let change = namespace::inside(&gateway, || nft(&ruleset::egress(policy)));
+        let change = namespace::inside(&gateway, || self.commands.nft(&ruleset::egress(policy)));
         let fail = |error| failed(format!("change the egress of network lease {}", id.0), error);
         change.map_err(|error| self.gone_or(id, error))?.map_err(|error| fail(Box::new(error)))
     }
@@ -139,8 +142,8 @@ impl Leases {
         self.notes.write(id, Stage::Making).map_err(|error| failed(format!("note network lease {}", id.0), error))?;
         let lines = layout::uplink_lines(&self.layout, id, mtu);
         let (way, links) = std::thread::scope(|scope| {
-            let way = scope.spawn(|| lock.open_way(&self.layout));
-            let links = ip(&lines);
+            let way = scope.spawn(|| lock.open_way(&self.layout, &self.commands));
+            let links = self.commands.ip(&lines);
             (way.join(), links)
         });
         let made = match (way, links) {
@@ -155,31 +158,41 @@ impl Leases {
     }
 
     /// Fills the two namespaces. Nothing but this knows of them yet.
-    fn furnish(&self, id: LeaseId, mtu: u16) -> Result<NameSockets, NetworkError> {
+    fn furnish(&self, id: LeaseId, mtu: u16) -> Result<NameSockets, Error> {
         let (sandbox, gateway) = (path(&self.layout.sandbox_namespace(id)), path(&self.layout.gateway_namespace(id)));
-        let fail = |source: Error| failed(format!("set up network lease {}", id.0), source);
-        let in_gateway = || -> Result<NameSockets, Error> {
-            quiet()?;
-            set("ipv4/ip_forward", "1")?;
-            // Every refused packet is answered, not only some each second.
-            set("ipv4/icmp_ratelimit", "0")?;
-            nft(&ruleset::gateway(mtu))?;
-            ip(&layout::gateway_lines(&self.layout, id))?;
+        let links = || -> Result<(), Error> {
+            namespace::inside(&gateway, || -> Result<(), Error> {
+                quiet()?;
+                set("ipv4/ip_forward", "1")?;
+                // Every refused packet is answered, not only some each second.
+                set("ipv4/icmp_ratelimit", "0")?;
+                Ok(self.commands.ip(&layout::gateway_lines(&self.layout, id))?)
+            })??;
+            namespace::inside(&sandbox, || -> Result<(), Error> {
+                quiet()?;
+                self.commands.ip(&layout::sandbox_lines())?;
+                Ok(link::settle(layout::SANDBOX_INTERFACE)?)
+            })??;
+            Ok(link::settle(&self.layout.uplink(id))?)
+        };
+        let (rules, links) = std::thread::scope(|scope| {
+            let rules = scope.spawn(|| namespace::inside(&gateway, || self.commands.nft(&ruleset::gateway(mtu))));
+            let links = links();
+            (rules.join(), links)
+        });
+        rules.map_err(|_| "the thread that sets the packet rules panicked")???;
+        links?;
+        namespace::inside(&gateway, || -> Result<NameSockets, Error> {
+            link::settle(layout::INNER_INTERFACE)?;
+            link::settle(layout::UPLINK_INTERFACE)?;
             Ok(NameSockets::bind()?)
-        };
-        let sockets = namespace::inside(&gateway, in_gateway).map_err(|error| fail(error.into()))?.map_err(fail)?;
-        let in_sandbox = || -> Result<(), Error> {
-            quiet()?;
-            Ok(ip(&layout::sandbox_lines())?)
-        };
-        namespace::inside(&sandbox, in_sandbox).map_err(|error| fail(error.into()))?.map_err(fail)?;
-        Ok(sockets)
+        })?
     }
 
     fn remove_parts(&self, id: LeaseId) -> Result<(), Error> {
         let uplink = self.layout.uplink(id);
         if host::interfaces()?.contains(&uplink)
-            && let Err(error) = ip(&[format!("link del {uplink}")])
+            && let Err(error) = self.commands.ip(&[format!("link del {uplink}")])
             && host::interfaces()?.contains(&uplink)
         {
             return Err(error.into());
@@ -191,7 +204,8 @@ impl Leases {
 
     fn close_way_after_last(&self, lock: &HostLock) -> Result<(), NetworkError> {
         if self.noted()?.is_empty() {
-            lock.close_way(&self.layout).map_err(|error| failed("remove the host's packet rules", error))?;
+            lock.close_way(&self.layout, &self.commands)
+                .map_err(|error| failed("remove the host's packet rules", error))?;
         }
         Ok(())
     }

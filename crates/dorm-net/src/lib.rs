@@ -23,6 +23,7 @@ mod host;
 mod host_network;
 mod layout;
 mod lease;
+mod link;
 mod names;
 mod namespace;
 mod notes;

@@ -20,8 +20,9 @@ use crate::ruleset::NAME_PORT;
 
 /// Questions of one sandbox that may be on their way at once.
 const IN_FLIGHT_MAX: usize = 128;
-/// How long one server may take.
-const ANSWER_LIMIT: Duration = Duration::from_secs(2);
+/// How long all servers together may take, each an equal part. Programs ask again after five seconds, as a rule: with
+/// two servers, the second still answers in time when the first is dead.
+const ANSWER_LIMIT: Duration = Duration::from_secs(8);
 /// How long a connection may live.
 const CONNECTION_LIMIT: Duration = Duration::from_secs(30);
 const MESSAGE_MAX: usize = 65_535;
@@ -119,13 +120,21 @@ async fn wait_a_little(error: &io::Error) {
     tokio::time::sleep(Duration::from_millis(50)).await;
 }
 
+/// The servers to ask, and how long each may take.
+fn in_turn(servers: &NameServers) -> (Vec<SocketAddr>, Duration) {
+    let servers = servers.now();
+    let parts = u32::try_from(servers.len()).unwrap_or(u32::MAX).max(1);
+    (servers, ANSWER_LIMIT / parts)
+}
+
 /// The first answer that one of the servers gives.
 async fn ask(question: &[u8], servers: &NameServers) -> Option<Vec<u8>> {
     if question.len() < HEADER {
         return None;
     }
-    for server in servers.now() {
-        if let Ok(Ok(answer)) = timeout(ANSWER_LIMIT, ask_one(question, server)).await {
+    let (servers, limit) = in_turn(servers);
+    for server in servers {
+        if let Ok(Ok(answer)) = timeout(limit, ask_one(question, server)).await {
             return Some(answer);
         }
     }
@@ -152,8 +161,9 @@ async fn ask_one(question: &[u8], server: SocketAddr) -> io::Result<Vec<u8>> {
 }
 
 async fn relay(mut client: TcpStream, servers: &NameServers) -> io::Result<()> {
-    for server in servers.now() {
-        if let Ok(Ok(mut upstream)) = timeout(ANSWER_LIMIT, TcpStream::connect(server)).await {
+    let (servers, limit) = in_turn(servers);
+    for server in servers {
+        if let Ok(Ok(mut upstream)) = timeout(limit, TcpStream::connect(server)).await {
             tokio::io::copy_bidirectional(&mut client, &mut upstream).await?;
             return Ok(());
         }

@@ -5,7 +5,7 @@ use std::net::Ipv4Addr;
 use dorm_engine::Network;
 use dorm_lifecycle::Egress;
 
-use crate::support::{HOST, PORT, PUBLIC, connect, echo, gateway, inside, lease, on_a_host, only, reaches, run, said};
+use crate::support::{HOST, PORT, PUBLIC, echo, gateway, inside, lease, on_a_host, only, reaches, run, said};
 
 const ANY: Ipv4Addr = Ipv4Addr::UNSPECIFIED;
 
@@ -75,12 +75,9 @@ fn nobody_outside_reaches_into_a_sandbox() {
         let lease = lease(&network, Egress::Public).await;
         echo(&lease.namespace, ANY, PORT);
         run("ip -n internet route add 10.200.0.0/16 via 203.0.113.1");
-        run("ip -n internet route add 10.0.0.0/30 via 203.0.113.1");
         let uplink = uplink(&gateway(&lease));
         assert!(!reaches(&host.internet(), uplink, PORT).await);
         assert!(!reaches(&host.internet(), uplink, 53).await);
-        assert!(!reaches(&host.itself(), uplink, PORT).await);
-        assert!(connect(&host.internet(), lease.address, PORT).await.is_err());
     });
 }
 

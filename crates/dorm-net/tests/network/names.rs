@@ -77,6 +77,7 @@ fn while_the_daemon_is_down_names_are_refused_and_afterwards_answered() {
         let network = with_server(&host).await;
         let lease = lease(&network, Egress::Public).await;
         network.close().await;
+        drop(network);
         assert!(ask(&datagrams(&lease.namespace, lease.gateway, 53), QUESTION).await.is_err());
         let _network = with_server(&host).await;
         assert_eq!(ask(&datagrams(&lease.namespace, lease.gateway, 53), QUESTION).await.unwrap(), QUESTION);

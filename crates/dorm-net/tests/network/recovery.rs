@@ -1,5 +1,7 @@
 //! The daemon ends between any two steps, and starts again.
 
+use std::process::Command;
+
 use dorm_engine::Network;
 use dorm_lifecycle::Egress;
 
@@ -16,7 +18,7 @@ fn leases_outlive_the_daemon_with_their_policy() {
         assert!(reaches(&lease.namespace, PUBLIC, PORT).await);
 
         let network = host.open("a").await;
-        assert_eq!(network.leases().await.unwrap(), [lease.clone()]);
+        assert_eq!(network.leases().await.unwrap(), std::slice::from_ref(&lease));
         assert!(reaches(&lease.namespace, PUBLIC, PORT).await);
         echo(&lease.namespace, lease.address, PORT);
         assert!(network.connect(lease.id, PORT).await.is_ok());
@@ -51,6 +53,21 @@ fn whatever_was_half_made_or_half_removed_goes_at_the_next_start() {
                 assert_eq!(host.traces(), Vec::<String>::new(), "{stage} without {missing:03b}");
             }
         }
+    });
+}
+
+#[test]
+fn a_new_daemon_waits_for_the_commands_of_a_killed_one() {
+    on_a_host(async |host| {
+        std::fs::create_dir_all(host.directory("a")).unwrap();
+        let lock = std::fs::File::create(host.directory("a").join("lock")).unwrap();
+        rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive).unwrap();
+        let done = host.directory("a").join("done");
+        let script = format!("sleep 0.3; echo > {}", done.display());
+        let mut command = Command::new("sh").args(["-c", &script]).stdout(lock).spawn().unwrap();
+        let _network = host.open("a").await;
+        assert!(done.exists());
+        command.wait().unwrap();
     });
 }
 
@@ -90,6 +107,7 @@ fn everything_with_the_prefix_can_be_removed_without_notes() {
         let other = host.open("b").await;
         let kept = other.lease().await.unwrap();
         network.close().await;
+        drop(network);
         std::fs::remove_dir_all(host.directory("a")).unwrap();
         let network = host.open("a").await;
         let next = network.lease().await.unwrap();
