@@ -156,9 +156,11 @@ impl Disk {
         let flags = MountFlags::NOATIME | MountFlags::NODEV | MountFlags::NOSUID;
         // The tables are zero already: the file has holes there.
         let options = CString::from(c"noinit_itable");
+        // From here on the mount holds the device; without it the kernel clears the device when it is closed.
         rustix::mount::mount(device.path(), self.path(), "ext4", flags, options.as_c_str())
-            .map_err(|error| DiskError::file("mount", &self.path(), error.into()))
-        // The device is closed here, and cleared by the kernel unless the mount holds it.
+            .map_err(|error| DiskError::file("mount", &self.path(), error.into()))?;
+        device.bypass_cache_soon();
+        Ok(())
     }
 
     /// Makes a disk without a limit in `dir`: a plain directory.
