@@ -9,19 +9,35 @@ use super::*;
 
 const LIMITS: Limits = Limits { cpu_millis: 1500, memory_bytes: 128 << 20, threads: 264 };
 
-/// An empty directory, removed by the next run of the system's cleaner if the test fails.
-pub(crate) fn scratch(topic: &str) -> PathBuf {
+/// An empty directory of one's own, removed at the end, also when the test fails.
+pub(crate) struct Scratch(PathBuf);
+
+pub(crate) fn scratch(topic: &str) -> Scratch {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let count = COUNT.fetch_add(1, Ordering::Relaxed);
-    let dir = std::env::temp_dir().join(format!("dorm-cgroup-{topic}-{}-{count}", std::process::id()));
+    let dir = std::env::temp_dir().join(format!("dorm-{topic}-{}-{count}", std::process::id()));
     let _ = fs::remove_dir_all(&dir);
     fs::create_dir_all(&dir).unwrap();
-    dir
+    Scratch(dir)
+}
+
+impl std::ops::Deref for Scratch {
+    type Target = Path;
+
+    fn deref(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
 }
 
 /// A tree with the files that the kernel would make, for the group `dormouse/a` and those above it.
 struct Tree {
-    root: PathBuf,
+    root: Scratch,
     layout: Layout,
 }
 
@@ -42,12 +58,6 @@ impl Tree {
 
     fn leaf(&self) -> PathBuf {
         self.root.join("dormouse/a")
-    }
-}
-
-impl Drop for Tree {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.root);
     }
 }
 
@@ -76,7 +86,7 @@ fn text(dir: &Path, name: &str) -> String {
 fn version_2_hands_controllers_down_and_sets_limits() {
     let tree = Tree::new("limits");
     let group = Cgroup::create_in(&tree.layout, "dormouse/a", &LIMITS).unwrap();
-    for dir in [tree.root.clone(), tree.root.join("dormouse")] {
+    for dir in [tree.root.to_path_buf(), tree.root.join("dormouse")] {
         assert_eq!(text(&dir, "cgroup.subtree_control"), "+pids", "the last of three words written");
     }
     assert_eq!(text(&tree.leaf(), "cgroup.subtree_control"), "", "nothing is handed down from the group itself");

@@ -23,7 +23,7 @@ pub enum DiskError {
     /// This host has no loop devices.
     #[error(
         "this host has no loop devices ({} cannot be used), so that disk sizes cannot be limited: \
-         load the kernel's loop module, or give the container /dev/loop-control and block devices of major 7",
+         run as root, load the kernel's loop module, or give the container /dev/loop-control and block devices of major 7",
         what.display()
     )]
     NoLoop {

@@ -147,7 +147,6 @@ mod tests {
         assert!(metadata.blocks() * 512 < 4 << 20, "{} blocks", metadata.blocks());
         assert_eq!(metadata.mode() & 0o777, 0o600);
         assert!(copy(&from, &to).is_err(), "it never overwrites");
-        fs::remove_dir_all(&dir).unwrap();
     }
 
     #[test]
@@ -158,9 +157,8 @@ mod tests {
             file.set_modified(SystemTime::now() - Duration::from_secs(age)).unwrap();
         }
         remove_old_drafts(&dir);
-        let mut names: Vec<_> = fs::read_dir(&dir).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        let mut names: Vec<_> = fs::read_dir(&*dir).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         names.sort();
         assert_eq!(names, [".disk-draft-new", "disk-1-64.img"]);
-        fs::remove_dir_all(&dir).unwrap();
     }
 }
