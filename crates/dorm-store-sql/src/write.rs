@@ -74,13 +74,15 @@ impl Writer {
         }
     }
 
-    /// Lets the file grow no further than it is, as if the disk were full; 0 takes that back.
+    /// Runs a statement on the connection that writes, outside of any change.
     #[cfg(test)]
-    pub(crate) async fn limit_pages(&self, pages: u32) {
+    pub(crate) async fn tinker(&self, statement: &'static str) -> Option<String> {
+        use sqlx::Row;
         let mut slot = self.connection.lock().await;
-        let Slot::Ready(connection) = &mut *slot else { panic!("there is no connection") };
-        let text = format!("PRAGMA max_page_count = {pages}");
-        sqlx::raw_sql(sqlx::AssertSqlSafe(text)).execute(connection).await.unwrap();
+        let mut connection = self.take(&mut slot).await.unwrap();
+        let row = sqlx::query(statement).fetch_optional(&mut connection).await.unwrap();
+        *slot = Slot::Ready(connection);
+        row.map(|row| row.try_get_unchecked(0).unwrap())
     }
 }
 
