@@ -98,7 +98,7 @@ pub(super) async fn a_refused_change_leaves_nothing_of_any_part(store: Arc<dyn S
             })
             .await;
         assert!(refusal.is_err(), "{refusal:?}");
-        assert_eq!(store.sandboxes(&SandboxFilter::default()).await?, [stays.clone()]);
+        assert_eq!(store.sandboxes(&SandboxFilter::default()).await?, std::slice::from_ref(&stays));
         assert_eq!(store.open_operations().await?, []);
         assert_eq!(store.to_discard().await?, []);
         assert_eq!(store.snapshots(None).await?, std::slice::from_ref(&kept));
