@@ -14,6 +14,7 @@ use crate::error::GvisorError;
 use crate::hull::{Host, blocking};
 use crate::notes::{Home, Note};
 use crate::process::{self, Identity};
+use crate::run::lock;
 
 /// How long killed processes may take to be gone.
 const DEATH_LIMIT: Duration = Duration::from_secs(60);
@@ -31,6 +32,7 @@ impl Host {
         let (disk, released) = tokio::join!(self.remove_files(home), self.release(note.as_ref()));
         released?;
         disk?;
+        lock(&self.made).remove(home.directory());
         let home = home.clone();
         blocking(move || {
             remove_file(&home.note())?;

@@ -90,3 +90,15 @@ impl GvisorError {
         }
     }
 }
+
+/// An error and its causes in one line, for the log.
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(next) = cause {
+        text.push_str(": ");
+        text.push_str(&next.to_string());
+        cause = next.source();
+    }
+    text
+}

@@ -8,12 +8,13 @@
 //! ```
 //! Knows nothing of what a run's end means, nor when hulls are made ahead of time.
 
+use std::collections::HashSet;
 use std::fs;
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use dorm_engine::{Lease, Network};
@@ -24,10 +25,11 @@ use tokio::sync::RwLock;
 use crate::cgroup::{Cgroup, Entry as GroupEntry, Limits};
 use crate::control::Control;
 use crate::disk::Disk;
-use crate::error::GvisorError;
+use crate::error::{GvisorError, chain};
 use crate::links;
 use crate::notes::{Duty, FORMAT, Home, LeaseNote, Note, Processes, Reach};
-use crate::process::{self, Identity};
+use crate::process::Identity;
+use crate::run::lock;
 use crate::stream;
 
 /// How long `runsc create` may take; a tenth of a second where nobody else works.
@@ -47,6 +49,8 @@ pub(crate) struct Host {
     pub(crate) boot: String,
     /// Held for reading while a lease is on its way from the network into a note.
     pub(crate) leasing: RwLock<()>,
+    /// The homes of all hulls that this daemon itself has made.
+    pub(crate) made: Mutex<HashSet<PathBuf>>,
 }
 
 /// What a hull is to be like.
@@ -99,11 +103,12 @@ impl Host {
     /// Makes a hull. What was made of one that failed is removed again.
     pub(crate) async fn make(&self, order: &Order, duty: Duty) -> Result<(Hull, Note), GvisorError> {
         let home = Home::new(&self.hulls)?;
+        lock(&self.made).insert(home.directory().to_owned());
         let made = self.try_make(&home, order, duty).await;
         if made.is_err()
             && let Err(error) = self.destroy(&home).await
         {
-            tracing::warn!(hull = home.id(), %error, "a hull that could not be made was left behind; sweep will clear it");
+            tracing::warn!(hull = home.id(), error = %chain(&error), "a hull that could not be made was left behind; sweep will clear it");
         }
         made
     }
@@ -270,9 +275,4 @@ fn read_state(path: &Path) -> Result<Option<State>, GvisorError> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(source) => Err(GvisorError::file("read", path, source)),
     }
-}
-
-/// What tells a memory of this boot from an older one.
-pub(crate) fn boot_of_this_host() -> String {
-    process::boot()
 }
