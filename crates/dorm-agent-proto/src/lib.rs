@@ -1,1 +1,53 @@
-//! Stub.
+//! What the host and the agent inside a sandbox say to each other.
+//!
+//! Both ends share one byte stream. It carries [`frame`]s: each belongs to a channel, and every request of the host
+//! opens a new one. Requests, answers and events are JSON; file contents, input and output are raw bytes. Whoever
+//! sends bytes or events on a channel needs credit for them, so a reader that is stuck stops its own channel and no
+//! other.
+//!
+//! The stream may be cut at any byte: the host dies, or the sandbox is captured and continues elsewhere. A new host
+//! therefore begins with [`frame::resync`], which no half-written frame before it can hide, and believes nothing
+//! until the agent has answered with the same [`Nonce`].
+//!
+//! ```text
+//! host                                   agent
+//!  │ padding, Resync{nonce} ───────────►  │  forgets every channel; processes live on
+//!  │ ◄─────────── Hello{nonce, version}   │
+//!  │ Request on channel 1 ─────────────►  │
+//!  │ ◄──────────── Answer on channel 1    │  simple requests end here
+//!  │ ◄── Data, Event ── Credit ──► Data   │  streams go on until End of both sides, or Cancel by the host
+//! ```
+//!
+//! This crate does no input or output, and knows nothing of sandboxes, generations' meaning or host paths.
+#![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
+
+mod failure;
+mod file;
+mod guest;
+mod identity;
+mod message;
+mod process;
+
+pub mod frame;
+
+pub use failure::Failure;
+pub use file::{Entry, FileKind, FileStat, Parents, RemoveScope, Scope, WatchEvent, WatchEventKind, WriteOptions};
+pub use guest::{GuestError, GuestPath, GuestString, Variable};
+pub use identity::{Account, Applied, Hook, HookOutcome, Identity, Metrics, Resumed};
+pub use message::{Answer, End, Event, Hello, Nonce, OutputHeader, Request, Resync};
+pub use process::{
+    ExitStatus, FirstReader, Offsets, OutputKind, ProcessSpec, ProcessStarted, ProcessStatus, Signal, Stdin, Target,
+    TerminalSize, User,
+};
+
+/// The version of this protocol. Both ends must have the same: the agent's binary comes from the host's own build.
+pub const VERSION: u16 = 1;
+
+/// How many bytes either side may send on a fresh channel before it is given more, in each direction.
+pub const WINDOW: u32 = 256 * 1024;
+
+/// The largest request, answer or event, in bytes, over all its frames.
+pub const MESSAGE_MAX: usize = 16 * 1024 * 1024;
+
+/// How many bytes of each output stream of a process are kept, unless the process asks for another number.
+pub const OUTPUT_KEPT: u32 = 1024 * 1024;

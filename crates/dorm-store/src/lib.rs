@@ -10,7 +10,7 @@ pub mod memory;
 mod record;
 
 use async_trait::async_trait;
-use dorm_lifecycle::{Name, ProjectId, SandboxId, SnapshotId};
+use dorm_lifecycle::{CaptureId, Name, ProjectId, SandboxId, SnapshotId};
 use thiserror::Error;
 
 pub use record::{
@@ -112,6 +112,9 @@ pub trait Store: Send + Sync + 'static {
 
     /// The operations that have begun and are not over.
     async fn open_operations(&self) -> Result<Vec<OperationRecord>, StoreError>;
+
+    /// The captures whose files are still to be deleted.
+    async fn to_discard(&self) -> Result<Vec<CaptureId>, StoreError>;
 
     /// Events in their order.
     async fn events(&self, filter: &EventFilter) -> Result<Vec<EventRecord>, StoreError>;

@@ -171,6 +171,10 @@ pub struct Change {
     pub snapshots: Vec<SnapshotRecord>,
     /// Snapshots whose records go.
     pub forgotten: Vec<SnapshotId>,
+    /// Captures that nothing needs from this change on: their files are to be deleted. Adding one twice is once.
+    pub discard: Vec<CaptureId>,
+    /// Captures whose files have been deleted. One that is not to be discarded is passed over.
+    pub discarded: Vec<CaptureId>,
     /// Events, numbered in this order.
     pub events: Vec<NewEvent>,
 }

@@ -1,0 +1,184 @@
+//! One call: its request, its answer, and what streams behind it.
+
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use dorm_agent_proto::frame::{self, Kind, PAYLOAD_MAX};
+use dorm_agent_proto::{Answer, End, Event, Failure, Request, WINDOW};
+use tokio::sync::mpsc;
+
+use crate::connection::{Connection, Incoming, Outgoing};
+use crate::credit::Credit;
+use crate::error::AgentError;
+
+/// One call on a connection. Dropping it before its end tells the agent to give it up.
+#[derive(Debug)]
+pub(crate) struct Channel {
+    id: u32,
+    connection: Arc<Connection>,
+    incoming: mpsc::UnboundedReceiver<Incoming>,
+    credit: Arc<Credit>,
+    consumed: u32,
+    behind: Behind,
+    stage: Stage,
+}
+
+/// The sending half of a channel.
+#[derive(Debug)]
+pub(crate) struct Sender {
+    id: u32,
+    connection: Arc<Connection>,
+    credit: Arc<Credit>,
+}
+
+/// What follows a file's description.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Behind {
+    Nothing,
+    Contents,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Stage {
+    Open,
+    Over,
+}
+
+/// One thing from a stream.
+#[derive(Debug)]
+pub(crate) enum Item {
+    Data(Bytes),
+    Event(Event),
+}
+
+impl Channel {
+    /// Opens a channel with a request. `as_outgoing` decides how it passes a quiet agent.
+    pub(crate) fn open(
+        connection: &Arc<Connection>,
+        request: &Request,
+        as_outgoing: fn(Vec<u8>) -> Outgoing,
+    ) -> Result<Self, AgentError> {
+        let message = serde_json::to_vec(request).map_err(|error| AgentError::Invalid(error.to_string()))?;
+        if message.len() > dorm_agent_proto::MESSAGE_MAX {
+            return Err(AgentError::Invalid(frame::TooLong.to_string()));
+        }
+        let (id, incoming, credit) = connection.add()?;
+        let behind = if matches!(request, Request::ReadFile { .. }) { Behind::Contents } else { Behind::Nothing };
+        let connection = Arc::clone(connection);
+        let channel = Self { id, connection, incoming, credit, consumed: 0, behind, stage: Stage::Open };
+        channel.connection.send(as_outgoing(encoded(Kind::Request, id, &message)));
+        Ok(channel)
+    }
+
+    /// Waits for the answer. May be dropped and called again.
+    pub(crate) async fn answer(&mut self) -> Result<Answer, AgentError> {
+        match self.incoming.recv().await {
+            None => Err(self.over()),
+            Some(Incoming::Answer(answer)) => {
+                let answer: Result<Answer, Failure> = serde_json::from_slice(&answer)
+                    .map_err(|error| self.connection.give_up(format!("an answer: {error}")))?;
+                let streams = match &answer {
+                    Ok(Answer::Follows) => true,
+                    Ok(Answer::Stat(_)) => self.behind == Behind::Contents,
+                    Ok(_) | Err(_) => false,
+                };
+                if !streams {
+                    self.stage = Stage::Over;
+                }
+                Ok(answer?)
+            }
+            Some(_) => Err(self.connection.give_up("a stream before its answer".to_owned())),
+        }
+    }
+
+    /// The next thing of the stream; `None` at its good end.
+    pub(crate) fn poll_item(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Item, AgentError>>> {
+        if self.stage == Stage::Over {
+            return Poll::Ready(None);
+        }
+        let item = match ready!(self.incoming.poll_recv(context)) {
+            None => Some(Err(self.over())),
+            Some(Incoming::Data(data)) => {
+                self.consume(u32::try_from(data.len()).unwrap_or(u32::MAX));
+                Some(Ok(Item::Data(data)))
+            }
+            Some(Incoming::Event(event, cost)) => {
+                self.consume(cost);
+                Some(Ok(Item::Event(event)))
+            }
+            Some(Incoming::End(end)) => {
+                self.stage = Stage::Over;
+                match end {
+                    End::Complete | End::Abandoned => None,
+                    End::Failed(failure) => {
+                        self.credit.close();
+                        Some(Err(failure.into()))
+                    }
+                }
+            }
+            Some(Incoming::Answer(_)) => Some(Err(self.connection.give_up("two answers to one request".to_owned()))),
+        };
+        Poll::Ready(item)
+    }
+
+    /// The sending half.
+    pub(crate) fn sender(&self) -> Sender {
+        Sender { id: self.id, connection: Arc::clone(&self.connection), credit: Arc::clone(&self.credit) }
+    }
+
+    /// Says that nothing more comes from here.
+    pub(crate) fn send_end(&self, end: &End) {
+        // An `End` without a failure always has a JSON form.
+        let message = serde_json::to_vec(end).unwrap_or_default();
+        self.connection.send(Outgoing::Frames(encoded(Kind::End, self.id, &message)));
+    }
+
+    /// The stream ended although it should not have.
+    pub(crate) fn unexpected(&self, what: &str) -> AgentError {
+        self.connection.give_up(what.to_owned())
+    }
+
+    fn over(&mut self) -> AgentError {
+        self.stage = Stage::Over;
+        self.connection.error()
+    }
+
+    fn consume(&mut self, bytes: u32) {
+        self.consumed = self.consumed.saturating_add(bytes);
+        if self.consumed >= WINDOW / 2 {
+            let credit = std::mem::take(&mut self.consumed).to_le_bytes();
+            self.connection.send(Outgoing::Frames(encoded(Kind::Credit, self.id, &credit)));
+        }
+    }
+}
+
+impl Sender {
+    /// Sends as many of the bytes as credit allows, at least one; answers how many. `None` when nothing can be sent
+    /// any more.
+    pub(crate) fn poll_send(&self, context: &mut Context<'_>, bytes: &[u8]) -> Poll<Option<usize>> {
+        if bytes.is_empty() {
+            return Poll::Ready(Some(0));
+        }
+        let taken = ready!(self.credit.poll_take(context, bytes.len().min(PAYLOAD_MAX)));
+        if let Some(taken) = taken {
+            self.connection.send(Outgoing::Frames(encoded(Kind::Data, self.id, &bytes[..taken])));
+        }
+        Poll::Ready(taken)
+    }
+}
+
+impl Drop for Channel {
+    fn drop(&mut self) {
+        self.connection.remove(self.id);
+        if self.stage == Stage::Open {
+            self.connection.send(Outgoing::Frames(encoded(Kind::Cancel, self.id, &[])));
+        }
+    }
+}
+
+fn encoded(kind: Kind, channel: u32, message: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    frame::encode(&mut out, kind, channel, message);
+    out
+}

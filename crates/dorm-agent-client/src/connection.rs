@@ -1,0 +1,324 @@
+//! The stream itself: one task writes it, one reads it and hands each frame to its channel.
+//!
+//! The reader never waits for a caller: what it queues for one is bounded by the credit that caller has given.
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use dorm_agent_proto::frame::{self, Assembler, Decoder, Frame, Kind};
+use dorm_agent_proto::{End, Event, Hello, Nonce, Resync, VERSION};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::sync::mpsc;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use crate::credit::Credit;
+use crate::error::AgentError;
+
+const READ_BYTES: usize = 64 * 1024;
+
+/// What comes in on one channel. The number is how much credit it took.
+#[derive(Debug)]
+pub(crate) enum Incoming {
+    Answer(Vec<u8>),
+    Data(Bytes),
+    Event(Event, u32),
+    End(End),
+}
+
+/// What goes out.
+#[derive(Debug)]
+pub(crate) enum Outgoing {
+    /// As soon as possible; held back while the agent is quiesced.
+    Frames(Vec<u8>),
+    /// Then nothing, until the next `Continue`.
+    Quiesce(Vec<u8>),
+    /// Ends the quiet.
+    Continue(Vec<u8>),
+}
+
+/// A living connection. Dropping the last handle ends it.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    shared: Arc<Shared>,
+    outgoing: mpsc::UnboundedSender<Outgoing>,
+    next: AtomicU32,
+    hello: Hello,
+    _guard: DropGuard,
+}
+
+#[derive(Debug)]
+struct Shared {
+    table: Mutex<Table>,
+    closed: CancellationToken,
+}
+
+#[derive(Debug, Default)]
+struct Table {
+    entries: HashMap<u32, Entry>,
+    end: Option<Reason>,
+}
+
+#[derive(Clone, Debug)]
+enum Reason {
+    Ended,
+    Failed(Arc<io::Error>),
+    Nonsense(String),
+}
+
+#[derive(Debug)]
+struct Entry {
+    incoming: mpsc::UnboundedSender<Incoming>,
+    credit: Arc<Credit>,
+    answer: Assembler,
+    event: Assembler,
+}
+
+impl Connection {
+    pub(crate) async fn open<T>(stream: T, generation: u64) -> Result<Self, AgentError>
+    where
+        T: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    {
+        let mut nonce = Nonce([0; 16]);
+        getrandom::fill(&mut nonce.0).map_err(|error| failed(io::Error::other(error)))?;
+        let (mut reading, mut writing) = tokio::io::split(stream);
+        let mut decoder = Decoder::for_host(nonce);
+        // The agent may have to get rid of old bytes before it can read: both directions must move.
+        let say = async {
+            writing.write_all(&frame::resync(&Resync { nonce, generation, version: VERSION })).await?;
+            writing.flush().await
+        };
+        let ((), hello) = tokio::try_join!(say, listen(&mut reading, &mut decoder)).map_err(failed)?;
+        let hello: Hello = serde_json::from_slice(hello.get(nonce.0.len()..).unwrap_or_default())
+            .map_err(|error| AgentError::Protocol(format!("its hello: {error}")))?;
+        if hello.version != VERSION {
+            return Err(AgentError::Version { agent: hello.version, host: VERSION });
+        }
+        let closed = CancellationToken::new();
+        let shared = Arc::new(Shared { table: Mutex::default(), closed: closed.clone() });
+        let (outgoing, queue) = mpsc::unbounded_channel();
+        tokio::spawn(write(writing, queue, Arc::clone(&shared)));
+        tokio::spawn(read(reading, decoder, Arc::clone(&shared)));
+        Ok(Self { shared, outgoing, next: AtomicU32::new(1), hello, _guard: closed.drop_guard() })
+    }
+
+    pub(crate) fn hello(&self) -> Hello {
+        self.hello
+    }
+
+    pub(crate) async fn closed(&self) {
+        self.shared.closed.cancelled().await;
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.shared.closed.is_cancelled()
+    }
+
+    pub(crate) fn close(&self) {
+        self.shared.closed.cancel();
+    }
+
+    /// A fresh channel.
+    pub(crate) fn add(&self) -> Result<(u32, mpsc::UnboundedReceiver<Incoming>, Arc<Credit>), AgentError> {
+        let mut table = self.shared.lock();
+        if table.end.is_some() || self.shared.closed.is_cancelled() {
+            return Err(table.error());
+        }
+        let id = self.next.fetch_add(1, Ordering::Relaxed);
+        let (incoming, receiver) = mpsc::unbounded_channel();
+        let credit = Arc::new(Credit::new());
+        let entry =
+            Entry { incoming, credit: Arc::clone(&credit), answer: Assembler::default(), event: Assembler::default() };
+        table.entries.insert(id, entry);
+        Ok((id, receiver, credit))
+    }
+
+    pub(crate) fn remove(&self, id: u32) {
+        self.shared.lock().entries.remove(&id);
+    }
+
+    /// Queues frames. When the connection has ended they go nowhere; the channel's receiver tells.
+    pub(crate) fn send(&self, outgoing: Outgoing) {
+        drop(self.outgoing.send(outgoing));
+    }
+
+    /// Why nothing more comes.
+    pub(crate) fn error(&self) -> AgentError {
+        self.shared.lock().error()
+    }
+
+    /// Gives the connection up because of what the agent said.
+    pub(crate) fn give_up(&self, reason: String) -> AgentError {
+        self.shared.end(Reason::Nonsense(reason.clone()));
+        AgentError::Protocol(reason)
+    }
+}
+
+fn failed(error: io::Error) -> AgentError {
+    AgentError::Closed { source: Some(Arc::new(error)) }
+}
+
+impl Table {
+    fn error(&self) -> AgentError {
+        match &self.end {
+            None | Some(Reason::Ended) => AgentError::Closed { source: None },
+            Some(Reason::Failed(error)) => AgentError::Closed { source: Some(Arc::clone(error)) },
+            Some(Reason::Nonsense(reason)) => AgentError::Protocol(reason.clone()),
+        }
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Wakes everybody who waits for something of this connection.
+    fn end(&self, reason: Reason) {
+        let mut table = self.lock();
+        table.end.get_or_insert(reason);
+        for (_, entry) in table.entries.drain() {
+            entry.credit.close();
+        }
+        drop(table);
+        self.closed.cancel();
+    }
+
+    fn dispatch(&self, frame: Frame) -> Result<(), String> {
+        let mut table = self.lock();
+        let Some(entry) = table.entries.get_mut(&frame.channel) else { return Ok(()) };
+        let incoming = match frame.kind {
+            Kind::Credit => {
+                let bytes = frame.payload.try_into().map_err(|_| "credit without a number".to_owned())?;
+                entry.credit.add(u32::from_le_bytes(bytes));
+                return Ok(());
+            }
+            Kind::Data => Incoming::Data(Bytes::from(frame.payload)),
+            Kind::Answer => match entry.answer.push(frame.part, frame.payload).map_err(|error| error.to_string())? {
+                Some(answer) => Incoming::Answer(answer),
+                None => return Ok(()),
+            },
+            Kind::Event => match entry.event.push(frame.part, frame.payload).map_err(|error| error.to_string())? {
+                Some(event) => {
+                    let cost = u32::try_from(event.len()).unwrap_or(u32::MAX);
+                    let event = serde_json::from_slice(&event).map_err(|error| format!("an event: {error}"))?;
+                    Incoming::Event(event, cost)
+                }
+                None => return Ok(()),
+            },
+            Kind::End => {
+                Incoming::End(serde_json::from_slice(&frame.payload).map_err(|error| format!("an end: {error}"))?)
+            }
+            Kind::Resync | Kind::Hello | Kind::Request | Kind::Cancel => {
+                return Err(format!("a frame of kind {:?}", frame.kind));
+            }
+        };
+        // The caller may have dropped its channel just now.
+        drop(entry.incoming.send(incoming));
+        Ok(())
+    }
+}
+
+/// Reads until the agent's hello, and answers its payload.
+async fn listen(reading: &mut (impl AsyncRead + Unpin), decoder: &mut Decoder) -> io::Result<Vec<u8>> {
+    let mut buffer = vec![0; READ_BYTES];
+    loop {
+        if let Some(frame) = decoder.next_frame() {
+            return Ok(frame.payload);
+        }
+        match reading.read(&mut buffer).await? {
+            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+            length => decoder.push(&buffer[..length]),
+        }
+    }
+}
+
+async fn read(mut reading: impl AsyncRead + Unpin, mut decoder: Decoder, shared: Arc<Shared>) {
+    let mut buffer = vec![0; READ_BYTES];
+    let reason = loop {
+        let mut nonsense = None;
+        while let Some(frame) = decoder.next_frame() {
+            if let Err(reason) = shared.dispatch(frame) {
+                nonsense = Some(reason);
+                break;
+            }
+        }
+        if let Some(reason) = nonsense {
+            break Reason::Nonsense(reason);
+        }
+        if !decoder.in_step() {
+            break Reason::Nonsense("bytes that are no frame".to_owned());
+        }
+        let read = tokio::select! {
+            biased;
+            () = shared.closed.cancelled() => break Reason::Ended,
+            read = reading.read(&mut buffer) => read,
+        };
+        match read {
+            Ok(0) => break Reason::Ended,
+            Ok(length) => decoder.push(&buffer[..length]),
+            Err(error) => break Reason::Failed(Arc::new(error)),
+        }
+    };
+    shared.end(reason);
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Flow {
+    Open,
+    Quiet,
+}
+
+async fn write(
+    mut writing: impl AsyncWrite + Unpin,
+    mut queue: mpsc::UnboundedReceiver<Outgoing>,
+    shared: Arc<Shared>,
+) {
+    let mut flow = Flow::Open;
+    let mut held = Vec::new();
+    let mut buffer = Vec::new();
+    let sort = |outgoing, flow: &mut Flow, held: &mut Vec<u8>, buffer: &mut Vec<u8>| match (outgoing, *flow) {
+        (Outgoing::Frames(frames), Flow::Open) => buffer.extend_from_slice(&frames),
+        (Outgoing::Frames(frames), Flow::Quiet) => held.extend_from_slice(&frames),
+        (Outgoing::Quiesce(frames), _) => {
+            buffer.extend_from_slice(&frames);
+            *flow = Flow::Quiet;
+        }
+        (Outgoing::Continue(frames), _) => {
+            buffer.extend_from_slice(&frames);
+            buffer.append(held);
+            *flow = Flow::Open;
+        }
+    };
+    loop {
+        let outgoing = tokio::select! {
+            biased;
+            () = shared.closed.cancelled() => break,
+            outgoing = queue.recv() => outgoing,
+        };
+        let Some(outgoing) = outgoing else { break };
+        sort(outgoing, &mut flow, &mut held, &mut buffer);
+        while buffer.len() < READ_BYTES {
+            match queue.try_recv() {
+                Ok(outgoing) => sort(outgoing, &mut flow, &mut held, &mut buffer),
+                Err(_) => break,
+            }
+        }
+        let done = async {
+            writing.write_all(&buffer).await?;
+            writing.flush().await
+        };
+        let done = tokio::select! {
+            biased;
+            () = shared.closed.cancelled() => break,
+            done = done => done,
+        };
+        if let Err(error) = done {
+            shared.end(Reason::Failed(Arc::new(error)));
+            break;
+        }
+        buffer.clear();
+    }
+}

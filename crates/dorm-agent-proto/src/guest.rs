@@ -1,0 +1,274 @@
+//! Text from inside a sandbox: paths, arguments and variables are bytes that need not be UTF-8.
+//!
+//! In JSON they are a plain string where they are UTF-8, and `{"base64": "…"}` where they are not, so nothing is lost.
+//! A guest path means something inside only; nothing here lets the host use it as one of its own.
+
+use std::ffi::{OsStr, OsString};
+use std::fmt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::Path;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use thiserror::Error;
+
+/// Why some bytes are not what they were meant to be.
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+pub enum GuestError {
+    /// No argument, variable or path may hold a zero byte.
+    #[error("'{0}' holds a zero byte: arguments, variables and paths inside a sandbox cannot")]
+    Zero(String),
+    /// Relative, or empty.
+    #[error("'{0}' is not an absolute path: paths inside a sandbox begin with /")]
+    Relative(String),
+    /// The name of a variable is empty or holds a `=`.
+    #[error("'{0}' cannot be the name of a variable: it is empty or holds a =")]
+    Variable(String),
+}
+
+/// Any bytes without a zero byte.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct GuestString(Vec<u8>);
+
+impl GuestString {
+    /// Takes any bytes without a zero byte.
+    ///
+    /// # Errors
+    /// [`GuestError::Zero`].
+    pub fn new(bytes: impl Into<Vec<u8>>) -> Result<Self, GuestError> {
+        let bytes = bytes.into();
+        if bytes.contains(&0) { Err(GuestError::Zero(lossy(&bytes))) } else { Ok(Self(bytes)) }
+    }
+
+    /// The bytes.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// The bytes as the operating system's string.
+    pub fn as_os_str(&self) -> &OsStr {
+        OsStr::from_bytes(&self.0)
+    }
+
+    /// The text; bytes that are not UTF-8 are shown as `�`.
+    pub fn to_text(&self) -> String {
+        lossy(&self.0)
+    }
+}
+
+/// An absolute path inside a sandbox.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct GuestPath(Vec<u8>);
+
+impl GuestPath {
+    /// Takes an absolute path.
+    ///
+    /// # Errors
+    /// [`GuestError::Relative`], [`GuestError::Zero`].
+    pub fn new(bytes: impl Into<Vec<u8>>) -> Result<Self, GuestError> {
+        let bytes = GuestString::new(bytes)?.0;
+        if bytes.first() == Some(&b'/') { Ok(Self(bytes)) } else { Err(GuestError::Relative(lossy(&bytes))) }
+    }
+
+    /// The bytes.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// The path, for the agent. On the host it would name another file.
+    pub fn as_path(&self) -> &Path {
+        Path::new(OsStr::from_bytes(&self.0))
+    }
+
+    /// The text; bytes that are not UTF-8 are shown as `�`.
+    pub fn to_text(&self) -> String {
+        lossy(&self.0)
+    }
+
+    /// This path with one more component.
+    #[must_use]
+    pub fn join(&self, name: &GuestString) -> Self {
+        let mut bytes = self.0.clone();
+        if bytes.last() != Some(&b'/') {
+            bytes.push(b'/');
+        }
+        bytes.extend_from_slice(&name.0);
+        Self(bytes)
+    }
+}
+
+impl TryFrom<&Path> for GuestPath {
+    type Error = GuestError;
+
+    fn try_from(path: &Path) -> Result<Self, GuestError> {
+        Self::new(path.as_os_str().as_bytes())
+    }
+}
+
+fn lossy(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+macro_rules! text {
+    ($name:ident) => {
+        impl From<$name> for OsString {
+            fn from(text: $name) -> Self {
+                Self::from_vec(text.0)
+            }
+        }
+
+        impl TryFrom<&str> for $name {
+            type Error = GuestError;
+
+            fn try_from(text: &str) -> Result<Self, GuestError> {
+                Self::new(text)
+            }
+        }
+
+        impl TryFrom<String> for $name {
+            type Error = GuestError;
+
+            fn try_from(text: String) -> Result<Self, GuestError> {
+                Self::new(text)
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&lossy(&self.0))
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "{:?}", lossy(&self.0))
+            }
+        }
+
+        impl Serialize for $name {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                Wire::of(&self.0).serialize(serializer)
+            }
+        }
+
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                let bytes = Wire::deserialize(deserializer)?.into_bytes().map_err(serde::de::Error::custom)?;
+                Self::new(bytes).map_err(serde::de::Error::custom)
+            }
+        }
+    };
+}
+
+text!(GuestString);
+text!(GuestPath);
+
+#[derive(Serialize, Deserialize)]
+#[serde(untagged)]
+enum Wire {
+    Text(String),
+    Bytes { base64: String },
+}
+
+impl Wire {
+    fn of(bytes: &[u8]) -> Self {
+        match std::str::from_utf8(bytes) {
+            Ok(text) => Self::Text(text.to_owned()),
+            Err(_) => Self::Bytes { base64: STANDARD.encode(bytes) },
+        }
+    }
+
+    fn into_bytes(self) -> Result<Vec<u8>, base64::DecodeError> {
+        match self {
+            Self::Text(text) => Ok(text.into_bytes()),
+            Self::Bytes { base64 } => STANDARD.decode(base64),
+        }
+    }
+}
+
+/// One environment variable.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+#[serde(try_from = "(GuestString, GuestString)", into = "(GuestString, GuestString)")]
+pub struct Variable {
+    name: GuestString,
+    value: GuestString,
+}
+
+impl Variable {
+    /// Takes a name, which is not empty and holds no `=`, and any value.
+    ///
+    /// # Errors
+    /// [`GuestError::Variable`], [`GuestError::Zero`].
+    pub fn new(name: impl Into<Vec<u8>>, value: impl Into<Vec<u8>>) -> Result<Self, GuestError> {
+        Self::try_from((GuestString::new(name)?, GuestString::new(value)?))
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &GuestString {
+        &self.name
+    }
+
+    /// Its value.
+    pub fn value(&self) -> &GuestString {
+        &self.value
+    }
+}
+
+impl TryFrom<(GuestString, GuestString)> for Variable {
+    type Error = GuestError;
+
+    fn try_from((name, value): (GuestString, GuestString)) -> Result<Self, GuestError> {
+        if name.0.is_empty() || name.0.contains(&b'=') {
+            return Err(GuestError::Variable(name.to_text()));
+        }
+        Ok(Self { name, value })
+    }
+}
+
+impl From<Variable> for (GuestString, GuestString) {
+    fn from(variable: Variable) -> Self {
+        (variable.name, variable.value)
+    }
+}
+
+/// Fixed bytes as base64, for `#[serde(with)]`.
+pub(crate) mod as_base64 {
+    use base64::Engine as _;
+
+    use super::{Deserialize, Deserializer, STANDARD, Serializer};
+
+    pub(crate) fn serialize<S: Serializer>(bytes: &[u8; 32], serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&STANDARD.encode(bytes))
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<[u8; 32], D::Error> {
+        let bytes = STANDARD.decode(String::deserialize(deserializer)?).map_err(serde::de::Error::custom)?;
+        bytes.try_into().map_err(|_| serde::de::Error::custom("not 32 bytes"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{GuestPath, GuestString, Variable};
+
+    #[test]
+    fn bytes_that_are_not_utf8_come_back_from_json() {
+        for bytes in [&b"/plain"[..], b"/\xff\xfe", "/köln".as_bytes()] {
+            let path = GuestPath::new(bytes).unwrap();
+            let json = serde_json::to_string(&path).unwrap();
+            assert_eq!(serde_json::from_str::<GuestPath>(&json).unwrap(), path, "{json}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused_also_from_json() {
+        assert!(GuestPath::new("relative").is_err());
+        assert!(GuestPath::new("").is_err());
+        assert!(GuestString::new(b"a\0b".as_slice()).is_err());
+        assert!(Variable::new("A=B", "c").is_err());
+        assert!(Variable::new("", "c").is_err());
+        assert!(serde_json::from_str::<GuestPath>("\"relative\"").is_err());
+        assert!(serde_json::from_str::<Variable>("[\"A=B\",\"c\"]").is_err());
+    }
+}
