@@ -4,6 +4,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::{CgroupError, v2};
 
@@ -150,7 +151,8 @@ impl Support {
         let layout = Layout::of_this_host()?;
         let controllers =
             Controller::ALL.into_iter().map(|controller| (controller, layout.version(controller))).collect();
-        let name = format!("dormouse-probe-{}", std::process::id());
+        static PROBES: AtomicU32 = AtomicU32::new(0);
+        let name = format!("dormouse-probe-{}-{}", std::process::id(), PROBES.fetch_add(1, Ordering::Relaxed));
         let limits = super::Limits { cpu_millis: 1000, memory_bytes: 64 << 20, threads: 64 };
         let can_create = super::Cgroup::create_in(&layout, &name, &limits)
             .and_then(|group| group.remove())
