@@ -12,7 +12,7 @@ use crate::cgroup::Cgroup;
 use crate::disk::Disk;
 use crate::error::GvisorError;
 use crate::hull::{Host, blocking};
-use crate::notes::{Home, Note};
+use crate::notes::{Home, Note, Processes};
 use crate::process::{self, Identity};
 use crate::run::lock;
 
@@ -28,7 +28,8 @@ impl Host {
             Err(GvisorError::Text { .. }) => None,
             Err(error) => return Err(error),
         };
-        self.end_processes(home, note.as_ref()).await?;
+        let processes = note.as_ref().filter(|note| note.boot == self.boot).and_then(|note| note.processes.as_ref());
+        self.end_processes(home, processes).await?;
         let (disk, released) = tokio::join!(self.remove_files(home), self.release(note.as_ref()));
         released?;
         disk?;
@@ -47,10 +48,9 @@ impl Host {
     }
 
     /// Kills all processes of the hull and waits until they are gone.
-    pub(crate) async fn end_processes(&self, home: &Home, note: Option<&Note>) -> Result<(), GvisorError> {
+    pub(crate) async fn end_processes(&self, home: &Home, processes: Option<&Processes>) -> Result<(), GvisorError> {
         let name = self.group_name(home);
-        let mut known: Vec<Identity> = match note.and_then(|note| note.processes.as_ref()) {
-            _ if note.is_some_and(|note| note.boot != self.boot) => Vec::new(),
+        let mut known: Vec<Identity> = match processes {
             Some(processes) => processes.gofer.into_iter().chain([processes.sandbox]).collect(),
             None => self.stray_processes(home),
         };
@@ -90,7 +90,7 @@ impl Host {
         let files = self.runsc_files(home);
         let home = home.clone();
         blocking(move || {
-            Disk::remove(&home.disk())?;
+            Disk::remove_in(&home.disk())?;
             for path in [home.input(), home.output(), home.bundle().join("config.json")] {
                 remove_file(&path)?;
             }

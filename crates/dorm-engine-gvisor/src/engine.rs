@@ -86,7 +86,9 @@ impl GvisorEngine {
     /// [`EngineError::Unusable`], with what to do.
     pub fn open(config: Config) -> Result<Arc<Self>, EngineError> {
         let Config { directory, runsc, agent, network, hulls, cgroup_prefix } = config;
-        let Probe { build, cpu, .. } = probe::probe(&runsc).usable()?;
+        let found = probe::probe(&runsc);
+        found.usable()?;
+        let Probe { build, cpu, .. } = found;
         let make = |name: &str| {
             let path = directory.join(name);
             fs::create_dir_all(&path)

@@ -86,6 +86,7 @@ impl GvisorError {
         match self {
             Self::File { source, .. } | Self::System { source, .. } => full(source),
             Self::Network(NetworkError::Exhausted(_)) => true,
+            Self::Disk(error) => error.is_no_room(),
             _ => false,
         }
     }

@@ -24,7 +24,7 @@ use tokio::sync::RwLock;
 
 use crate::cgroup::{Cgroup, Entry as GroupEntry, Limits};
 use crate::control::Control;
-use crate::disk::Disk;
+use crate::disk::{Disk, DiskError};
 use crate::error::{GvisorError, chain};
 use crate::links;
 use crate::notes::{Duty, FORMAT, Home, LeaseNote, Note, Processes, Reach};
@@ -167,7 +167,7 @@ impl Host {
         let (disk, bytes, blanks) = (home.disk(), order.disk_bytes, self.blanks.clone());
         let (name, limits) = (self.group_name(home), order.limits);
         blocking(move || {
-            Disk::create(&disk, bytes, &blanks)?;
+            make_disk(&disk, bytes, &blanks)?;
             let group = Cgroup::create(&name, &limits)?;
             let entry = group.entry()?;
             Ok((group, entry))
@@ -176,6 +176,9 @@ impl Host {
     }
 
     async fn create(&self, home: &Home, reach: Reach, entry: GroupEntry) -> Result<(), GvisorError> {
+        let disk = Disk::find(&home.disk())?.map(|disk| disk.path());
+        let no_disk = || GvisorError::file("find the disk in", home.disk(), io::ErrorKind::NotFound);
+        let disk = disk.ok_or_else(no_disk)?;
         let log = home.log();
         let said = fs::OpenOptions::new().create(true).append(true).mode(0o600).open(&log);
         let said = said.map_err(|source| GvisorError::file("create", &log, source))?;
@@ -185,7 +188,7 @@ impl Host {
             Reach::Networked => "--network=sandbox",
             Reach::Alone => "--network=none",
         });
-        command.arg(flag("--overlay2=root:dir", &Disk::path(&home.disk())));
+        command.arg(flag("--overlay2=root:dir", disk.as_path()));
         command.arg("create").arg(flag("--bundle", &home.bundle())).arg(home.id());
         command.stdin(stream::fifo(&home.input())?).stdout(stream::fifo(&home.output())?).stderr(Stdio::from(said));
         command.env_clear().current_dir("/");
@@ -236,6 +239,17 @@ impl Host {
             self.root.join(format!("runsc-{id}.sock")),
         ]
     }
+}
+
+fn make_disk(directory: &Path, bytes: u64, blanks: &Path) -> Result<(), GvisorError> {
+    match Disk::create(directory, bytes, blanks) {
+        Err(error @ DiskError::NoLoop { .. }) => {
+            tracing::warn!(error = %chain(&error), "a sandbox's disk has no limit on this host");
+            Disk::unlimited(directory)?;
+        }
+        made => _ = made?,
+    }
+    Ok(())
 }
 
 fn flag(name: &str, value: &Path) -> std::ffi::OsString {

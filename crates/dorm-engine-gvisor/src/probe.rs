@@ -8,8 +8,9 @@ use std::process::Command;
 
 use dorm_engine::EngineError;
 
-use crate::cgroup::Support;
+use crate::cgroup::{CgroupError, Support};
 use crate::engine::NAME;
+use crate::error::chain;
 
 /// What was found. Facts only; [`Probe::usable`] judges.
 #[derive(Debug)]
@@ -31,7 +32,7 @@ pub struct Probe {
     /// links itself and does not depend on it.
     pub has_netns_check_fault: bool,
     /// Which control groups there are.
-    pub groups: Support,
+    pub groups: Result<Support, CgroupError>,
     /// Whether user namespaces may be made.
     pub has_user_namespaces: bool,
 }
@@ -61,20 +62,24 @@ pub fn probe(runsc: &Path) -> Probe {
 }
 
 impl Probe {
-    /// The probe itself if the engine can work here.
+    /// Whether the engine can work here.
     ///
     /// # Errors
     /// [`EngineError::Unusable`] names the first thing that is missing, and what to do.
-    pub fn usable(self) -> Result<Self, EngineError> {
+    pub fn usable(&self) -> Result<(), EngineError> {
         let refuse = |hint: String, source: Option<io::Error>| {
             Err(EngineError::Unusable { engine: NAME, hint, source: source.map(Into::into) })
         };
-        if let Some(error) = self.failure {
+        if let Some(error) = &self.failure {
             let hint = format!("install runsc, or say where it is: {} cannot be executed", self.runsc.display());
-            return refuse(hint, Some(error));
+            return refuse(hint, Some(io::Error::other(error.to_string())));
         }
         if let Some(first) = self.missing.first() {
             return refuse(format!("runsc '{}' has no {first}: use release 20240729.0", self.build), None);
+        }
+        if let Err(error) = &self.groups {
+            let hint = "mount the control groups of this host".to_owned();
+            return refuse(hint, Some(io::Error::other(chain(error))));
         }
         if !self.has_user_namespaces {
             return refuse("allow user namespaces: set user.max_user_namespaces above 0".to_owned(), None);
@@ -82,7 +87,7 @@ impl Probe {
         if !rustix::process::geteuid().is_root() {
             return refuse("run it as root".to_owned(), None);
         }
-        Ok(self)
+        Ok(())
     }
 }
 

@@ -71,7 +71,9 @@ impl Identity {
     /// Resolves when it has ended.
     pub(crate) async fn ended(self) {
         let Some(fd) = self.open() else { return };
-        let Ok(fd) = AsyncFd::with_interest(fd, Interest::READABLE) else { return };
+        // SAFETY: the descriptor is owned by what is registered, and neither replaced nor closed before it.
+        #[allow(unsafe_code)]
+        let Ok(fd) = (unsafe { AsyncFd::register_with_interest(fd, Interest::READABLE) }) else { return };
         // A pidfd is readable once its process has ended, and stays so.
         let _ = fd.readable().await;
     }

@@ -9,10 +9,10 @@ use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::pin::Pin;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 
-use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::unix::pipe::{self, Receiver, Sender};
 use tokio::sync::oneshot;
 
 use crate::error::GvisorError;
@@ -27,44 +27,39 @@ pub(crate) struct Thread {
 /// The daemon's end of the stream.
 #[derive(Debug)]
 pub(crate) struct FifoStream {
-    from_agent: AsyncFd<fs::File>,
-    to_agent: AsyncFd<fs::File>,
+    from_agent: Receiver,
+    to_agent: Sender,
     cut: oneshot::Receiver<()>,
     is_cut: bool,
 }
 
 /// Opens the stream of the hull in `home`, having thrown away what the agent said to nobody.
 pub(crate) fn open(home: &Home) -> Result<(FifoStream, Thread), GvisorError> {
-    let from_agent = fifo(&home.output())?;
-    let to_agent = fifo(&home.input())?;
-    drain(&from_agent).map_err(|source| GvisorError::file("read", home.output(), source))?;
-    let register = |file, path| AsyncFd::new(file).map_err(|source| GvisorError::file("watch", path, source));
+    let (output, input) = (home.output(), home.input());
+    let from_agent = pipe::OpenOptions::new().read_write(true).open_receiver(&output);
+    let from_agent = from_agent.map_err(|source| GvisorError::file("open", &output, source))?;
+    let to_agent = pipe::OpenOptions::new().read_write(true).open_sender(&input);
+    let to_agent = to_agent.map_err(|source| GvisorError::file("open", &input, source))?;
+    drain(&from_agent).map_err(|source| GvisorError::file("read", &output, source))?;
     let (sender, cut) = oneshot::channel();
-    let stream = FifoStream {
-        from_agent: register(from_agent, home.output())?,
-        to_agent: register(to_agent, home.input())?,
-        cut,
-        is_cut: false,
-    };
-    Ok((stream, Thread { _cut: sender }))
+    Ok((FifoStream { from_agent, to_agent, cut, is_cut: false }, Thread { _cut: sender }))
 }
 
-/// Opens one FIFO for both directions.
+/// Opens one FIFO for both directions, to be handed to a sandbox.
 pub(crate) fn fifo(path: &Path) -> Result<fs::File, GvisorError> {
     let flags = libc::O_NONBLOCK | libc::O_CLOEXEC;
     let file = fs::OpenOptions::new().read(true).write(true).custom_flags(flags).open(path);
     file.map_err(|source| GvisorError::file("open", path, source))
 }
 
-fn drain(mut file: &fs::File) -> io::Result<()> {
+fn drain(from_agent: &Receiver) -> io::Result<()> {
     let mut buffer = vec![0_u8; 64 << 10];
     // An agent in the middle of a long output fills it up again as fast as we read: what is left is skipped later.
     for _ in 0..64 {
-        match io::Read::read(&mut file, &mut buffer) {
+        match from_agent.try_read(&mut buffer) {
             Ok(0) => return Ok(()),
             Ok(_) => {}
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
         }
     }
@@ -85,19 +80,7 @@ impl AsyncRead for FifoStream {
         if self.poll_cut(context) {
             return Poll::Ready(Ok(()));
         }
-        loop {
-            let mut guard = ready!(self.from_agent.poll_read_ready(context))?;
-            let read = guard.try_io(|file| io::Read::read(&mut file.get_ref(), into.initialize_unfilled()));
-            match read {
-                Ok(Ok(count)) => {
-                    into.advance(count);
-                    return Poll::Ready(Ok(()));
-                }
-                Ok(Err(error)) if error.kind() == io::ErrorKind::Interrupted => {}
-                Ok(Err(error)) => return Poll::Ready(Err(error)),
-                Err(_would_block) => {}
-            }
-        }
+        Pin::new(&mut self.from_agent).poll_read(context, into)
     }
 }
 
@@ -106,14 +89,7 @@ impl AsyncWrite for FifoStream {
         if self.poll_cut(context) {
             return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
         }
-        loop {
-            let mut guard = ready!(self.to_agent.poll_write_ready(context))?;
-            match guard.try_io(|file| io::Write::write(&mut file.get_ref(), bytes)) {
-                Ok(Err(error)) if error.kind() == io::ErrorKind::Interrupted => {}
-                Ok(result) => return Poll::Ready(result),
-                Err(_would_block) => {}
-            }
-        }
+        Pin::new(&mut self.to_agent).poll_write(context, bytes)
     }
 
     fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
