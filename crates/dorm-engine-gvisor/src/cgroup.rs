@@ -8,6 +8,7 @@
 //! create ──► entry().enter() in the child ──► freeze / thaw ──► kill_all ──► remove
 //! ```
 
+mod error;
 mod file;
 mod layout;
 mod threshold;
@@ -21,8 +22,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use dorm_lifecycle::Resources;
-use thiserror::Error;
 
+pub use error::CgroupError;
 pub use layout::{Controller, Support, Version};
 use layout::{Layout, Place};
 pub use threshold::{Threshold, soft_threshold};
@@ -34,93 +35,6 @@ const REMOVE_LIMIT: Duration = Duration::from_secs(30);
 const CPU_PERIOD_MICROS: u64 = 100_000;
 /// What the sentry needs beside the guest's memory.
 const SENTRY_BYTES: u64 = 64 << 20;
-
-/// Why a control group could not be used.
-#[derive(Debug, Error)]
-pub enum CgroupError {
-    /// A file or directory of the group could not be used.
-    #[error("cannot {operation} {}", path.display())]
-    File {
-        /// `read`, `write`, `create`, …
-        operation: &'static str,
-        /// Which.
-        path: PathBuf,
-        /// What the host said.
-        #[source]
-        source: io::Error,
-    },
-    /// A file says something that no known kernel says.
-    #[error("{} says '{text}', which is not understood: please report it with your kernel's version", path.display())]
-    Unexpected {
-        /// Which.
-        path: PathBuf,
-        /// What it says.
-        text: String,
-    },
-    /// The host lacks a controller that is needed.
-    #[error(
-        "this host offers no {} controller, so that {}: mount it (see /proc/cgroups), or run where it is delegated",
-        controller.name(), controller.loss()
-    )]
-    Missing {
-        /// Which.
-        controller: Controller,
-    },
-    /// The name is not one for a group.
-    #[error("'{0}' is not a name for a control group: use parts of letters, digits, '-', '_' and '.' between '/'")]
-    Name(String),
-    /// There is a group of that name with processes in it.
-    #[error("control group {name} has processes already: end them and remove it first")]
-    Occupied {
-        /// Which.
-        name: String,
-    },
-    /// The processes did not do in time what was asked of them.
-    #[error("cannot {operation} control group {name}: not done after {} s; a process may hang in the kernel", limit.as_secs())]
-    Late {
-        /// `freeze`, `thaw`, `remove`, …
-        operation: &'static str,
-        /// Which group.
-        name: String,
-        /// How long was waited.
-        limit: Duration,
-    },
-}
-
-impl CgroupError {
-    fn file(operation: &'static str, path: PathBuf, source: io::Error) -> Self {
-        Self::File { operation, path, source }
-    }
-
-    fn io(&self) -> Option<&io::Error> {
-        match self {
-            Self::File { source, .. } => Some(source),
-            _ => None,
-        }
-    }
-
-    /// The kind of the host's error, if it is one.
-    pub fn io_kind(&self) -> Option<io::ErrorKind> {
-        self.io().map(io::Error::kind)
-    }
-
-    /// Whether the group, or what it was asked for, is not there (any more).
-    pub fn is_gone(&self) -> bool {
-        let code = self.io().and_then(io::Error::raw_os_error);
-        self.io_kind() == Some(io::ErrorKind::NotFound) || code == Some(libc::ENODEV)
-    }
-
-    fn is_no_such_process(&self) -> bool {
-        self.io().and_then(io::Error::raw_os_error) == Some(libc::ESRCH)
-    }
-
-    fn chain(&self) -> String {
-        match self.io() {
-            Some(cause) => format!("{self}: {cause}"),
-            None => self.to_string(),
-        }
-    }
-}
 
 /// The limits of one group, as the host counts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -186,10 +100,10 @@ pub struct Cgroup {
 
 impl Cgroup {
     /// Makes the group `name` with these limits. Groups above it in the name are made too and kept. An empty one of
-    /// that name, left by a crash, is used again.
+    /// that name, left by a crash, is replaced.
     ///
     /// # Errors
-    /// A failure removes what was made.
+    /// [`CgroupError::Occupied`] if there is one in use. A failure removes what was made.
     pub fn create(name: &str, limits: &Limits) -> Result<Self, CgroupError> {
         Self::create_in(&Layout::of_this_host()?, name, limits)
     }
@@ -218,19 +132,18 @@ impl Cgroup {
             v2::hand_down(&first.dir, name, &controllers)?;
         }
         let group = Self::named(layout, name);
-        for dir in group.dirs() {
-            let made = fs::create_dir_all(dir).map_err(|source| CgroupError::file("create", dir.clone(), source));
-            if let Err(error) = made.and_then(|()| group.must_be_empty(dir)) {
-                group.discard(&error);
-                return Err(error);
-            }
-        }
-        group.set_limits(limits).inspect_err(|error| group.discard(error))?;
+        let made = group.dirs().into_iter().try_for_each(|dir| group.make_empty(dir));
+        made.and_then(|()| group.set_limits(limits)).inspect_err(|error| group.discard(error))?;
         Ok(group)
     }
 
-    fn must_be_empty(&self, dir: &Path) -> Result<(), CgroupError> {
-        if file::pids(dir)?.is_empty() { Ok(()) } else { Err(CgroupError::Occupied { name: self.name.clone() }) }
+    /// Makes one directory of the group, anew if there is an empty one: its counters and settings would be another
+    /// run's.
+    fn make_empty(&self, dir: &Path) -> Result<(), CgroupError> {
+        if !remove_dir(dir)? && !file::pids(dir)?.is_empty() {
+            return Err(CgroupError::Occupied { name: self.name.clone() });
+        }
+        fs::create_dir_all(dir).map_err(|source| CgroupError::file("create", dir.to_owned(), source))
     }
 
     /// Takes back a creation that failed for `cause`. A directory with processes, which is not ours, stays by itself.
@@ -594,4 +507,4 @@ fn check_name(name: &str) -> Result<(), CgroupError> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

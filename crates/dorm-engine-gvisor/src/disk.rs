@@ -11,6 +11,7 @@
 //!
 //! Does not know what is written. All calls block: some milliseconds, the first of a size some tens.
 
+mod error;
 mod loop_device;
 mod template;
 
@@ -19,12 +20,11 @@ use std::fs;
 use std::io;
 use std::os::fd::AsRawFd as _;
 use std::path::{Path, PathBuf};
-use std::process::ExitStatus;
 
 use rustix::fs::{AtFlags, CWD, StatxAttributes, StatxFlags};
 use rustix::mount::{MountFlags, UnmountFlags};
-use thiserror::Error;
 
+pub use error::DiskError;
 use loop_device::LoopDevice;
 
 /// Host id of the guests' root, who owns the top directory.
@@ -32,87 +32,6 @@ const GUEST_ROOT: u32 = 100_000;
 /// The smallest size: below, there is little left beside the file system's own needs.
 const BYTES_MIN: u64 = 16 << 20;
 const BLOCK_BYTES: u64 = 4096;
-
-/// Why a disk could not be made, changed or removed.
-#[derive(Debug, Error)]
-pub enum DiskError {
-    /// A file, directory, device or mount could not be used.
-    #[error("cannot {operation} {}", path.display())]
-    File {
-        /// `open`, `mount`, …
-        operation: &'static str,
-        /// Which.
-        path: PathBuf,
-        /// What the host said.
-        #[source]
-        source: io::Error,
-    },
-    /// This host has no loop devices.
-    #[error(
-        "this host has no loop devices ({} cannot be used), so that disk sizes cannot be limited: \
-         load the kernel's loop module, or give the container /dev/loop-control and block devices of major 7",
-        what.display()
-    )]
-    NoLoop {
-        /// The device that failed.
-        what: PathBuf,
-        /// What the host said.
-        #[source]
-        source: io::Error,
-    },
-    /// The program that formats disks is not there.
-    #[error("cannot start mkfs.ext4, which formats disks: install e2fsprogs")]
-    NoFormatter(#[source] io::Error),
-    /// The program that formats disks failed.
-    #[error("cannot format a disk of {bytes} bytes: mkfs.ext4 ended with {status}: {said}")]
-    Format {
-        /// The size.
-        bytes: u64,
-        /// How it ended.
-        status: ExitStatus,
-        /// What it said.
-        said: String,
-    },
-    /// There is a disk already.
-    #[error("there is a disk in {} already: remove it first", .0.display())]
-    Exists(PathBuf),
-    /// There is no disk, or one without a size.
-    #[error("there is no size-limited disk in {}", .0.display())]
-    NoDisk(PathBuf),
-    /// A size that no disk can have.
-    #[error("a disk of {asked} bytes cannot be: it needs at least {least}")]
-    TooSmall {
-        /// What was asked for.
-        asked: u64,
-        /// The least possible here.
-        least: u64,
-    },
-    /// The kernel lets only those with this capability resize a mounted file system.
-    #[error("cannot resize the mounted disk in {}: the daemon needs the capability CAP_SYS_RESOURCE for that", dir.display())]
-    MayNotResize {
-        /// The disk's directory.
-        dir: PathBuf,
-        /// What the host said.
-        #[source]
-        source: io::Error,
-    },
-}
-
-impl DiskError {
-    fn file(operation: &'static str, path: &Path, source: io::Error) -> Self {
-        Self::File { operation, path: path.to_owned(), source }
-    }
-
-    /// Whether the host's own disk is full.
-    pub fn is_no_room(&self) -> bool {
-        match self {
-            Self::File { source, .. } => {
-                matches!(source.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
-            }
-            _ => false,
-        }
-    }
-}
 
 /// How full a disk is, in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -287,9 +206,7 @@ impl Disk {
     /// When the host refuses; what is left can be removed by another call.
     pub fn remove(&self) -> Result<(), DiskError> {
         let path = self.path();
-        while self.is_mounted()? {
-            self.unmount()?;
-        }
+        self.unmount()?;
         // Whoever still holds the file open, in whatever mount namespace, must not hold its blocks.
         match fs::OpenOptions::new().write(true).truncate(true).open(self.image()) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -320,16 +237,21 @@ impl Disk {
         use rustix::io::Errno;
         let path = self.path();
         let unmount = |flags| rustix::mount::unmount(&path, UnmountFlags::NOFOLLOW | flags);
-        let done = match unmount(UnmountFlags::empty()) {
-            // Still in use: it vanishes from here, and for good when the last user is gone.
-            Err(Errno::BUSY) => unmount(UnmountFlags::DETACH),
-            other => other,
-        };
-        match done {
-            // Not mounted, not there.
-            Ok(()) | Err(Errno::INVAL | Errno::NOENT) => Ok(()),
-            Err(error) => Err(DiskError::file("unmount", &path, error.into())),
+        let mut last = Errno::BUSY;
+        // More than one mount can only be somebody else's doing; a few of them are taken off.
+        for _ in 0..8 {
+            if !self.is_mounted()? {
+                return Ok(());
+            }
+            let done = match unmount(UnmountFlags::empty()) {
+                // Still in use: it vanishes from here, and for good when the last user is gone.
+                Err(Errno::BUSY) => unmount(UnmountFlags::DETACH),
+                other => other,
+            };
+            // Another call may have been quicker; the next look tells.
+            last = done.err().unwrap_or(last);
         }
+        if self.is_mounted()? { Err(DiskError::file("unmount", &path, last.into())) } else { Ok(()) }
     }
 
     /// Whether something is mounted at its path.

@@ -155,7 +155,7 @@ fn a_group_is_found_by_name_alone() {
 }
 
 #[test]
-fn an_empty_group_left_by_a_crash_is_used_again_and_one_in_use_is_refused() {
+fn an_empty_group_left_by_a_crash_is_replaced_and_one_in_use_is_refused() {
     let Some(group) = Group::new(&LIMITS) else { return };
     Cgroup::create(group.group.name(), &LIMITS).unwrap();
     let mut child = group.shell("exec sleep 600");

@@ -9,19 +9,35 @@ use super::*;
 
 const LIMITS: Limits = Limits { cpu_millis: 1500, memory_bytes: 128 << 20, threads: 264 };
 
-/// An empty directory, removed by the next run of the system's cleaner if the test fails.
-pub(super) fn scratch(topic: &str) -> PathBuf {
+/// An empty directory of one's own, removed at the end, also when the test fails.
+pub(crate) struct Scratch(PathBuf);
+
+pub(crate) fn scratch(topic: &str) -> Scratch {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let count = COUNT.fetch_add(1, Ordering::Relaxed);
-    let dir = std::env::temp_dir().join(format!("dorm-cgroup-{topic}-{}-{count}", std::process::id()));
+    let dir = std::env::temp_dir().join(format!("dorm-{topic}-{}-{count}", std::process::id()));
     let _ = fs::remove_dir_all(&dir);
     fs::create_dir_all(&dir).unwrap();
-    dir
+    Scratch(dir)
+}
+
+impl std::ops::Deref for Scratch {
+    type Target = Path;
+
+    fn deref(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
 }
 
 /// A tree with the files that the kernel would make, for the group `dormouse/a` and those above it.
 struct Tree {
-    root: PathBuf,
+    root: Scratch,
     layout: Layout,
 }
 
@@ -42,12 +58,6 @@ impl Tree {
 
     fn leaf(&self) -> PathBuf {
         self.root.join("dormouse/a")
-    }
-}
-
-impl Drop for Tree {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.root);
     }
 }
 
@@ -76,7 +86,7 @@ fn text(dir: &Path, name: &str) -> String {
 fn version_2_hands_controllers_down_and_sets_limits() {
     let tree = Tree::new("limits");
     let group = Cgroup::create_in(&tree.layout, "dormouse/a", &LIMITS).unwrap();
-    for dir in [tree.root.clone(), tree.root.join("dormouse")] {
+    for dir in [tree.root.to_path_buf(), tree.root.join("dormouse")] {
         assert_eq!(text(&dir, "cgroup.subtree_control"), "+pids", "the last of three words written");
     }
     assert_eq!(text(&tree.leaf(), "cgroup.subtree_control"), "", "nothing is handed down from the group itself");
@@ -195,34 +205,70 @@ fn a_name_cannot_lead_out_of_the_hierarchy() {
     check_name("dormouse-ab12/abc-1").unwrap();
 }
 
-/// Freezing and killing by version 2 on a host whose controllers are all in version 1, for real.
-#[test]
-fn a_hybrid_host_freezes_and_kills_by_version_2() {
-    let mountinfo = fs::read_to_string("/proc/self/mountinfo").unwrap();
-    let mountinfo: String =
-        mountinfo.lines().filter(|line| !line.ends_with("freezer")).flat_map(|line| [line, "\n"]).collect();
-    let layout = Layout::from_proc(&mountinfo, "0::/\n").unwrap();
-    let name = format!("dormouse-hybrid-{}/a", std::process::id());
-    if layout.version(Controller::Freezer).is_none() || !Support::probe().unwrap().is_enough() {
-        eprintln!("SKIPPED: this host has no hierarchy of version 2 that can be used");
-        return;
+/// A child in a group whose freezer is that of version 2, on a host where the other controllers are in version 1:
+/// the real kernel. `None` where there is no such host.
+struct Hybrid {
+    layout: Layout,
+    parent: String,
+    group: Cgroup,
+    child: std::process::Child,
+}
+
+impl Hybrid {
+    fn new() -> Option<Self> {
+        let mountinfo = fs::read_to_string("/proc/self/mountinfo").unwrap();
+        let mountinfo: String =
+            mountinfo.lines().filter(|line| !line.ends_with("freezer")).flat_map(|line| [line, "\n"]).collect();
+        let layout = Layout::from_proc(&mountinfo, "0::/\n").unwrap();
+        if layout.version(Controller::Freezer).is_none() || !Support::probe().unwrap().is_enough() {
+            eprintln!("SKIPPED: this host has no hierarchy of version 2 that can be used");
+            return None;
+        }
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let parent = format!("dormouse-hybrid-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        let group = Cgroup::create_in(&layout, &format!("{parent}/a"), &LIMITS).unwrap();
+        let child = std::process::Command::new("sleep").arg("600").spawn().unwrap();
+        let made = Self { layout, parent, group, child };
+        made.group.add(made.child.id()).unwrap();
+        Some(made)
     }
-    let group = Cgroup::create_in(&layout, &name, &LIMITS).unwrap();
-    let mut child = std::process::Command::new("sleep").arg("600").spawn().unwrap();
-    let tried = std::panic::catch_unwind(|| {
-        group.add(child.id()).unwrap();
-        group.freeze().unwrap();
-        assert!(group.is_frozen().unwrap());
-        assert_eq!(group.pids().unwrap(), [child.id()]);
-        group.thaw().unwrap();
-        assert!(!group.is_frozen().unwrap());
-        group.freeze().unwrap();
-        group.kill_all().unwrap();
-    });
-    child.kill().unwrap();
-    child.wait().unwrap();
+
+    fn unified(&self) -> PathBuf {
+        self.group.place(Controller::Freezer).unwrap().dir.clone()
+    }
+}
+
+impl Drop for Hybrid {
+    fn drop(&mut self) {
+        let _ = self.group.thaw();
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        while matches!(remove_dir(&self.unified().join(v2::ASIDE)), Ok(false)) {}
+        let _ = self.group.remove();
+        let _ = Cgroup::named(&self.layout, &self.parent).remove();
+    }
+}
+
+#[test]
+fn version_2_freezes_and_kills_for_real() {
+    let Some(mut hybrid) = Hybrid::new() else { return };
+    let group = &hybrid.group;
+    group.freeze().unwrap();
+    assert!(group.is_frozen().unwrap());
+    assert_eq!(group.pids().unwrap(), [hybrid.child.id()]);
+    group.thaw().unwrap();
+    assert!(!group.is_frozen().unwrap());
+    group.freeze().unwrap();
+    group.kill_all().unwrap();
+    hybrid.child.wait().unwrap();
     group.remove().unwrap();
-    let parent = Cgroup { name: String::new(), places: Cgroup::named(&layout, &name[..name.len() - 2]).places };
-    parent.remove().unwrap();
-    tried.unwrap();
+}
+
+#[test]
+fn a_group_that_must_hand_controllers_down_is_emptied_first() {
+    let Some(hybrid) = Hybrid::new() else { return };
+    let dir = hybrid.unified();
+    v2::step_aside(&dir).unwrap();
+    assert!(file::pids(&dir).unwrap().is_empty());
+    assert_eq!(file::pids(&dir.join(v2::ASIDE)).unwrap(), [hybrid.child.id()]);
 }

@@ -71,13 +71,3 @@ pub(super) fn memory(dir: &Path) -> Result<MemoryUse, CgroupError> {
 pub(super) fn oom_kills(dir: &Path) -> Result<u64, CgroupError> {
     file::field(dir, "memory.oom_control", "oom_kill")
 }
-
-/// Drops the group's file cache. Anonymous memory stays where it is, also where there is swap. Version 1 has no
-/// other way to do this without lowering the limit under the feet of the guest.
-pub(super) fn drop_cache(dir: &Path) -> Result<(), CgroupError> {
-    let before = file::read(dir, "memory.swappiness")?;
-    file::write(dir, "memory.swappiness", "0")?;
-    let dropped = file::write(dir, "memory.force_empty", "0");
-    file::write(dir, "memory.swappiness", before.trim())?;
-    dropped
-}

@@ -11,6 +11,7 @@ use super::{CPU_PERIOD_MICROS, CgroupError, Controller, MemoryUse, Motion};
 
 /// Where we put ourselves when the group we were started in has to become an inner one.
 pub(super) const ASIDE: &str = "dormouse-self";
+const ROUNDS: u32 = 10;
 
 /// The group under which ours are made: the nearest one around `own` that the service manager has delegated, else
 /// the top. It must be the same after a restart of the daemon, which `own` itself is not.
@@ -81,13 +82,20 @@ fn enable(dir: &Path, controllers: &[Controller]) -> Result<(), CgroupError> {
 
 /// A group that hands controllers down may hold no processes itself, so those in `dir` (the daemon, and whatever
 /// was started with it) move into a group of their own beside ours.
-fn step_aside(dir: &Path) -> Result<(), CgroupError> {
+pub(super) fn step_aside(dir: &Path) -> Result<(), CgroupError> {
     let aside = dir.join(ASIDE);
     make(&aside)?;
-    for pid in file::pids(dir)? {
-        match file::write(&aside, "cgroup.procs", &pid.to_string()) {
-            Err(error) if !error.is_no_such_process() => return Err(error),
-            _ => {}
+    // What forks meanwhile is caught by the next round.
+    for _ in 0..ROUNDS {
+        let pids = file::pids(dir)?;
+        if pids.is_empty() {
+            break;
+        }
+        for pid in pids {
+            match file::write(&aside, "cgroup.procs", &pid.to_string()) {
+                Err(error) if !error.is_no_such_process() => return Err(error),
+                _ => {}
+            }
         }
     }
     Ok(())
