@@ -85,13 +85,11 @@ impl Shared {
             return error;
         }
         match rustix::fs::statvfs(into) {
-            Ok(room) if room.f_bavail.saturating_mul(room.f_frsize) < LITTLE => {
-                GvisorError::File {
-                    operation: "write the memory into",
-                    path: into.to_owned(),
-                    source: io::Error::new(io::ErrorKind::StorageFull, error),
-                }
-            }
+            Ok(room) if room.f_bavail.saturating_mul(room.f_frsize) < LITTLE => GvisorError::File {
+                operation: "write the memory into",
+                path: into.to_owned(),
+                source: io::Error::new(io::ErrorKind::StorageFull, error),
+            },
             _ => error,
         }
     }
@@ -140,7 +138,8 @@ pub(crate) async fn settle(hull: &Hull, turn: &mut Turn) -> Result<Phase, Gvisor
 fn create_files(into: &Path) -> Result<ImageFiles, GvisorError> {
     let create = |name: &str, flags: i32| {
         let path = into.join(name);
-        let file = fs::OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).custom_flags(flags).open(&path);
+        let file =
+            fs::OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).custom_flags(flags).open(&path);
         file.map(OwnedFd::from).map_err(|source| GvisorError::file("create", path, source))
     };
     let [first, second, third] = IMAGE_FILES;
