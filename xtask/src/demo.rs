@@ -30,7 +30,7 @@ pub(crate) async fn run(dorm: &Path, images: &Path) -> Result<()> {
     let log = std::env::temp_dir().join("dormouse-demo.log");
     let started = Instant::now();
     let daemon = Daemon::start(dorm, &directory, images, &log, &[])?;
-    eprintln!("demo: a daemon of its own runs at {} (log: {})", daemon.address, log.display());
+    eprintln!("demo: a daemon of its own runs at {} (log: {})", daemon.address(), log.display());
     let mut demo = Demo { daemon, rows: Vec::new() };
     let lived = demo.live().await;
     demo.print();

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 /// How to start a daemon.
 #[derive(Clone, Debug)]
-pub struct Setting {
+struct Setting {
     dorm: PathBuf,
     data: PathBuf,
     images: PathBuf,
