@@ -18,6 +18,8 @@ pub enum Code {
     Conflict,
     /// It is over for ever.
     Gone,
+    /// Nobody listens on that port inside.
+    PortClosed,
     /// The host has no room for it now.
     NoRoom,
     /// It was tried and did not work; nothing was lost.
@@ -36,6 +38,7 @@ impl Code {
             Self::NotFound => "not_found",
             Self::Conflict => "conflict",
             Self::Gone => "gone",
+            Self::PortClosed => "port_closed",
             Self::NoRoom => "no_room",
             Self::Failed => "failed",
             Self::Unavailable => "unavailable",
@@ -137,7 +140,7 @@ impl ServiceError {
             Self::OperationFailed { .. } => Code::Failed,
             Self::Stopping => Code::Unavailable,
             Self::Agent(error) => agent_code(error),
-            Self::Engine(EngineError::Refused { .. }) => Code::NotFound,
+            Self::Engine(EngineError::Refused { .. }) => Code::PortClosed,
             Self::Engine(EngineError::NoRoom { .. }) => Code::NoRoom,
             Self::Engine(_) => Code::Failed,
             Self::Pool(error) => pool_code(error),
@@ -162,6 +165,9 @@ impl ServiceError {
             Self::Stopping => "try again when the daemon is back",
             Self::Store(StoreError::NameTaken { .. }) => "choose another name, or terminate its holder",
             Self::Store(_) => "look at the daemon's log",
+            Self::Engine(EngineError::Refused { .. }) | Self::Agent(AgentError::Refused(_)) => {
+                "start a program that listens there, on all addresses or on loopback"
+            }
             Self::Engine(_) => "look at `dorm doctor` and the daemon's log",
             Self::Spec(_) | Self::Id(_) | Self::Agent(_) | Self::Pool(_) => "",
         }
@@ -176,9 +182,8 @@ impl ServiceError {
 fn agent_code(error: &AgentError) -> Code {
     match error {
         AgentError::Closed { .. } | AgentError::Protocol(_) | AgentError::Version { .. } => Code::Unavailable,
-        AgentError::NotFound(_) | AgentError::NoProcess(_) | AgentError::NoUser(_) | AgentError::Refused(_) => {
-            Code::NotFound
-        }
+        AgentError::NotFound(_) | AgentError::NoProcess(_) | AgentError::NoUser(_) => Code::NotFound,
+        AgentError::Refused(_) => Code::PortClosed,
         AgentError::NoSpace(_) => Code::NoRoom,
         AgentError::Exists(_) | AgentError::NotEmpty(_) | AgentError::InputClosed(_) | AgentError::NoTerminal(_) => {
             Code::Conflict

@@ -31,6 +31,7 @@ pub use clock::{Clock, SystemClock, TokioClock};
 pub use error::{Code, ServiceError};
 pub use ops::checkpoint::Checkpointed;
 pub use ops::create::{CreateFrom, CreateSandbox};
+pub use ops::exec::Execution;
 pub use parking::ParkLimits;
 pub use recovery::RecoveryReport;
 pub use shared::{Parts, Service, Settings};

@@ -4,6 +4,7 @@ pub(crate) mod checkpoint;
 pub(crate) mod create;
 mod describe;
 mod events;
+pub(crate) mod exec;
 mod images;
 mod reach;
 mod resume;

@@ -119,7 +119,7 @@ pub trait Store: Send + Sync + 'static {
     /// The operations that have begun and are not over, in the order they began; ids decide between equals.
     async fn open_operations(&self) -> Result<Vec<OperationRecord>, StoreError>;
 
-    /// The captures whose files are still to be deleted.
+    /// The captures whose files are still to be deleted, in the order of their ids.
     async fn to_discard(&self) -> Result<Vec<CaptureId>, StoreError>;
 
     /// Events in their order.

@@ -3,11 +3,11 @@
 //! What is committed lives as long as one handle does. A clone is another handle to the same content, as if the
 //! store had been opened again. It does not know how to fail.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
-use dorm_lifecycle::{Name, OperationId, ProjectId, SandboxId, SnapshotId};
+use dorm_lifecycle::{CaptureId, Name, OperationId, ProjectId, SandboxId, SnapshotId};
 
 use crate::{
     Change, EventFilter, EventRecord, OperationRecord, SandboxFilter, SandboxRecord, SnapshotRecord, Store, StoreError,
@@ -24,6 +24,7 @@ struct Content {
     sandboxes: BTreeMap<SandboxId, SandboxRecord>,
     operations: BTreeMap<OperationId, OperationRecord>,
     snapshots: BTreeMap<SnapshotId, SnapshotRecord>,
+    discard: BTreeSet<CaptureId>,
     /// The one at position `n` has the number `n + 1`.
     events: Vec<EventRecord>,
 }
@@ -52,6 +53,10 @@ impl Content {
         self.snapshots.extend(change.snapshots.into_iter().map(|snapshot| (snapshot.id.clone(), snapshot)));
         for id in &change.forgotten {
             self.snapshots.remove(id);
+        }
+        self.discard.extend(change.discard);
+        for capture in &change.discarded {
+            self.discard.remove(capture);
         }
         self.events.extend(events.iter().cloned());
         Ok(events)
@@ -129,6 +134,10 @@ impl Store for MemoryStore {
             content.operations.values().filter(|operation| operation.ended.is_none()).cloned().collect();
         open.sort_by_key(|operation| (operation.began, operation.id.clone()));
         Ok(open)
+    }
+
+    async fn to_discard(&self) -> Result<Vec<CaptureId>, StoreError> {
+        Ok(self.content().discard.iter().cloned().collect())
     }
 
     async fn events(&self, filter: &EventFilter) -> Result<Vec<EventRecord>, StoreError> {

@@ -2,13 +2,15 @@
 
 use dorm_agent_client::Agent;
 use dorm_engine::{BoxStream, EngineError};
-use dorm_lifecycle::{Actor, SandboxId};
+use dorm_lifecycle::{Actor, SandboxId, StateName};
 
 use crate::activity::InUse;
 use crate::actor::Message;
 use crate::error::ServiceError;
 use crate::shared::Service;
-use crate::view::Residence;
+
+/// How often one connection may wake a sandbox that falls asleep again before it is used.
+const WAKES: usize = 3;
 
 impl Service {
     /// The agent of a running sandbox. The sandbox counts as in use until the second part is dropped. Waits while the
@@ -32,11 +34,7 @@ impl Service {
     /// # Errors
     /// `NotRunning`, or `Refused` when nobody listens there.
     pub async fn connect(&self, id: &SandboxId, port: u16) -> Result<(BoxStream, InUse), ServiceError> {
-        let view = self.describe(id).await?;
-        if matches!(view.residence, Residence::Parked | Residence::Evicted) && view.sandbox.spec.auto_resume {
-            self.resume(id, Actor::Traffic).await?;
-        }
-        let (agent, in_use) = self.agent(id).await?;
+        let (agent, in_use) = self.agent_awake(id).await?;
         let run = self.record(id).await?.sandbox.run_id();
         match self.shared.engine.connect(&run, port).await {
             Ok(stream) => Ok((stream, in_use)),
@@ -47,5 +45,19 @@ impl Service {
             }
             Err(error) => Err(error.into()),
         }
+    }
+    /// The agent, after a resume where one is needed and allowed. It may fall asleep again in between, but not for ever.
+    async fn agent_awake(&self, id: &SandboxId) -> Result<(Agent, InUse), ServiceError> {
+        for _ in 0..WAKES {
+            match self.agent(id).await {
+                Err(ServiceError::NotRunning { state: StateName::Suspended | StateName::Suspending, .. })
+                    if self.describe(id).await?.sandbox.spec.auto_resume =>
+                {
+                    self.resume(id, Actor::Traffic).await?;
+                }
+                other => return other,
+            }
+        }
+        self.agent(id).await
     }
 }

@@ -225,8 +225,6 @@ fn event() -> impl Strategy<Value = NewEvent> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
-
     #[test]
     fn a_sandbox_comes_back_from_its_text(record in sandbox()) {
         prop_assert_eq!(decode_sandbox(&encode_sandbox(&record).unwrap()).unwrap(), record);

@@ -92,12 +92,15 @@ pub(super) async fn a_refused_change_leaves_nothing_of_any_part(store: Arc<dyn S
                 operations: vec![operation(1, 1_000)],
                 snapshots: vec![snapshot(8, 1_000)],
                 forgotten: vec![kept.id.clone()],
+                discard: vec![kept.capture.clone()],
+                discarded: Vec::new(),
                 events: vec![event(2, "never")],
             })
             .await;
         assert!(refusal.is_err(), "{refusal:?}");
-        assert_eq!(store.sandboxes(&SandboxFilter::default()).await?, [stays.clone()]);
+        assert_eq!(store.sandboxes(&SandboxFilter::default()).await?, std::slice::from_ref(&stays));
         assert_eq!(store.open_operations().await?, []);
+        assert_eq!(store.to_discard().await?, []);
         assert_eq!(store.snapshots(None).await?, std::slice::from_ref(&kept));
         assert_eq!(store.events(&EventFilter::default()).await?, []);
     }
@@ -151,6 +154,8 @@ pub(super) async fn what_was_committed_is_there_after_reopening(open: impl Async
         operations: vec![operation(1, 1_000), ended],
         snapshots: vec![snapshot(1, 1_000)],
         forgotten: Vec::new(),
+        discard: vec![snapshot(7, 1_000).capture, snapshot(8, 1_000).capture],
+        discarded: Vec::new(),
         events: vec![event(1, "first"), event(1, "second")],
     };
     let events = store.commit(change.clone()).await?;

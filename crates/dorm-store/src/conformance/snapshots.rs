@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use dorm_lifecycle::SnapshotId;
+use dorm_lifecycle::{CaptureId, SnapshotId};
 
 use super::sample::{bytes, project, snapshot};
 use crate::{Change, SnapshotRecord, SnapshotStatus, Store, StoreError};
@@ -50,5 +50,20 @@ pub(super) async fn snapshots_come_in_the_order_they_were_asked_for(store: Arc<d
     assert_eq!(store.snapshots(None).await?, records);
     assert_eq!(store.snapshots(Some(&project("elsewhere"))).await?, records[..1]);
     assert_eq!(store.snapshots(Some(&project("local"))).await?, records[1..]);
+    Ok(())
+}
+
+pub(super) async fn a_capture_is_to_be_discarded_until_it_has_been(store: Arc<dyn Store>) -> Checked {
+    let [first, second] = [snapshot(1, 1_000).capture, snapshot(2, 1_000).capture];
+    let discard = |captures: &[CaptureId]| Change { discard: captures.to_vec(), ..Change::default() };
+    store.commit(discard(&[first.clone(), second.clone()])).await?;
+    store.commit(discard(std::slice::from_ref(&first))).await?;
+    let mut both = vec![first.clone(), second.clone()];
+    both.sort();
+    assert_eq!(store.to_discard().await?, both);
+    let discarded = Change { discarded: vec![first.clone()], ..Change::default() };
+    store.commit(discarded.clone()).await?;
+    store.commit(discarded).await?;
+    assert_eq!(store.to_discard().await?, [second]);
     Ok(())
 }
