@@ -21,6 +21,9 @@ use crate::message::{Nonce, Resync};
 /// The most payload bytes in one frame.
 pub const PAYLOAD_MAX: usize = 32 * 1024;
 
+/// The length of a frame whose payload is as long as can be.
+pub const FRAME_MAX: usize = HEADER + PAYLOAD_MAX + TRAILER;
+
 pub(crate) const HEADER: usize = 16;
 pub(crate) const TRAILER: usize = 4;
 pub(crate) const MAGIC: [u8; 4] = [0xd0, 0x9d, 0x4d, 0xa1];
@@ -116,7 +119,7 @@ fn encode_one(out: &mut Vec<u8>, kind: Kind, part: Part, channel: u32, payload: 
 
 /// The bytes a new host sends first: zeros that end whatever frame was cut, then the `Resync` frame.
 pub fn resync(resync: &Resync) -> Vec<u8> {
-    let mut out = vec![0; HEADER + PAYLOAD_MAX + TRAILER];
+    let mut out = vec![0; FRAME_MAX];
     encode(&mut out, Kind::Resync, 0, &resync.to_bytes());
     out
 }

@@ -105,6 +105,7 @@ pub(crate) struct Captures {
 impl Captures {
     pub(crate) fn open(directory: PathBuf, steps: Steps) -> Result<Self, PoolError> {
         disk::make_directories(&directory)?;
+        disk::close_directory(&directory)?;
         for name in disk::names(&directory)? {
             if id_with(&name, GONE).is_some() {
                 disk::remove_tree(&directory.join(name))?;

@@ -1,8 +1,8 @@
 //! The few operations on files that everything durable here is made of.
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
 use rustix::fs::{CWD, FlockOperation, RenameFlags};
@@ -10,9 +10,25 @@ use rustix::io::Errno;
 
 use crate::error::{PoolError, failed};
 
-/// Makes a directory, and those above it, that only its owner may enter. One that exists is left as it is.
+/// Makes a directory, and those above it, that only its owner may list. Those that exist are left as they are.
 pub(crate) fn make_directories(path: &Path) -> Result<(), PoolError> {
-    DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(failed("make the directory", path))
+    DirBuilder::new().recursive(true).mode(0o711).create(path).map_err(failed("make the directory", path))
+}
+
+/// Lets only its owner enter a directory.
+pub(crate) fn close_directory(path: &Path) -> Result<(), PoolError> {
+    fs::set_permissions(path, Permissions::from_mode(0o700)).map_err(failed("set the mode of", path))
+}
+
+/// Lets the host's group `group` pass through a directory, and nobody else but its owner. Without root nothing of
+/// that group can run, and the directory is closed.
+pub(crate) fn let_pass(path: &Path, group: u32) -> Result<(), PoolError> {
+    match std::os::unix::fs::chown(path, None, Some(group)) {
+        Ok(()) => {}
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return close_directory(path),
+        Err(error) => return Err(failed("set the group of", path)(error)),
+    }
+    fs::set_permissions(path, Permissions::from_mode(0o710)).map_err(failed("set the mode of", path))
 }
 
 /// Makes one directory that is not there yet.

@@ -6,6 +6,10 @@
 //!
 //! Several processes may share the directory. Short steps that look and then change hold `.lock`; an import under
 //! way holds its own directory, so that what a dead process left can be told from what a living one is making.
+//!
+//! An engine that runs with guest ids must be able to pass to a root filesystem, and ordinary users of the host must
+//! not, since there are set-uid programs in it: the directories above belong to root and the group of guest root,
+//! mode 0710. Those above `IMAGES` itself have to let everybody pass.
 
 mod archive;
 mod directory;
@@ -17,8 +21,9 @@ mod tags;
 mod tests;
 mod tree;
 
-use std::fs::{self, File};
+use std::fs::{self, File, Metadata};
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use dorm_lifecycle::{Digest, Timestamp};
@@ -82,6 +87,7 @@ impl Images {
     pub(crate) fn open(directory: PathBuf, steps: Steps) -> Result<Self, PoolError> {
         disk::make_directories(&directory)?;
         disk::make_directories(&directory.join(tags::DIRECTORY))?;
+        disk::let_pass(&directory, GUEST_ID_BASE)?;
         let images = Self { directory, steps, limits: Limits::default() };
         let held = images.lock()?;
         images.clear(&held)?;
@@ -90,6 +96,14 @@ impl Images {
 
     pub(crate) fn directory(&self) -> &Path {
         &self.directory
+    }
+
+    pub(crate) fn closed_to_guests(&self) -> Option<PathBuf> {
+        let whole = fs::canonicalize(&self.directory).unwrap_or_else(|_| self.directory.clone());
+        let lets_pass =
+            |facts: &Metadata| facts.mode() & 0o001 != 0 || (facts.gid() == GUEST_ID_BASE && facts.mode() & 0o010 != 0);
+        let closed = whole.ancestors().skip(1).find(|above| !fs::metadata(above).is_ok_and(|facts| lets_pass(&facts)));
+        closed.map(Path::to_owned)
     }
 
     pub(crate) fn list(&self) -> Result<Vec<Image>, PoolError> {
@@ -199,7 +213,7 @@ impl Images {
         let digests = self.digests()?;
         let untagged = digests.iter().filter(|digest| !tags.iter().any(|(_, of)| of == *digest));
         let short = untagged.map(|digest| digest.as_str().chars().take(12).collect());
-        Ok(tags.iter().map(|(tag, _)| tag.clone()).filter(|_| true).chain(short).collect())
+        Ok(tags.iter().map(|(tag, _)| tag.clone()).chain(short).collect())
     }
 
     fn path(&self, digest: &Digest) -> PathBuf {

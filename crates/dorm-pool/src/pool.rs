@@ -181,6 +181,12 @@ impl Pool {
         blocking(move || captures.drafts()).await
     }
 
+    /// The directory above the images, if there is one, that bars the way to them for engines that run with guest ids:
+    /// everybody must be able to pass through it, as through `/var/lib`.
+    pub fn closed_to_guests(&self) -> Option<PathBuf> {
+        self.images.closed_to_guests()
+    }
+
     /// Where the captures and where the images lie.
     pub fn directories(&self) -> (PathBuf, PathBuf) {
         (self.captures.directory().to_owned(), self.images.directory().to_owned())

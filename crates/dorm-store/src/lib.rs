@@ -1,9 +1,12 @@
+#![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
+
 //! The port to what Dormouse remembers: sandboxes, operations, snapshots and events.
 //!
 //! Every change is one [`Change`], committed whole or not at all and durable when [`Store::commit`] returns. A record
-//! carries a revision; a change that was made from an older one is refused. The store knows no engine, no HTTP and
-//! no rule of the lifecycle.
+//! carries a revision; a change that was made from an older one is refused. A store knows no engine and no HTTP,
+//! and decides nothing about a sandbox's life; it only refuses one that breaks an invariant of the lifecycle.
 
+mod change;
 pub mod codec;
 pub mod conformance;
 pub mod memory;
@@ -13,6 +16,7 @@ use async_trait::async_trait;
 use dorm_lifecycle::{CaptureId, Name, ProjectId, SandboxId, SnapshotId};
 use thiserror::Error;
 
+pub use change::BrokenSandbox;
 pub use record::{
     Change, EventRecord, NewEvent, OperationKind, OperationRecord, OperationResult, SandboxRecord, SnapshotRecord,
     SnapshotStatus,
@@ -93,6 +97,8 @@ pub enum StoreError {
 #[async_trait]
 pub trait Store: Send + Sync + 'static {
     /// Applies a change, whole or not at all; durable when this returns. Answers the events as they were numbered.
+    ///
+    /// A caller that does not wait for the end does not know which of the two it was; the revisions tell.
     async fn commit(&self, change: Change) -> Result<Vec<EventRecord>, StoreError>;
 
     /// One sandbox, living or not.
@@ -107,13 +113,13 @@ pub trait Store: Send + Sync + 'static {
     /// One snapshot.
     async fn snapshot(&self, id: &SnapshotId) -> Result<Option<SnapshotRecord>, StoreError>;
 
-    /// Every snapshot of a project, or of all, in the order they were made.
+    /// Every snapshot of a project, or of all, in the order they were asked for; ids decide between equals.
     async fn snapshots(&self, project: Option<&ProjectId>) -> Result<Vec<SnapshotRecord>, StoreError>;
 
-    /// The operations that have begun and are not over.
+    /// The operations that have begun and are not over, in the order they began; ids decide between equals.
     async fn open_operations(&self) -> Result<Vec<OperationRecord>, StoreError>;
 
-    /// The captures whose files are still to be deleted.
+    /// The captures whose files are still to be deleted, in the order of their ids.
     async fn to_discard(&self) -> Result<Vec<CaptureId>, StoreError>;
 
     /// Events in their order.

@@ -163,13 +163,13 @@ pub struct EventRecord {
 /// What is changed together. Empty parts change nothing.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Change {
-    /// Sandboxes, each with the revision the change was made from (0: it must not exist yet).
+    /// Sandboxes, each with the revision the change was made from (0: it must not exist yet), each at most once.
     pub sandboxes: Vec<SandboxRecord>,
     /// Operations, written whole.
     pub operations: Vec<OperationRecord>,
     /// Snapshots, written whole.
     pub snapshots: Vec<SnapshotRecord>,
-    /// Snapshots whose records go.
+    /// Snapshots whose records go, after the others were written; those that are not there are left out.
     pub forgotten: Vec<SnapshotId>,
     /// Captures that nothing needs from this change on: their files are to be deleted. Adding one twice is once.
     pub discard: Vec<CaptureId>,

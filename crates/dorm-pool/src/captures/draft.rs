@@ -19,6 +19,9 @@ use crate::hashing::hash_file;
 use crate::pool::blocking;
 use crate::steps::Step;
 
+/// A file by its name in the draft.
+type Opened = (PathBuf, File);
+
 /// A capture being written. Dropping it clears it away.
 pub struct CaptureDraft {
     captures: Arc<Captures>,
@@ -141,7 +144,7 @@ impl CaptureDraft {
 
     /// Opens every file once and finds the directories between, so that nothing is checked under one name and
     /// hashed under another.
-    fn check(&self, files: &[PathBuf]) -> Result<(Vec<(PathBuf, File)>, BTreeSet<PathBuf>), PoolError> {
+    fn check(&self, files: &[PathBuf]) -> Result<(Vec<Opened>, BTreeSet<PathBuf>), PoolError> {
         let bad = |file: &Path, what| PoolError::BadFile { capture: self.id.clone(), file: file.to_owned(), what };
         let mut opened = Vec::new();
         let mut listed = BTreeSet::new();
@@ -179,7 +182,7 @@ impl CaptureDraft {
     }
 
     /// Writing back to the disk goes on while the content is hashed.
-    fn hash_and_sync(&self, opened: Vec<(PathBuf, File)>) -> Result<Vec<CaptureFile>, PoolError> {
+    fn hash_and_sync(&self, opened: Vec<Opened>) -> Result<Vec<CaptureFile>, PoolError> {
         thread::scope(|scope| {
             let sync = scope.spawn(|| {
                 opened.iter().try_for_each(|(name, file)| {

@@ -1,0 +1,45 @@
+//! What all calls share.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex};
+
+use dorm_agent_proto::Variable;
+
+use crate::link::Link;
+use crate::process::Processes;
+use crate::workers::Workers;
+
+/// The agent.
+pub(crate) struct Agent {
+    pub(crate) root: PathBuf,
+    pub(crate) link: Arc<Link>,
+    pub(crate) processes: Arc<Processes>,
+    pub(crate) workers: Arc<Workers>,
+    /// What every process starts with.
+    pub(crate) variables: Mutex<Vec<Variable>>,
+    /// As told by the last `Resumed`.
+    pub(crate) generation: AtomicU64,
+    /// Held while an identity is being taken.
+    pub(crate) resuming: Mutex<()>,
+}
+
+impl Agent {
+    pub(crate) fn new(root: PathBuf) -> io::Result<Self> {
+        use std::os::unix::ffi::OsStringExt;
+
+        let variables = std::env::vars_os()
+            .filter_map(|(name, value)| Variable::new(name.into_vec(), value.into_vec()).ok())
+            .collect();
+        Ok(Self {
+            root,
+            link: Arc::new(Link::new()),
+            processes: Processes::start_threads()?,
+            workers: Arc::new(Workers::new()),
+            variables: Mutex::new(variables),
+            generation: AtomicU64::new(0),
+            resuming: Mutex::new(()),
+        })
+    }
+}

@@ -1,0 +1,50 @@
+//! Which request is done where. A table, nothing else.
+
+use std::sync::Arc;
+
+use dorm_agent_proto::{Answer, Failure, Request};
+
+use crate::agent::Agent;
+use crate::link::Gone;
+use crate::session::Call;
+use crate::{dial, files, identity, measure, users};
+
+/// Does what a request asks for. Runs on a worker's thread.
+pub(crate) fn serve(agent: &Arc<Agent>, call: &Call, request: Request) {
+    // A host that is gone needs no answer.
+    let _ = match request {
+        // Both are answered by the session itself.
+        Request::Ping | Request::Quiesce => Ok(()),
+        Request::Resumed(identity) => identity::take(agent, call, &identity),
+        Request::Start(spec) => answer(call, agent.start(spec).map(Answer::Started)),
+        Request::Processes => agent.processes.list(call),
+        Request::Output { process, from } => agent.processes.follow(call, process, from),
+        Request::WriteStdin { process } => agent.processes.write_stdin(call, process),
+        Request::CloseStdin { process } => done(call, agent.processes.close_stdin(process)),
+        Request::Signal { process, signal, target } => done(call, agent.processes.signal(process, signal, target)),
+        Request::Resize { process, size } => done(call, agent.processes.resize(process, size)),
+        Request::Wait { process } => agent.processes.wait(call, process),
+        Request::ReadFile { path, offset, length } => files::read(call, &path, offset, length),
+        Request::WriteFile { path, options } => files::write(call, &path, &options),
+        Request::List { path, depth } => files::list(call, &path, depth),
+        Request::Stat { path } => answer(call, files::stat(&path).map(Answer::Stat)),
+        Request::MakeDirectory { path, parents, owner } => {
+            answer(call, files::make_directory(&path, parents, owner.as_ref()).map(Answer::Stat))
+        }
+        Request::Remove { path, scope } => done(call, files::remove(&path, scope)),
+        Request::Rename { from, to } => answer(call, files::rename(&from, &to).map(Answer::Stat)),
+        Request::Watch { path, scope } => files::watch(call, &path, scope),
+        Request::Metrics => answer(call, measure::metrics().map(Answer::Metrics)),
+        Request::Greediest => answer(call, Ok(Answer::Greediest(measure::greediest()))),
+        Request::Dial { port } => dial::dial(agent, call, port),
+        Request::Account { user } => answer(call, users::account(&user).map(Answer::Account)),
+    };
+}
+
+fn answer(call: &Call, result: Result<Answer, Failure>) -> Result<(), Gone> {
+    call.answer(&result)
+}
+
+fn done(call: &Call, result: Result<(), Failure>) -> Result<(), Gone> {
+    call.answer(&result.map(|()| Answer::Done))
+}

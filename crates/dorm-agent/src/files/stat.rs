@@ -1,0 +1,45 @@
+//! What is known of a file without reading it.
+
+use std::fs::{self, Metadata};
+use std::os::unix::ffi::OsStringExt;
+use std::os::unix::fs::MetadataExt;
+
+use dorm_agent_proto::{Failure, FileKind, FileStat, GuestPath, GuestString};
+
+use crate::fault;
+use crate::users::Users;
+
+/// What a path names; a link as itself.
+pub(crate) fn stat(path: &GuestPath) -> Result<FileStat, Failure> {
+    let at = fs::symlink_metadata(path.as_path()).map_err(|error| fault::on_path("look at", path, &error))?;
+    Ok(describe(path, &at, &Users::read()))
+}
+
+pub(super) fn describe(path: &GuestPath, at: &Metadata, users: &Users) -> FileStat {
+    let kind = if at.is_file() {
+        FileKind::File
+    } else if at.is_dir() {
+        FileKind::Directory
+    } else if at.is_symlink() {
+        FileKind::Link
+    } else {
+        FileKind::Other
+    };
+    let link = match kind {
+        FileKind::Link => fs::read_link(path.as_path())
+            .ok()
+            .and_then(|target| GuestString::new(target.into_os_string().into_vec()).ok()),
+        _ => None,
+    };
+    FileStat {
+        kind,
+        size: at.size(),
+        mode: at.mode() & 0o7777,
+        uid: at.uid(),
+        gid: at.gid(),
+        owner: users.user_name(at.uid()),
+        group: users.group_name(at.gid()),
+        modified_unix_ms: at.mtime().saturating_mul(1000).saturating_add(at.mtime_nsec() / 1_000_000),
+        link,
+    }
+}

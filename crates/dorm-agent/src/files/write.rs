@@ -1,0 +1,124 @@
+//! Writes files so that whoever reads one sees the old contents or the new, never a part.
+//!
+//! The bytes go to a hidden file beside the target, which gets the target's name at the end. A write that is given up
+//! leaves nothing. Should the agent die in between, the hidden file stays and the target is whole.
+
+use std::fs::{self, File, OpenOptions, Permissions};
+use std::io::{self, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use dorm_agent_proto::{Account, Answer, End, Failure, FileStat, GuestPath, Parents, WriteOptions};
+use rustix::io::Errno;
+
+use super::make::make_missing;
+use super::stat::stat;
+use crate::channel::Received;
+use crate::link::Gone;
+use crate::session::Call;
+use crate::{fault, users};
+
+const MODE: u32 = 0o644;
+const LINKS_MAX: usize = 40;
+
+static NEXT: AtomicU64 = AtomicU64::new(0);
+
+/// Takes bytes until their end, then answers with the new file's description.
+pub(crate) fn write(call: &Call, path: &GuestPath, options: &WriteOptions) -> Result<(), Gone> {
+    let result = match Draft::begin(path, options) {
+        Ok(draft) => receive(call, path, draft)?,
+        Err(failure) => Err(failure),
+    };
+    call.answer(&result.map(Answer::Stat))
+}
+
+fn receive(call: &Call, path: &GuestPath, mut draft: Draft) -> Result<Result<FileStat, Failure>, Gone> {
+    loop {
+        match call.receive()? {
+            Received::Data(data) => {
+                if let Err(error) = draft.file.write_all(&data) {
+                    return Ok(Err(fault::on_path("write", path, &error)));
+                }
+            }
+            Received::End(End::Complete) => {
+                let finished = draft.finish().map_err(|error| fault::on_path("write", path, &error));
+                return Ok(finished.and_then(|()| stat(path)));
+            }
+            Received::End(_) => {
+                return Ok(Err(Failure::Invalid { reason: "the rest of the file never came".to_owned() }));
+            }
+        }
+    }
+}
+
+/// The hidden file. It is removed when dropped, unless it was given its name.
+struct Draft {
+    file: File,
+    hidden: PathBuf,
+    target: PathBuf,
+}
+
+impl Draft {
+    fn begin(path: &GuestPath, options: &WriteOptions) -> Result<Self, Failure> {
+        let failed = |error: io::Error| fault::on_path("write", path, &error);
+        if path.as_bytes().ends_with(b"/") {
+            return Err(Failure::IsADirectory { path: path.clone() });
+        }
+        let owner = options.owner.as_ref().map(users::account).transpose()?;
+        let target = resolve(path.as_path()).map_err(failed)?;
+        let before = match fs::metadata(&target) {
+            Ok(at) if at.is_dir() => return Err(Failure::IsADirectory { path: path.clone() }),
+            Ok(at) if !at.is_file() => return Err(Failure::NotAFile { path: path.clone() }),
+            Ok(at) => Some(at),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => return Err(failed(error)),
+        };
+        let directory = target.parent().unwrap_or(Path::new("/"));
+        if options.parents == Parents::Create {
+            make_missing(directory, owner.as_ref()).map_err(failed)?;
+        }
+        let hidden =
+            directory.join(format!(".dorm-{}-{}.part", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed)));
+        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&hidden).map_err(failed)?;
+        let draft = Self { file, hidden, target };
+        let (uid, gid) = match (&owner, &before) {
+            (Some(Account { uid, gid, .. }), _) => (*uid, *gid),
+            (None, Some(before)) => (before.uid(), before.gid()),
+            (None, None) => (0, 0),
+        };
+        fchown(&draft.file, Some(uid), Some(gid)).map_err(failed)?;
+        let mode = options.mode.or(before.map(|before| before.mode())).unwrap_or(MODE) & 0o7777;
+        draft.file.set_permissions(Permissions::from_mode(mode)).map_err(failed)?;
+        Ok(draft)
+    }
+
+    fn finish(self) -> io::Result<()> {
+        match fs::rename(&self.hidden, &self.target) {
+            // A file that is itself a mount cannot be replaced, only filled.
+            Err(error) if error.raw_os_error() == Some(Errno::BUSY.raw_os_error()) => {
+                fs::copy(&self.hidden, &self.target).map(|_| ())
+            }
+            result => result,
+        }
+    }
+}
+
+impl Drop for Draft {
+    fn drop(&mut self) {
+        // After the rename there is nothing under this name.
+        drop(fs::remove_file(&self.hidden));
+    }
+}
+
+/// Follows links at the path's end, also one to a file that does not exist yet: it is the target that is written.
+fn resolve(path: &Path) -> io::Result<PathBuf> {
+    let mut path = path.to_owned();
+    for _ in 0..LINKS_MAX {
+        match fs::read_link(&path) {
+            Ok(link) => path = path.parent().unwrap_or(Path::new("/")).join(link),
+            Err(_) => return Ok(path),
+        }
+    }
+    Err(Errno::LOOP.into())
+}

@@ -1,0 +1,137 @@
+//! Takes the identity of a new run: before anything else can be asked of this sandbox it knows which generation it
+//! is, has fresh randomness, and its own programs have been told.
+
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use dorm_agent_proto::{
+    Answer, Applied, ExitStatus, Failure, GuestPath, GuestString, Hook, HookOutcome, Identity, ProcessSpec, Resumed,
+    Signal, Target, Variable,
+};
+use rustix::time::{ClockId, Timespec, clock_settime};
+
+use crate::agent::Agent;
+use crate::fault;
+use crate::link::Gone;
+use crate::lock::lock;
+use crate::session::Call;
+
+const HOOKS_TIME_MAX: Duration = Duration::from_secs(10);
+const CLOCK_TOLERANCE: Duration = Duration::from_millis(100);
+
+/// Takes an identity and answers what became of it.
+pub(crate) fn take(agent: &Arc<Agent>, call: &Call, identity: &Identity) -> Result<(), Gone> {
+    call.answer(&resumed(agent, identity).map(Answer::Resumed))
+}
+
+fn resumed(agent: &Agent, identity: &Identity) -> Result<Resumed, Failure> {
+    let _alone = lock(&agent.resuming);
+    let entropy = applied(OpenOptions::new().write(true).open("/dev/urandom").and_then(|mut pool| {
+        // What the kernel already has is kept: writing only adds.
+        pool.write_all(&identity.entropy)
+    }));
+    write_generation(&agent.root, identity.generation)?;
+    lock(&agent.variables).clone_from(&identity.variables);
+    agent.generation.store(identity.generation, Ordering::Release);
+    // An agent that is not the first process is a test's; the machine around it is not its own.
+    let (hostname, clock) = if rustix::process::getpid().is_init() {
+        (set_hostname(&identity.hostname), set_clock(identity.unix_time_us))
+    } else {
+        (Applied::NotNeeded, Applied::NotNeeded)
+    };
+    let hooks = run_hooks(agent, identity.generation);
+    Ok(Resumed { hostname, clock, entropy, hooks })
+}
+
+fn applied(result: io::Result<()>) -> Applied {
+    match result {
+        Ok(()) => Applied::Yes,
+        Err(error) => Applied::Refused(error.to_string()),
+    }
+}
+
+/// Readers see the old generation or the new one, never half a number.
+fn write_generation(root: &Path, generation: u64) -> Result<(), Failure> {
+    let directory = root.join("run/dormouse");
+    let path = directory.join("generation");
+    let temporary = directory.join(".generation");
+    fs::create_dir_all(&directory)
+        .and_then(|()| fs::write(&temporary, format!("{generation}\n")))
+        .and_then(|()| fs::rename(&temporary, &path))
+        .map_err(|error| fault::other("write", path.as_os_str().as_encoded_bytes(), error))
+}
+
+fn set_hostname(hostname: &str) -> Applied {
+    if rustix::system::uname().nodename().to_bytes() == hostname.as_bytes() {
+        return Applied::NotNeeded;
+    }
+    applied(rustix::system::sethostname(hostname.as_bytes()).map_err(io::Error::from))
+}
+
+fn set_clock(unix_time_us: u64) -> Applied {
+    let told = Duration::from_micros(unix_time_us);
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    if now.abs_diff(told) < CLOCK_TOLERANCE {
+        return Applied::NotNeeded;
+    }
+    let Ok(tv_sec) = i64::try_from(told.as_secs()) else {
+        return Applied::Refused("no time that a clock can show".to_owned());
+    };
+    let time = Timespec { tv_sec, tv_nsec: i64::from(told.subsec_nanos()) };
+    applied(clock_settime(ClockId::Realtime, time).map_err(io::Error::from))
+}
+
+fn run_hooks(agent: &Agent, generation: u64) -> Vec<Hook> {
+    let deadline = Instant::now() + HOOKS_TIME_MAX;
+    let mut hooks = Vec::new();
+    for path in hook_paths(&agent.root.join("etc/dormouse/on-resume.d")) {
+        let Ok(guest_path) = GuestPath::try_from(path.as_path()) else { continue };
+        let outcome = if Instant::now() < deadline {
+            run_hook(agent, &guest_path, generation, deadline)
+        } else {
+            HookOutcome::TimedOut
+        };
+        hooks.push(Hook { path: guest_path, outcome });
+    }
+    hooks
+}
+
+fn hook_paths(directory: &Path) -> Vec<PathBuf> {
+    let mut paths: Vec<PathBuf> = fs::read_dir(directory)
+        .into_iter()
+        .flatten()
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .filter(|path| fs::metadata(path).is_ok_and(|at| at.is_file() && at.permissions().mode() & 0o111 != 0))
+        .collect();
+    paths.sort();
+    paths
+}
+
+fn run_hook(agent: &Agent, path: &GuestPath, generation: u64, deadline: Instant) -> HookOutcome {
+    let started = GuestString::new(path.as_bytes())
+        .and_then(|command| {
+            let mut spec = ProcessSpec::new(vec![command]);
+            spec.variables.push(Variable::new("DORMOUSE_GENERATION", generation.to_string())?);
+            spec.label = Some("on-resume".to_owned());
+            Ok(spec)
+        })
+        .map_err(|error| Failure::Invalid { reason: error.to_string() })
+        .and_then(|spec| agent.start(spec));
+    let process = match started {
+        Ok(started) => started.process,
+        Err(failure) => return HookOutcome::NotStarted(failure.to_string()),
+    };
+    match agent.processes.wait_until(process, deadline) {
+        Some(ExitStatus::Code(0)) => HookOutcome::Done,
+        Some(status) => HookOutcome::Failed(status.shell_code()),
+        None => {
+            drop(agent.processes.signal(process, Signal::KILL, Target::Group));
+            HookOutcome::TimedOut
+        }
+    }
+}

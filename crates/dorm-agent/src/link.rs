@@ -1,0 +1,117 @@
+//! The way out: whole frames on standard output, one at a time.
+//!
+//! Every frame is sent for an epoch, which is one host's time. What is left over from an earlier one goes nowhere.
+//! A link that is quiet holds everything back until the host speaks again.
+
+use std::io;
+use std::os::fd::AsFd;
+use std::sync::{Condvar, Mutex};
+
+use dorm_agent_proto::frame::{self, Kind};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+
+use crate::lock::{lock, wait};
+
+/// The host that a frame was meant for is no longer there, or has given the call up.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Gone;
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Flow {
+    Open,
+    Quiet,
+}
+
+struct State {
+    epoch: u64,
+    flow: Flow,
+}
+
+/// The way out.
+pub(crate) struct Link {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+impl Link {
+    pub(crate) fn new() -> Self {
+        Self { state: Mutex::new(State { epoch: 0, flow: Flow::Open }), changed: Condvar::new() }
+    }
+
+    /// A new host is here. Answers its epoch.
+    pub(crate) fn begin(&self, hello: &[u8]) -> u64 {
+        let mut state = lock(&self.state);
+        state.epoch += 1;
+        state.flow = Flow::Open;
+        self.changed.notify_all();
+        // When standard output is broken there is nobody to tell; the next host gets another.
+        drop(write_all(hello));
+        state.epoch
+    }
+
+    /// Sends one message, in as many frames as it needs; other messages may come between these.
+    pub(crate) fn send(&self, epoch: u64, kind: Kind, channel: u32, message: &[u8]) -> Result<(), Gone> {
+        if message.len() <= frame::PAYLOAD_MAX {
+            let mut bytes = Vec::new();
+            frame::encode(&mut bytes, kind, channel, message);
+            return self.send_bytes(epoch, &bytes);
+        }
+        let mut bytes = Vec::new();
+        frame::encode(&mut bytes, kind, channel, message);
+        for frame in bytes.chunks(frame::FRAME_MAX) {
+            self.send_bytes(epoch, frame)?;
+        }
+        Ok(())
+    }
+
+    /// Sends a last message, and then nothing until [`Link::go_on`].
+    pub(crate) fn quiesce(&self, epoch: u64, kind: Kind, channel: u32, message: &[u8]) {
+        let mut bytes = Vec::new();
+        frame::encode(&mut bytes, kind, channel, message);
+        let mut state = lock(&self.state);
+        if state.epoch == epoch {
+            drop(write_all(&bytes));
+            state.flow = Flow::Quiet;
+        }
+    }
+
+    pub(crate) fn go_on(&self) {
+        lock(&self.state).flow = Flow::Open;
+        self.changed.notify_all();
+    }
+
+    fn send_bytes(&self, epoch: u64, bytes: &[u8]) -> Result<(), Gone> {
+        let mut state = lock(&self.state);
+        while state.flow == Flow::Quiet && state.epoch == epoch {
+            state = wait(&self.changed, state);
+        }
+        if state.epoch != epoch {
+            return Err(Gone);
+        }
+        // The lock is kept while writing: frames are never mixed.
+        write_all(bytes).map_err(|_| Gone)
+    }
+}
+
+fn write_all(mut bytes: &[u8]) -> io::Result<()> {
+    let out = rustix::stdio::stdout();
+    while !bytes.is_empty() {
+        match rustix::io::write(out, bytes) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(written) => bytes = &bytes[written..],
+            Err(Errno::INTR) => {}
+            Err(Errno::AGAIN) => wait_ready(out, PollFlags::OUT)?,
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
+}
+
+/// Waits until a descriptor that may be non-blocking is ready.
+pub(crate) fn wait_ready(descriptor: impl AsFd, flags: PollFlags) -> io::Result<()> {
+    match poll(&mut [PollFd::new(&descriptor, flags)], None) {
+        Ok(_) | Err(Errno::INTR) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}

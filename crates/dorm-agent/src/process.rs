@@ -1,0 +1,351 @@
+//! The processes that the host started, from birth to oblivion.
+//!
+//! Starting, burying and signalling exclude each other, so that a signal never meets a process id that was given to
+//! another process meanwhile. An ended process is kept, with what is left of its output, until many later ones ended.
+
+mod input;
+mod outputs;
+mod pump;
+mod reaper;
+mod ring;
+mod spawn;
+mod terminal;
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::io;
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use dorm_agent_proto::frame::PAYLOAD_MAX;
+use dorm_agent_proto::{
+    Answer, End, Event, ExitStatus, Failure, FirstReader, GuestPath, Offsets, OutputHeader, ProcessSpec,
+    ProcessStarted, ProcessStatus, Signal, Target, TerminalSize,
+};
+use rustix::process::Pid;
+
+use self::input::Input;
+use self::outputs::{Outputs, Step};
+use self::pump::Pump;
+use crate::agent::Agent;
+use crate::channel::{Channel, Received};
+use crate::fault;
+use crate::link::Gone;
+use crate::lock::{lock, wait_for};
+use crate::session::Call;
+
+const OUTPUT_KEPT_MAX: usize = 64 * 1024 * 1024;
+const ENDED_KEPT: usize = 256;
+const ENDED_OUTPUT_KEPT: usize = 16 * 1024 * 1024;
+
+/// One process.
+pub(crate) struct Process {
+    id: u64,
+    pid: Pid,
+    spec: ProcessSpec,
+    directory: GuestPath,
+    started_unix_ms: u64,
+    terminal: Mutex<Option<terminal::Terminal>>,
+    input: Mutex<Input>,
+    outputs: Mutex<Outputs>,
+    life: Mutex<Life>,
+    ended: Condvar,
+}
+
+#[derive(Default)]
+struct Life {
+    exit: Option<ExitStatus>,
+    waiting: Vec<Arc<Channel>>,
+}
+
+/// All of them.
+pub(crate) struct Processes {
+    births_and_deaths: Mutex<()>,
+    table: Mutex<Table>,
+    pump: Arc<Pump>,
+    reaper: reaper::Bell,
+}
+
+#[derive(Default)]
+struct Table {
+    last: u64,
+    all: BTreeMap<u64, Arc<Process>>,
+    alive: HashMap<Pid, Arc<Process>>,
+    ended: VecDeque<u64>,
+}
+
+impl Agent {
+    /// Starts a process with the sandbox's variables.
+    pub(crate) fn start(&self, spec: ProcessSpec) -> Result<ProcessStarted, Failure> {
+        let variables = lock(&self.variables).clone();
+        self.processes.start(spec, &variables)
+    }
+}
+
+impl Processes {
+    pub(crate) fn start_threads() -> io::Result<Arc<Self>> {
+        let processes = Arc::new(Self {
+            births_and_deaths: Mutex::new(()),
+            table: Mutex::default(),
+            pump: Pump::start_thread()?,
+            reaper: reaper::Bell::default(),
+        });
+        reaper::start_thread(&processes)?;
+        Ok(processes)
+    }
+
+    fn start(&self, spec: ProcessSpec, variables: &[dorm_agent_proto::Variable]) -> Result<ProcessStarted, Failure> {
+        let plan = spawn::plan(&spec, variables)?;
+        let directory = plan.directory().clone();
+        let _alone = lock(&self.births_and_deaths);
+        let spawned = plan.spawn()?;
+        let expected = (spec.first_reader == FirstReader::Expected).then(Instant::now);
+        let mut table = lock(&self.table);
+        table.last += 1;
+        let process = Arc::new(Process {
+            id: table.last,
+            pid: spawned.pid,
+            directory,
+            started_unix_ms: unix_ms(),
+            terminal: Mutex::new(spawned.terminal),
+            input: Mutex::new(if spawned.input.is_some() { Input::open() } else { Input::closed() }),
+            outputs: Mutex::new(Outputs::new((spec.output_kept as usize).min(OUTPUT_KEPT_MAX), expected)),
+            life: Mutex::default(),
+            ended: Condvar::new(),
+            spec,
+        });
+        table.all.insert(process.id, Arc::clone(&process));
+        table.alive.insert(process.pid, Arc::clone(&process));
+        drop(table);
+        let started = ProcessStarted { process: process.id, pid: raw(process.pid) };
+        self.pump.add(process, spawned.sources, spawned.input);
+        self.reaper.ring();
+        Ok(started)
+    }
+
+    /// Answers with all processes, oldest first.
+    pub(crate) fn list(&self, call: &Call) -> Result<(), Gone> {
+        let all: Vec<_> = lock(&self.table).all.values().cloned().collect();
+        call.answer(&Ok(Answer::Follows))?;
+        for process in all {
+            call.event(&Event::Process(process.status()))?;
+        }
+        call.end(&End::Complete)
+    }
+
+    /// Sends output to the host until the process has ended or the host has enough.
+    pub(crate) fn follow(&self, call: &Call, id: u64, from: Offsets) -> Result<(), Gone> {
+        let process = match self.find(id) {
+            Ok(process) => process,
+            Err(failure) => return call.answer(&Err(failure)),
+        };
+        let follower = lock(&process.outputs).attach(Arc::clone(call), from);
+        let result = call.answer(&Ok(Answer::Follows)).and_then(|()| self.send_output(call, &process, follower));
+        lock(&process.outputs).detach(follower);
+        self.pump.wake();
+        result
+    }
+
+    fn send_output(&self, call: &Call, process: &Process, follower: u64) -> Result<(), Gone> {
+        loop {
+            call.wait_credit()?;
+            let (step, pump_waits) =
+                lock(&process.outputs).next(follower, PAYLOAD_MAX - OutputHeader::LENGTH, Instant::now());
+            if pump_waits {
+                self.pump.wake();
+            }
+            match step {
+                Step::Bytes { kind, offset, bytes } => {
+                    let mut payload = OutputHeader { kind, offset }.to_bytes().to_vec();
+                    payload.extend_from_slice(&bytes);
+                    call.data(&payload)?;
+                }
+                Step::Lost { kind, offset, bytes } => call.event(&Event::Lost { kind, offset, bytes })?,
+                Step::Nothing => call.wait_poke()?,
+                Step::Ended(status) => {
+                    call.event(&Event::Exited(status))?;
+                    return call.end(&End::Complete);
+                }
+            }
+        }
+    }
+
+    /// Writes what the host sends to a process's input.
+    pub(crate) fn write_stdin(&self, call: &Call, id: u64) -> Result<(), Gone> {
+        let process = match self.find(id) {
+            Ok(process) => process,
+            Err(failure) => return call.answer(&Err(failure)),
+        };
+        loop {
+            match call.receive()? {
+                Received::Data(bytes) => {
+                    let Some(ticket) = lock(&process.input).push(bytes, Arc::clone(call)) else {
+                        return call.answer(&Err(Failure::InputClosed { process: id }));
+                    };
+                    self.pump.wake();
+                    if let Err(gone) = input::wait_written(call, &ticket) {
+                        lock(&process.input).withdraw(&ticket);
+                        return Err(gone);
+                    }
+                    if ticket.failed() {
+                        return call.answer(&Err(Failure::InputClosed { process: id }));
+                    }
+                }
+                Received::End(End::Complete) => return call.answer(&Ok(Answer::Done)),
+                Received::End(_) => {
+                    return call.answer(&Err(Failure::Invalid { reason: "the input was abandoned".to_owned() }));
+                }
+            }
+        }
+    }
+
+    pub(crate) fn close_stdin(&self, id: u64) -> Result<(), Failure> {
+        let process = self.find(id)?;
+        let mut input = lock(&process.input);
+        if process.spec.terminal.is_some() {
+            input.push_end_of_file()
+        } else {
+            input.close_behind()
+        }
+        drop(input);
+        self.pump.wake();
+        Ok(())
+    }
+
+    pub(crate) fn signal(&self, id: u64, signal: Signal, target: Target) -> Result<(), Failure> {
+        let process = self.find(id)?;
+        let Some(named) = rustix::process::Signal::from_named_raw(signal.number()) else {
+            return Err(Failure::Invalid { reason: format!("signal {} has no name here", signal.number()) });
+        };
+        let _alone = lock(&self.births_and_deaths);
+        if lock(&process.life).exit.is_some() {
+            return Err(Failure::NoProcess { process: id });
+        }
+        let sent = match target {
+            Target::Process => rustix::process::kill_process(process.pid, named),
+            Target::Group => rustix::process::kill_process_group(process.pid, named),
+        };
+        sent.map_err(|error| fault::other("signal process", id.to_string().as_bytes(), error))
+    }
+
+    pub(crate) fn resize(&self, id: u64, size: TerminalSize) -> Result<(), Failure> {
+        let process = self.find(id)?;
+        let mut terminal = lock(&process.terminal);
+        match terminal.as_mut() {
+            None => Err(Failure::NoTerminal { process: id }),
+            Some(terminal) => terminal
+                .resize(size)
+                .map_err(|error| fault::other("resize the terminal of process", id.to_string().as_bytes(), error)),
+        }
+    }
+
+    /// Answers when the process has ended.
+    pub(crate) fn wait(&self, call: &Call, id: u64) -> Result<(), Gone> {
+        let process = match self.find(id) {
+            Ok(process) => process,
+            Err(failure) => return call.answer(&Err(failure)),
+        };
+        loop {
+            let mut life = lock(&process.life);
+            life.waiting.retain(|waiting| !Arc::ptr_eq(waiting, call));
+            if let Some(status) = life.exit {
+                drop(life);
+                return call.answer(&Ok(Answer::Exited(status)));
+            }
+            life.waiting.push(Arc::clone(call));
+            drop(life);
+            if let Err(gone) = call.wait_poke() {
+                lock(&process.life).waiting.retain(|waiting| !Arc::ptr_eq(waiting, call));
+                return Err(gone);
+            }
+        }
+    }
+
+    /// Waits until the process has ended, or the deadline.
+    pub(crate) fn wait_until(&self, id: u64, deadline: Instant) -> Option<ExitStatus> {
+        let process = self.find(id).ok()?;
+        let mut life = lock(&process.life);
+        loop {
+            if life.exit.is_some() {
+                return life.exit;
+            }
+            let rest = deadline.checked_duration_since(Instant::now())?;
+            life = wait_for(&process.ended, life, rest);
+        }
+    }
+
+    /// Kills every process and its group.
+    pub(crate) fn kill_all(&self) {
+        let _alone = lock(&self.births_and_deaths);
+        for pid in lock(&self.table).alive.keys() {
+            let _ = rustix::process::kill_process_group(*pid, rustix::process::Signal::KILL);
+        }
+    }
+
+    fn find(&self, id: u64) -> Result<Arc<Process>, Failure> {
+        lock(&self.table).all.get(&id).cloned().ok_or(Failure::NoProcess { process: id })
+    }
+
+    /// A child was buried. Called with births and deaths held.
+    fn died(&self, pid: Pid, status: ExitStatus) {
+        let Some(process) = lock(&self.table).alive.remove(&pid) else { return };
+        let mut life = lock(&process.life);
+        life.exit = Some(status);
+        let waiting = std::mem::take(&mut life.waiting);
+        drop(life);
+        process.ended.notify_all();
+        for channel in waiting {
+            channel.poke();
+        }
+        lock(&self.table).ended.push_back(process.id);
+        self.pump.died(process, status);
+        self.forget_old();
+    }
+
+    /// Forgets the oldest of many ended processes, and the oldest output when much is kept.
+    fn forget_old(&self) {
+        let mut table = lock(&self.table);
+        while table.ended.len() > ENDED_KEPT {
+            let Some(id) = table.ended.pop_front() else { break };
+            if let Some(process) = table.all.remove(&id) {
+                lock(&process.outputs).discard();
+            }
+        }
+        let mut kept = 0;
+        for id in table.ended.iter().rev() {
+            let Some(process) = table.all.get(id) else { continue };
+            let mut outputs = lock(&process.outputs);
+            kept += outputs.kept();
+            if kept > ENDED_OUTPUT_KEPT && !outputs.is_followed() {
+                kept -= outputs.kept();
+                outputs.discard();
+            }
+        }
+    }
+}
+
+impl Process {
+    fn status(&self) -> ProcessStatus {
+        ProcessStatus {
+            process: self.id,
+            pid: raw(self.pid),
+            arguments: self.spec.arguments.clone(),
+            directory: self.directory.clone(),
+            variables: self.spec.variables.clone(),
+            user: self.spec.user.clone(),
+            label: self.spec.label.clone(),
+            terminal: lock(&self.terminal).as_ref().map(terminal::Terminal::size),
+            started_unix_ms: self.started_unix_ms,
+            written: lock(&self.outputs).written(),
+            exit: lock(&self.life).exit,
+        }
+    }
+}
+
+fn raw(pid: Pid) -> u32 {
+    pid.as_raw_nonzero().get().unsigned_abs()
+}
+
+fn unix_ms() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(now.as_millis()).unwrap_or(u64::MAX)
+}

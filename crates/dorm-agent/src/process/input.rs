@@ -1,0 +1,130 @@
+//! What waits to be written to one process's input. The pump does the writing.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use crate::channel::Channel;
+use crate::link::Gone;
+
+/// What Ctrl-D sends on a terminal.
+const END_OF_FILE: u8 = 4;
+
+const WAITING: u8 = 0;
+const WRITTEN: u8 = 1;
+const FAILED: u8 = 2;
+
+/// The queue.
+pub(super) struct Input {
+    pieces: VecDeque<Piece>,
+    state: State,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum State {
+    Open,
+    Closing,
+    Closed,
+}
+
+struct Piece {
+    bytes: Vec<u8>,
+    written: usize,
+    ticket: Arc<Ticket>,
+}
+
+/// Tells whoever brought some bytes what became of them.
+pub(super) struct Ticket {
+    fate: AtomicU8,
+    channel: Option<Arc<Channel>>,
+}
+
+impl Ticket {
+    pub(super) fn failed(&self) -> bool {
+        self.fate.load(Ordering::Acquire) == FAILED
+    }
+
+    fn settle(&self, fate: u8) {
+        self.fate.store(fate, Ordering::Release);
+        if let Some(channel) = &self.channel {
+            channel.poke();
+        }
+    }
+}
+
+/// Waits until the bytes are with the kernel or lost.
+pub(super) fn wait_written(channel: &Channel, ticket: &Ticket) -> Result<(), Gone> {
+    while ticket.fate.load(Ordering::Acquire) == WAITING {
+        channel.wait_poke()?;
+    }
+    Ok(())
+}
+
+impl Input {
+    pub(super) fn open() -> Self {
+        Self { pieces: VecDeque::new(), state: State::Open }
+    }
+
+    pub(super) fn closed() -> Self {
+        Self { pieces: VecDeque::new(), state: State::Closed }
+    }
+
+    /// Queues bytes; `None` when the input is closed.
+    pub(super) fn push(&mut self, bytes: Vec<u8>, channel: Arc<Channel>) -> Option<Arc<Ticket>> {
+        if self.state != State::Open {
+            return None;
+        }
+        let ticket = Arc::new(Ticket { fate: AtomicU8::new(WAITING), channel: Some(channel) });
+        self.pieces.push_back(Piece { bytes, written: 0, ticket: Arc::clone(&ticket) });
+        Some(ticket)
+    }
+
+    /// On a terminal the end of input is a character.
+    pub(super) fn push_end_of_file(&mut self) {
+        if self.state == State::Open {
+            let ticket = Arc::new(Ticket { fate: AtomicU8::new(WAITING), channel: None });
+            self.pieces.push_back(Piece { bytes: vec![END_OF_FILE], written: 0, ticket });
+        }
+    }
+
+    /// Closes it when all that was queued is written.
+    pub(super) fn close_behind(&mut self) {
+        if self.state == State::Open {
+            self.state = State::Closing;
+        }
+    }
+
+    /// Takes a piece back that nobody waits for any more.
+    pub(super) fn withdraw(&mut self, ticket: &Arc<Ticket>) {
+        self.pieces.retain(|piece| !Arc::ptr_eq(&piece.ticket, ticket));
+    }
+
+    /// What is to be written next.
+    pub(super) fn front(&self) -> Option<&[u8]> {
+        self.pieces.front().map(|piece| &piece.bytes[piece.written..])
+    }
+
+    /// So much of the front was written.
+    pub(super) fn advance(&mut self, bytes: usize) {
+        let Some(piece) = self.pieces.front_mut() else { return };
+        piece.written += bytes;
+        if piece.written >= piece.bytes.len()
+            && let Some(piece) = self.pieces.pop_front()
+        {
+            piece.ticket.settle(WRITTEN);
+        }
+    }
+
+    /// Whether the descriptor is to be closed now.
+    pub(super) fn is_over(&self) -> bool {
+        self.state == State::Closed || (self.state == State::Closing && self.pieces.is_empty())
+    }
+
+    /// Nothing can be written any more.
+    pub(super) fn close_now(&mut self) {
+        self.state = State::Closed;
+        for piece in self.pieces.drain(..) {
+            piece.ticket.settle(FAILED);
+        }
+    }
+}

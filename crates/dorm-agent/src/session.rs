@@ -1,0 +1,201 @@
+//! The way in: reads frames from standard input and hands each to its call.
+//!
+//! This thread never waits for a call, only for the host and for the link.
+
+use std::collections::HashMap;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
+
+use dorm_agent_proto::frame::{self, Assembler, Decoder, Frame, Kind, Part};
+use dorm_agent_proto::{Answer, Failure, Hello, Request, Resync, VERSION};
+use rustix::event::PollFlags;
+use rustix::io::Errno;
+
+use crate::agent::Agent;
+use crate::calls;
+use crate::channel::Channel;
+use crate::link::wait_ready;
+use crate::lock::lock;
+
+const READ_BYTES: usize = 64 * 1024;
+const PARTIAL_REQUESTS_MAX: usize = 64;
+
+/// The calls that are open.
+pub(crate) type Table = Arc<Mutex<HashMap<u32, Arc<Channel>>>>;
+
+/// A call and its place in the table, which it leaves when the last clone is dropped.
+#[derive(Clone)]
+pub(crate) struct Call(Arc<Placed>);
+
+struct Placed {
+    id: u32,
+    channel: Arc<Channel>,
+    table: Table,
+}
+
+impl std::ops::Deref for Call {
+    type Target = Arc<Channel>;
+
+    fn deref(&self) -> &Arc<Channel> {
+        &self.0.channel
+    }
+}
+
+impl Drop for Placed {
+    fn drop(&mut self) {
+        let mut table = lock(&self.table);
+        if table.get(&self.id).is_some_and(|channel| Arc::ptr_eq(channel, &self.channel)) {
+            table.remove(&self.id);
+        }
+    }
+}
+
+/// Serves hosts until standard input ends. In a sandbox it does not end: see [`ended`].
+pub(crate) fn run(agent: &Arc<Agent>) {
+    let mut session = Session {
+        agent: Arc::clone(agent),
+        table: Table::default(),
+        epoch: 0,
+        quiet: Quiet::No,
+        partial: HashMap::new(),
+    };
+    let mut decoder = Decoder::for_agent();
+    let mut buffer = vec![0; READ_BYTES];
+    let input = rustix::stdio::stdin();
+    loop {
+        while let Some(frame) = decoder.next_frame() {
+            session.take(frame);
+        }
+        match rustix::io::read(input, &mut buffer) {
+            Ok(0) if ended(agent) == Ended::ForGood => return,
+            Ok(length) => decoder.push(&buffer[..length]),
+            Err(Errno::AGAIN) => drop(wait_ready(input, PollFlags::IN)),
+            Err(Errno::INTR) => {}
+            Err(_) if ended(agent) == Ended::ForGood => return,
+            Err(_) => {}
+        }
+    }
+}
+
+#[derive(PartialEq, Eq)]
+enum Ended {
+    ForNow,
+    ForGood,
+}
+
+/// Standard input has ended. The first process of a sandbox must not: a host may come back on the same port. Any
+/// other agent is a test's, and takes its processes with it.
+fn ended(agent: &Agent) -> Ended {
+    if rustix::process::getpid().is_init() {
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        return Ended::ForNow;
+    }
+    agent.processes.kill_all();
+    Ended::ForGood
+}
+
+#[derive(PartialEq, Eq)]
+enum Quiet {
+    Yes,
+    No,
+}
+
+struct Session {
+    agent: Arc<Agent>,
+    table: Table,
+    epoch: u64,
+    quiet: Quiet,
+    partial: HashMap<u32, Assembler>,
+}
+
+impl Session {
+    fn take(&mut self, frame: Frame) {
+        if self.quiet == Quiet::Yes {
+            self.quiet = Quiet::No;
+            self.agent.link.go_on();
+        }
+        match frame.kind {
+            Kind::Resync => self.resync(&frame),
+            Kind::Request => self.request(frame),
+            Kind::Data | Kind::Credit | Kind::End | Kind::Cancel => {
+                let Some(channel) = lock(&self.table).get(&frame.channel).cloned() else { return };
+                pass(&channel, frame);
+            }
+            // Only an agent sends these.
+            Kind::Hello | Kind::Answer | Kind::Event => {}
+        }
+    }
+
+    fn resync(&mut self, frame: &Frame) {
+        let Some(resync) = Resync::from_bytes(&frame.payload) else { return };
+        let left: Vec<_> = lock(&self.table).drain().collect();
+        for (_, channel) in left {
+            channel.vanish();
+        }
+        self.partial.clear();
+        let hello = Hello {
+            version: VERSION,
+            pid: rustix::process::getpid().as_raw_nonzero().get().unsigned_abs(),
+            generation: self.agent.generation.load(Ordering::Acquire),
+        };
+        let hello = serde_json::to_vec(&hello).unwrap_or_default();
+        self.epoch = self.agent.link.begin(&frame::hello(resync.nonce, &hello));
+    }
+
+    fn request(&mut self, frame: Frame) {
+        let id = frame.channel;
+        let answer_failure = |reason: String| {
+            let channel = Channel::new(id, self.epoch, Arc::clone(&self.agent.link));
+            let _ = channel.answer(&Err(Failure::Invalid { reason }));
+        };
+        if frame.part == Part::More && self.partial.len() >= PARTIAL_REQUESTS_MAX && !self.partial.contains_key(&id) {
+            return answer_failure("too many long requests at once".to_owned());
+        }
+        let message = match self.partial.entry(id).or_default().push(frame.part, frame.payload) {
+            Ok(None) => return,
+            Ok(Some(message)) => message,
+            Err(error) => {
+                self.partial.remove(&id);
+                return answer_failure(error.to_string());
+            }
+        };
+        self.partial.remove(&id);
+        let request: Request = match serde_json::from_slice(&message) {
+            Ok(request) => request,
+            Err(error) => return answer_failure(error.to_string()),
+        };
+        let channel = Arc::new(Channel::new(id, self.epoch, Arc::clone(&self.agent.link)));
+        match request {
+            Request::Ping => {
+                let _ = channel.answer(&Ok(Answer::Done));
+            }
+            Request::Quiesce => {
+                channel.answer_and_be_quiet();
+                self.quiet = Quiet::Yes;
+            }
+            other => {
+                lock(&self.table).insert(id, Arc::clone(&channel));
+                let call = Call(Arc::new(Placed { id, channel: Arc::clone(&channel), table: Arc::clone(&self.table) }));
+                let agent = Arc::clone(&self.agent);
+                if self.agent.workers.run(move || calls::serve(&agent, &call, other)).is_err() {
+                    let _ = channel.answer(&Err(Failure::Busy));
+                }
+            }
+        }
+    }
+}
+
+fn pass(channel: &Channel, frame: Frame) {
+    match frame.kind {
+        Kind::Data => channel.deliver(frame.payload),
+        Kind::Credit => match frame.payload.try_into() {
+            Ok(bytes) => channel.add_credit(u32::from_le_bytes(bytes)),
+            Err(_) => channel.vanish(),
+        },
+        Kind::End => match serde_json::from_slice(&frame.payload) {
+            Ok(end) => channel.deliver_end(end),
+            Err(_) => channel.vanish(),
+        },
+        _ => channel.vanish(),
+    }
+}

@@ -1,0 +1,252 @@
+use std::convert::Infallible;
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+
+use bytes::Bytes;
+use dorm_agent_client::{AgentError, FileKind, GuestPath, Parents, RemoveScope, WriteOptions};
+use futures_util::{Stream, StreamExt, stream};
+
+use crate::support::{Sandbox, within};
+
+fn body(bytes: &[u8]) -> impl Stream<Item = Result<Bytes, Infallible>> {
+    stream::iter(vec![Ok(Bytes::copy_from_slice(bytes))])
+}
+
+async fn read(sandbox: &Sandbox, path: &GuestPath, offset: u64, length: Option<u64>) -> Vec<u8> {
+    let (_, mut contents) = within(sandbox.agent.read_file(path, offset, length)).await.unwrap();
+    let mut all = Vec::new();
+    while let Some(piece) = within(contents.next()).await {
+        all.extend_from_slice(&piece.unwrap());
+    }
+    all
+}
+
+fn pattern(length: usize) -> Vec<u8> {
+    (0..length).map(|at| (at / 7 % 253) as u8).collect()
+}
+
+#[tokio::test]
+async fn a_large_file_goes_both_ways_while_others_are_answered() {
+    let sandbox = Sandbox::new().await;
+    let contents = pattern(64 << 20);
+    let path = sandbox.path("large");
+    let chunks: Vec<Result<Bytes, Infallible>> =
+        contents.chunks(1 << 20).map(|c| Ok(Bytes::copy_from_slice(c))).collect();
+    let write = sandbox.agent.write_file(&path, WriteOptions::default(), stream::iter(chunks));
+    let meanwhile = async {
+        for _ in 0..20 {
+            sandbox.agent.ping().await.unwrap();
+        }
+    };
+    let (stat, ()) = within(async { tokio::join!(write, meanwhile) }).await;
+    assert_eq!(stat.unwrap().size, 64 << 20);
+    assert!(fs::read(sandbox.host_path("large")).unwrap() == contents);
+
+    let (stat, mut stream) = within(sandbox.agent.read_file(&path, 0, None)).await.unwrap();
+    assert_eq!(stat.size, 64 << 20);
+    let mut at = 0;
+    let mut pieces = 0;
+    while let Some(piece) = within(stream.next()).await {
+        let piece = piece.unwrap();
+        assert!(contents[at..].starts_with(&piece));
+        at += piece.len();
+        pieces += 1;
+        if pieces % 200 == 0 {
+            within(sandbox.agent.ping()).await.unwrap();
+        }
+    }
+    assert_eq!(at, contents.len());
+}
+
+#[tokio::test]
+async fn a_reader_that_stands_still_blocks_nobody_else_and_can_go_on() {
+    let sandbox = Sandbox::new().await;
+    let contents = pattern(3 << 20);
+    fs::write(sandbox.host_path("file"), &contents).unwrap();
+    let path = sandbox.path("file");
+    let (_, mut slow) = within(sandbox.agent.read_file(&path, 0, None)).await.unwrap();
+    let first = within(slow.next()).await.unwrap().unwrap();
+    for _ in 0..5 {
+        assert!(read(&sandbox, &path, 0, None).await == contents);
+    }
+    let mut all = first.to_vec();
+    while let Some(piece) = within(slow.next()).await {
+        all.extend_from_slice(&piece.unwrap());
+    }
+    assert!(all == contents);
+}
+
+#[tokio::test]
+async fn a_part_of_a_file_can_be_read() {
+    let sandbox = Sandbox::new().await;
+    fs::write(sandbox.host_path("file"), b"0123456789").unwrap();
+    let path = sandbox.path("file");
+    assert_eq!(read(&sandbox, &path, 3, Some(4)).await, b"3456");
+    assert_eq!(read(&sandbox, &path, 8, Some(100)).await, b"89");
+    assert_eq!(read(&sandbox, &path, 100, None).await, b"");
+    assert_eq!(read(&sandbox, &path, 0, Some(0)).await, b"");
+}
+
+#[tokio::test]
+async fn what_cannot_be_read_is_told_apart() {
+    let sandbox = Sandbox::new().await;
+    let failed = async |path: &GuestPath| within(sandbox.agent.read_file(path, 0, None)).await.unwrap_err();
+    assert!(matches!(failed(&sandbox.path("missing")).await, AgentError::NotFound(_)));
+    assert!(matches!(failed(&sandbox.path("")).await, AgentError::IsADirectory(_)));
+    assert!(matches!(failed(&GuestPath::try_from("/dev/zero").unwrap()).await, AgentError::NotAFile(_)));
+    fs::write(sandbox.host_path("file"), "x").unwrap();
+    assert!(matches!(failed(&sandbox.path("file/below")).await, AgentError::NotADirectory(_)));
+}
+
+#[tokio::test]
+async fn a_written_file_keeps_mode_and_links_of_the_one_before() {
+    let sandbox = Sandbox::new().await;
+    let path = sandbox.path("script");
+    let options = WriteOptions { mode: Some(0o750), ..WriteOptions::default() };
+    assert_eq!(within(sandbox.agent.write_file(&path, options, body(b"one"))).await.unwrap().mode, 0o750);
+    let stat = within(sandbox.agent.write_file(&path, WriteOptions::default(), body(b"two"))).await.unwrap();
+    assert_eq!((stat.mode, stat.size, stat.kind), (0o750, 3, FileKind::File));
+    symlink("script", sandbox.host_path("link")).unwrap();
+    let link = sandbox.path("link");
+    let stat = within(sandbox.agent.write_file(&link, WriteOptions::default(), body(b"three"))).await;
+    assert_eq!(stat.unwrap().kind, FileKind::Link);
+    assert_eq!(fs::read(sandbox.host_path("script")).unwrap(), b"three");
+    let fresh = within(sandbox.agent.write_file(&sandbox.path("new"), WriteOptions::default(), body(b""))).await;
+    assert_eq!(fresh.unwrap().mode, 0o644);
+}
+
+#[tokio::test]
+async fn a_write_that_is_not_completed_changes_nothing() {
+    let sandbox = Sandbox::new().await;
+    fs::write(sandbox.host_path("file"), "old").unwrap();
+    let path = sandbox.path("file");
+    let broken = stream::iter(vec![Ok(Bytes::from(vec![1; 300_000])), Err("the source broke")]);
+    let failed = within(sandbox.agent.write_file(&path, WriteOptions::default(), broken)).await;
+    assert!(matches!(failed, Err(AgentError::Body { .. })));
+    let mut endless =
+        Box::pin(sandbox.agent.write_file(&path, WriteOptions::default(), body(b"part").chain(stream::pending())));
+    tokio::select! {
+        biased;
+        result = &mut endless => panic!("{result:?}"),
+        () = async { within(sandbox.agent.ping()).await.unwrap() } => {}
+    }
+    drop(endless);
+    within(async {
+        loop {
+            let names: Vec<_> = fs::read_dir(sandbox.host_path("")).unwrap().map(|e| e.unwrap().file_name()).collect();
+            if names == ["file"] {
+                break;
+            }
+            sandbox.agent.ping().await.unwrap();
+        }
+    })
+    .await;
+    assert_eq!(fs::read(sandbox.host_path("file")).unwrap(), b"old");
+}
+
+#[tokio::test]
+async fn what_cannot_be_written_is_told_apart_however_much_is_sent() {
+    let sandbox = Sandbox::new().await;
+    let many = || stream::iter((0..40).map(|_| Ok::<_, Infallible>(Bytes::from(vec![0; 1 << 16]))));
+    let failed = async |path: &GuestPath| {
+        within(sandbox.agent.write_file(path, WriteOptions::default(), many())).await.unwrap_err()
+    };
+    assert!(matches!(failed(&sandbox.path("missing/file")).await, AgentError::NotFound(_)));
+    assert!(matches!(failed(&sandbox.path("")).await, AgentError::IsADirectory(_)));
+    assert!(matches!(failed(&GuestPath::try_from("/dev/full").unwrap()).await, AgentError::NotAFile(_)));
+    let options = WriteOptions { parents: Parents::Create, ..WriteOptions::default() };
+    within(sandbox.agent.write_file(&sandbox.path("a/b/file"), options, many())).await.unwrap();
+    assert_eq!(fs::metadata(sandbox.host_path("a/b/file")).unwrap().len(), 40 << 16);
+}
+
+#[tokio::test]
+async fn directories_are_made_listed_renamed_and_removed() {
+    let sandbox = Sandbox::new().await;
+    let agent = &sandbox.agent;
+    let deep = sandbox.path("a/b");
+    assert!(matches!(within(agent.make_directory(&deep, Parents::Require, None)).await, Err(AgentError::NotFound(_))));
+    assert_eq!(within(agent.make_directory(&deep, Parents::Create, None)).await.unwrap().kind, FileKind::Directory);
+    within(agent.make_directory(&deep, Parents::Create, None)).await.unwrap();
+    assert!(matches!(within(agent.make_directory(&deep, Parents::Require, None)).await, Err(AgentError::Exists(_))));
+    fs::write(sandbox.host_path("a/b/file"), "12345").unwrap();
+    symlink("b", sandbox.host_path("a/link")).unwrap();
+
+    let list = async |depth| {
+        let entries = within(agent.list(&sandbox.path("a"), depth)).await.unwrap();
+        entries.into_iter().map(|entry| entry.path).collect::<Vec<_>>()
+    };
+    assert_eq!(list(1).await, [sandbox.path("a/b"), sandbox.path("a/link")]);
+    assert_eq!(list(9).await, [sandbox.path("a/b"), sandbox.path("a/b/file"), sandbox.path("a/link")]);
+    assert!(matches!(within(agent.list(&sandbox.path("none"), 1)).await, Err(AgentError::NotFound(_))));
+    assert!(matches!(within(agent.list(&sandbox.path("a/b/file"), 1)).await, Err(AgentError::NotADirectory(_))));
+
+    let link = within(agent.stat(&sandbox.path("a/link"))).await.unwrap();
+    assert_eq!((link.kind, link.link.unwrap().to_text().as_str()), (FileKind::Link, "b"));
+    assert_eq!(within(agent.stat(&sandbox.path("a/b/file"))).await.unwrap().size, 5);
+    assert_eq!(within(agent.rename(&sandbox.path("a/b/file"), &sandbox.path("moved"))).await.unwrap().size, 5);
+    let gone = within(agent.rename(&sandbox.path("a/b/file"), &sandbox.path("moved"))).await;
+    assert!(matches!(gone, Err(AgentError::NotFound(path)) if path == sandbox.path("a/b/file")));
+
+    let remove = async |name: &str, scope| within(agent.remove(&sandbox.path(name), scope)).await;
+    assert!(matches!(remove("a", RemoveScope::Single).await, Err(AgentError::NotEmpty(_))));
+    remove("a", RemoveScope::Tree).await.unwrap();
+    remove("moved", RemoveScope::Single).await.unwrap();
+    assert!(matches!(remove("moved", RemoveScope::Single).await, Err(AgentError::NotFound(_))));
+}
+
+#[tokio::test]
+async fn a_name_that_is_not_utf8_is_kept() {
+    let sandbox = Sandbox::new().await;
+    let mut name = sandbox.path("x").as_bytes().to_vec();
+    name.extend_from_slice(b"\xff\xfe");
+    let path = GuestPath::new(name).unwrap();
+    within(sandbox.agent.write_file(&path, WriteOptions::default(), body(b"odd"))).await.unwrap();
+    let entries = within(sandbox.agent.list(&sandbox.path(""), 1)).await.unwrap();
+    assert_eq!(entries.len(), 1);
+    assert!(entries[0].path.as_bytes().ends_with(b"x\xff\xfe"));
+    assert_eq!(read(&sandbox, &path, 0, None).await, b"odd");
+}
+
+#[tokio::test]
+async fn a_listing_longer_than_any_window_comes_whole() {
+    let sandbox = Sandbox::new().await;
+    for number in 0..4000 {
+        fs::write(sandbox.host_path(&format!("file-{number:05}")), "").unwrap();
+    }
+    assert_eq!(within(sandbox.agent.list(&sandbox.path(""), 1)).await.unwrap().len(), 4000);
+}
+
+#[tokio::test]
+async fn a_directory_nested_deeper_than_any_path_is_removed() {
+    let sandbox = Sandbox::new().await;
+    let made = sandbox
+        .shell(&format!(
+            "cd {} && mkdir top && cd top && i=0; while [ $i -lt 1500 ]; do mkdir deeper && cd -P deeper || exit 1; i=$((i+1)); done",
+            sandbox.path("")
+        ))
+        .await;
+    assert_eq!(
+        made.status,
+        Some(dorm_agent_client::ExitStatus::Code(0)),
+        "{:?}",
+        String::from_utf8_lossy(&made.stderr)
+    );
+    within(sandbox.agent.remove(&sandbox.path("top"), RemoveScope::Tree)).await.unwrap();
+    assert!(!sandbox.host_path("top").exists());
+}
+
+#[tokio::test]
+async fn owners_are_set_and_named() {
+    let sandbox = Sandbox::new().await;
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: only root can give files away");
+        return;
+    }
+    let options = WriteOptions { owner: Some("nobody".parse().unwrap()), parents: Parents::Create, mode: Some(0o600) };
+    let stat = within(sandbox.agent.write_file(&sandbox.path("new/file"), options, body(b"x"))).await.unwrap();
+    assert_eq!((stat.owner.as_deref(), stat.mode), (Some("nobody"), 0o600));
+    let stat = within(sandbox.agent.stat(&sandbox.path("new"))).await.unwrap();
+    assert_eq!(stat.owner.as_deref(), Some("nobody"));
+    let mode = fs::metadata(sandbox.host_path("new/file")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o7777, 0o600);
+}

@@ -1,0 +1,10 @@
+//! The real agent, as an ordinary child process of the test, driven by the real client.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
+
+mod connection;
+mod files;
+mod identity;
+mod output;
+mod processes;
+mod support;
+mod watch;

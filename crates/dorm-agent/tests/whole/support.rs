@@ -1,0 +1,155 @@
+//! One agent in a directory of its own. Everything is gone when it is dropped.
+
+use std::fs;
+use std::future::Future;
+use std::net::Shutdown;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::process::{Child, Command};
+use std::time::{Duration, Instant};
+
+use dorm_agent_client::{Agent, ExitStatus, GuestPath, GuestString, Offsets, Output, OutputStream, ProcessSpec};
+use futures_util::StreamExt;
+use tempfile::TempDir;
+
+const PATIENCE: Duration = Duration::from_secs(120);
+
+pub(crate) struct Sandbox {
+    pub(crate) agent: Agent,
+    pub(crate) host: UnixStream,
+    directory: TempDir,
+    child: Child,
+}
+
+impl Sandbox {
+    pub(crate) async fn new() -> Self {
+        let directory = TempDir::with_prefix("dorm-agent-").unwrap();
+        let (host, guest) = UnixStream::pair().unwrap();
+        let child = Command::new(env!("CARGO_BIN_EXE_dorm-agent"))
+            .args(["stdio", "--root"])
+            .arg(directory.path())
+            .env_clear()
+            .env("PATH", "/usr/bin:/bin:/usr/sbin:/sbin")
+            .stdin(OwnedFd::from(guest.try_clone().unwrap()))
+            .stdout(OwnedFd::from(guest))
+            .spawn()
+            .unwrap();
+        let agent = within(connect(&host)).await.unwrap();
+        Self { agent, host, directory, child }
+    }
+
+    /// A second host on the same stream, after the first was dropped.
+    pub(crate) async fn reconnect(self) -> Self {
+        let agent = within(connect(&self.host)).await.unwrap();
+        let mut new = self;
+        new.agent = agent;
+        new
+    }
+
+    pub(crate) fn host_path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    pub(crate) fn path(&self, name: &str) -> GuestPath {
+        GuestPath::try_from(self.host_path(name).as_path()).unwrap()
+    }
+
+    /// The resident memory of the agent, in bytes.
+    pub(crate) fn memory(&self) -> u64 {
+        let statm = fs::read_to_string(format!("/proc/{}/statm", self.child.id())).unwrap();
+        statm.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 4096
+    }
+
+    pub(crate) async fn start(&self, spec: &ProcessSpec) -> u64 {
+        within(self.agent.start(spec)).await.unwrap().process
+    }
+
+    /// Runs a shell script to its end.
+    pub(crate) async fn shell(&self, script: &str) -> Ended {
+        let process = self.start(&shell(script)).await;
+        within(read_all(self.agent.output(process, Offsets::BEGINNING).await.unwrap())).await
+    }
+}
+
+pub(crate) async fn connect(host: &UnixStream) -> Result<Agent, dorm_agent_client::AgentError> {
+    let stream = host.try_clone().unwrap();
+    stream.set_nonblocking(true).unwrap();
+    Agent::connect(tokio::net::UnixStream::from_std(stream).unwrap(), 1).await
+}
+
+impl Drop for Sandbox {
+    fn drop(&mut self) {
+        // At its end of input the agent kills what it has started.
+        let _ = self.host.shutdown(Shutdown::Both);
+        let deadline = Instant::now() + PATIENCE;
+        while Instant::now() < deadline {
+            match self.child.try_wait() {
+                Ok(None) => std::thread::yield_now(),
+                Ok(Some(_)) | Err(_) => return,
+            }
+        }
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+pub(crate) async fn within<T>(future: impl Future<Output = T>) -> T {
+    tokio::time::timeout(PATIENCE, future).await.expect("the agent did not answer in time")
+}
+
+pub(crate) fn text(text: &str) -> GuestString {
+    GuestString::try_from(text).unwrap()
+}
+
+pub(crate) fn command(arguments: &[&str]) -> ProcessSpec {
+    ProcessSpec::new(arguments.iter().map(|argument| text(argument)).collect())
+}
+
+pub(crate) fn shell(script: &str) -> ProcessSpec {
+    command(&["/bin/sh", "-c", script])
+}
+
+/// What came out of a process until its end.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Ended {
+    pub(crate) stdout: Vec<u8>,
+    pub(crate) stderr: Vec<u8>,
+    pub(crate) lost: u64,
+    pub(crate) status: Option<ExitStatus>,
+}
+
+impl Ended {
+    pub(crate) fn stdout(&self) -> &str {
+        std::str::from_utf8(&self.stdout).unwrap()
+    }
+}
+
+pub(crate) async fn read_all(mut output: OutputStream) -> Ended {
+    let mut ended = Ended::default();
+    while let Some(piece) = output.next().await {
+        match piece.unwrap() {
+            Output::Stdout { bytes, .. } => ended.stdout.extend_from_slice(&bytes),
+            Output::Stderr { bytes, .. } => ended.stderr.extend_from_slice(&bytes),
+            Output::Lost { bytes, .. } => ended.lost += bytes,
+            Output::Exited(status) => ended.status = Some(status),
+        }
+    }
+    ended
+}
+
+/// Reads until standard output holds a text.
+pub(crate) async fn read_until(output: &mut OutputStream, wanted: &str) -> String {
+    let mut seen = Vec::new();
+    loop {
+        match within(output.next()).await.expect("the process ended early").unwrap() {
+            Output::Stdout { bytes, .. } => seen.extend_from_slice(&bytes),
+            Output::Exited(status) => panic!("ended with {status:?} after {:?}", String::from_utf8_lossy(&seen)),
+            Output::Stderr { .. } | Output::Lost { .. } => {}
+        }
+        let text = String::from_utf8_lossy(&seen);
+        if text.contains(wanted) {
+            return text.into_owned();
+        }
+    }
+}
