@@ -102,6 +102,10 @@ impl Host {
 
     /// Makes a hull. What was made of one that failed is removed again.
     pub(crate) async fn make(&self, order: &Order, duty: Duty) -> Result<(Hull, Note), GvisorError> {
+        // What runsc says of a missing one does not name it.
+        for path in [&order.rootfs, &self.agent] {
+            fs::metadata(path).map_err(|source| GvisorError::file("use", path, source))?;
+        }
         let home = Home::new(&self.hulls)?;
         lock(&self.made).insert(home.directory().to_owned());
         let made = self.try_make(&home, order, duty).await;

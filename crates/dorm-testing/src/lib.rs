@@ -6,4 +6,4 @@ mod daemon;
 mod host;
 
 pub use daemon::{Answer, Daemon, until};
-pub use host::left_overs;
+pub use host::{left_overs, processes_of};
