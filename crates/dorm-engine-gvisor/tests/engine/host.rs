@@ -64,11 +64,11 @@ impl Place {
     }
 
     /// Opens the engine with `hulls` spare hulls of each kind.
-    pub(crate) fn open(&self, hulls: usize) -> Arc<GvisorEngine> {
-        self.try_open(hulls).unwrap()
+    pub(crate) async fn open(&self, hulls: usize) -> Arc<GvisorEngine> {
+        self.try_open(hulls).await.unwrap()
     }
 
-    pub(crate) fn try_open(&self, hulls: usize) -> Result<Arc<GvisorEngine>, EngineError> {
+    pub(crate) async fn try_open(&self, hulls: usize) -> Result<Arc<GvisorEngine>, EngineError> {
         GvisorEngine::open(Config {
             directory: self.path().join("engine"),
             runsc: runsc(),
@@ -77,6 +77,7 @@ impl Place {
             hulls,
             cgroup_prefix: self.prefix.clone(),
         })
+        .await
     }
 
     /// A run of a new sandbox without network.
@@ -152,7 +153,17 @@ fn agent() -> PathBuf {
     if let Some(agent) = std::env::var_os("DORM_TEST_AGENT") {
         return agent.into();
     }
-    AGENT.get_or_init(|| directory.join("dorm-agent")).clone()
+    AGENT.get_or_init(|| dorm_agent_binary::install(directory).unwrap()).clone()
+}
+
+/// The base image that `xtask setup` makes, if it is there.
+pub(crate) fn base_image() -> Option<(Digest, PathBuf)> {
+    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/dormouse/images");
+    let images = std::env::var_os("DORM_TEST_IMAGES").map_or(workspace, PathBuf::from);
+    let digest = fs::read_to_string(images.join("tags/base")).ok()?.trim().to_owned();
+    let rootfs = images.join(&digest).join("rootfs");
+    let digest = digest.parse().ok()?;
+    rootfs.is_dir().then_some((digest, rootfs))
 }
 
 /// A small root filesystem made of this host's own shell and a few programs, with the ownership shifted.
