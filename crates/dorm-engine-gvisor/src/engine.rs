@@ -91,7 +91,8 @@ impl GvisorEngine {
         let found = found.map_err(|source| unusable("this is a bug: please report it", source))?;
         found.usable()?;
         let Probe { build, cpu, .. } = found;
-        fs::metadata(&agent).map_err(|source| unusable("install the agent", GvisorError::file("use", &agent, source)))?;
+        fs::metadata(&agent)
+            .map_err(|source| unusable("install the agent", GvisorError::file("use", &agent, source)))?;
         let make = |name: &str| {
             let path = directory.join(name);
             fs::create_dir_all(&path)
@@ -149,7 +150,8 @@ impl GvisorEngine {
 fn lock_directory(directory: &Path) -> Result<fs::File, EngineError> {
     let path = directory.join("lock");
     let file = fs::OpenOptions::new().create(true).write(true).truncate(false).open(&path);
-    let file = file.map_err(|source| unusable("make its directory writable", GvisorError::file("open", &path, source)))?;
+    let file =
+        file.map_err(|source| unusable("make its directory writable", GvisorError::file("open", &path, source)))?;
     rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(|source| {
         let hint = format!("another daemon uses {}: stop it, or choose another data directory", directory.display());
         unusable(hint, GvisorError::file("lock", &path, source))
@@ -230,14 +232,17 @@ impl Engine for GvisorEngine {
     }
 
     async fn start(&self, spec: &RunSpec) -> Result<(), EngineError> {
+        // Before anything is waited for: a stop that comes after a dropped start must find the run.
+        let reserved = self.shared.runs.reserve(&spec.run)?;
         let spec = spec.clone();
-        self.to_its_end(|shared| async move { shared.begin("start", &spec, Origin::Cold).await }).await
+        self.to_its_end(|shared| async move { shared.begin("start", &spec, Origin::Cold, reserved).await }).await
     }
 
     async fn restore(&self, spec: &RunSpec, image: &Path) -> Result<(), EngineError> {
         let origin = Origin::open(image).map_err(|error| error.of("restore", &spec.run))?;
+        let reserved = self.shared.runs.reserve(&spec.run)?;
         let spec = spec.clone();
-        self.to_its_end(|shared| async move { shared.begin("restore", &spec, origin).await }).await
+        self.to_its_end(|shared| async move { shared.begin("restore", &spec, origin, reserved).await }).await
     }
 
     async fn capture(&self, run: &RunId, into: &Path) -> Result<Captured, EngineError> {

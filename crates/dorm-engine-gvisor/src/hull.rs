@@ -215,11 +215,7 @@ impl Host {
             None => return Err(GvisorError::file("read", path, io::ErrorKind::NotFound)),
         };
         match Identity::of(state.sandbox.pid) {
-            Some(sandbox) => Ok(Processes {
-                sandbox,
-                gofer: Identity::of(state.gofer),
-                socket: state.sandbox.socket,
-            }),
+            Some(sandbox) => Ok(Processes { sandbox, gofer: Identity::of(state.gofer), socket: state.sandbox.socket }),
             None => Err(GvisorError::Died { said: home.last_words() }),
         }
     }

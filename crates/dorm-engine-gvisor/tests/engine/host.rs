@@ -101,7 +101,21 @@ impl Place {
     }
 
     /// Everything of this place that is left on the host: mounts, loop devices, control groups, processes, hulls.
+    /// A loop device whose file is gone already is waited for: some other sandbox's process that is just being made
+    /// has a copy of our mounts for a moment.
     pub(crate) fn left(&self) -> Vec<String> {
+        let end = std::time::Instant::now() + PATIENCE;
+        loop {
+            let left = self.look();
+            let passes = |line: &String| line.starts_with("loop device") && line.ends_with("(deleted)");
+            if left.is_empty() || !left.iter().all(passes) || std::time::Instant::now() > end {
+                return left;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    fn look(&self) -> Vec<String> {
         let top = self.path().to_str().unwrap();
         let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
         let mut left: Vec<String> = mounts.lines().filter(|line| line.contains(top)).map(str::to_owned).collect();
