@@ -3,6 +3,7 @@
 //! Starting, burying and signalling exclude each other, so that a signal never meets a process id that was given to
 //! another process meanwhile. An ended process is kept, with what is left of its output, until many later ones ended.
 
+mod fast_spawn;
 mod input;
 mod outputs;
 mod pump;

@@ -212,12 +212,13 @@ fn drain_dying(patients: &mut [Patient], buffer: &mut [u8]) {
 /// Reads once. Answers how many bytes there were; 0 when there are none now, or none any more.
 fn read_some(process: &Process, open: &mut Open, room: usize, buffer: &mut [u8]) -> usize {
     let most = room.min(buffer.len());
-    match rustix::io::read(&open.source.descriptor, &mut buffer[..most]) {
+    let read = rustix::io::retry_on_intr(|| rustix::io::read(&open.source.descriptor, &mut buffer[..most]));
+    match read {
         Ok(length) if length > 0 => {
             lock(&process.outputs).append(open.source.kind, &buffer[..length], Instant::now());
             length
         }
-        Err(Errno::AGAIN | Errno::INTR) => 0,
+        Err(Errno::AGAIN) => 0,
         // A terminal ends with an error when its last user is gone.
         Ok(_) | Err(_) => {
             open.state = SourceState::Over;
