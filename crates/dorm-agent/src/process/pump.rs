@@ -168,7 +168,10 @@ fn take_news(pump: &Pump, patients: &mut Vec<Patient>) {
                         patient.input = None;
                         patient.dying = Some(Dying { status, drained: Vec::new() });
                     }
-                    None => lock(&process.outputs).finish(status),
+                    None => {
+                        lock(&process.outputs).finish(status);
+                        process.announce(status);
+                    }
                 }
             }
         }
@@ -199,13 +202,16 @@ fn drain_dying(patients: &mut [Patient], buffer: &mut [u8]) {
             dying.drained.push((kind, read));
         }
         patient.sources.retain(|open| open.state == SourceState::Open);
+        let status = dying.status;
         if !waiting {
-            lock(&patient.process.outputs).finish(dying.status);
+            lock(&patient.process.outputs).finish(status);
             patient.dying = None;
             if patient.sources.is_empty() {
                 *lock(&patient.process.terminal) = None;
             }
         }
+        // A reader that holds the rest up does not hold up those who only wait.
+        patient.process.announce(status);
     }
 }
 
