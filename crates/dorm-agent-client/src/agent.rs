@@ -132,6 +132,16 @@ impl Agent {
         self.connection.closed().await;
     }
 
+    /// Whether the stream has ended.
+    pub fn is_closed(&self) -> bool {
+        self.connection.is_closed()
+    }
+
+    /// Ends the connection for every holder of a handle: their calls and streams end with [`AgentError::Closed`].
+    pub fn close(&self) {
+        self.connection.close();
+    }
+
     /// Opens a channel.
     pub(crate) fn open(&self, request: &Request) -> Result<Channel, AgentError> {
         Channel::open(&self.connection, request, Outgoing::Frames)

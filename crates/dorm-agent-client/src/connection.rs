@@ -112,6 +112,14 @@ impl Connection {
         self.shared.closed.cancelled().await;
     }
 
+    pub(crate) fn is_closed(&self) -> bool {
+        self.shared.closed.is_cancelled()
+    }
+
+    pub(crate) fn close(&self) {
+        self.shared.closed.cancel();
+    }
+
     /// A fresh channel.
     pub(crate) fn add(&self) -> Result<(u32, mpsc::UnboundedReceiver<Incoming>, Arc<Credit>), AgentError> {
         let mut table = self.shared.lock();

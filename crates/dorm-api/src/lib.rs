@@ -1,1 +1,27 @@
-//! Stub.
+#![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
+
+//! The native HTTP API, and the gateway to ports inside sandboxes.
+//!
+//! Requests are parsed into types that cannot be wrong, the service is called, and its answer is converted back. There
+//! is no state here beyond open connections: no records, no timers, no decision about a sandbox's life. Which engine
+//! runs it is only shown, never asked.
+//!
+//! ```text
+//! connection ─► gateway::pass_on ─┬─► a port inside, through Service::connect
+//!                                 └─► key ─► routes ─► handlers ─► Service
+//! ```
+
+mod convert;
+mod error;
+mod extract;
+mod gateway;
+mod handlers;
+mod keys;
+mod routes;
+mod serve;
+mod sse;
+
+pub mod wire;
+
+pub use keys::Keys;
+pub use serve::serve;

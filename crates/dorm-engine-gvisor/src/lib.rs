@@ -1,1 +1,34 @@
-//! Stub.
+//! The engine that runs sandboxes under gVisor (`runsc`), which needs no hardware virtualisation.
+//!
+//! ```text
+//! start, restore ─► boot ─► spares (a hull ready?) ─► hull (else make one) ─► control (StartRoot, Restore)
+//! capture, park, go_on ─► capture ─► control, cgroup      stop ─► cleanup      sweep, inventory ─► inventory
+//! ```
+//!
+//! It carries out and reports, and decides nothing: it does not know sandboxes, timeouts, names or snapshots. All it
+//! keeps lies in one directory, from which a restarted daemon takes over what runs.
+
+#![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
+
+mod boot;
+mod bundle;
+mod capture;
+pub mod cgroup;
+mod cleanup;
+mod control;
+pub mod disk;
+mod engine;
+mod error;
+mod hull;
+mod inventory;
+mod links;
+mod notes;
+mod notices;
+mod probe;
+mod process;
+mod run;
+mod spares;
+mod stream;
+
+pub use engine::{Config, GvisorEngine};
+pub use probe::{Probe, probe};

@@ -238,7 +238,9 @@ mod tests {
 
     #[test]
     fn what_cannot_be_part_of_a_host_name_is_no_id() {
-        for text in ["", "a", "2aaaaaaaaaaaaaaaaaaa", "aaaaaaaaaa-aaaaaaaaa", "Aaaaaaaaaaaaaaaaaaaa", "../../../etc/passwd.."] {
+        for text in
+            ["", "a", "2aaaaaaaaaaaaaaaaaaa", "aaaaaaaaaa-aaaaaaaaa", "Aaaaaaaaaaaaaaaaaaaa", "../../../etc/passwd.."]
+        {
             assert_eq!(text.parse::<SandboxId>(), Err(IdError::Id(text.to_owned())), "{text}");
         }
     }

@@ -11,12 +11,24 @@
 //! command or observation ──► step(sandbox, input, context) ──► Step { next, effect, events } or Denied
 //! ```
 
+mod denied;
+mod event;
 mod ids;
+mod invariants;
 mod recovery;
+mod sandbox;
 mod spec;
+mod step;
 mod time;
 
+pub mod table;
+
+pub use denied::Denied;
+pub use event::{Actor, EventKind};
 pub use ids::{CaptureId, Digest, IdError, Name, OperationId, ProjectId, RunId, SandboxId, SnapshotId};
-pub use recovery::RunCondition;
+pub use invariants::{Broken, check};
+pub use recovery::{Recovery, RunCondition, recover};
+pub use sandbox::{Cause, Origin, Sandbox, SleepImage, State, StateName};
 pub use spec::{Egress, OnTimeout, Resources, SandboxSpec, SpecError, Timeouts, Variables};
+pub use step::{Command, Context, Effect, Input, Limits, Observation, Outcome, Step, create, step};
 pub use time::Timestamp;

@@ -12,3 +12,110 @@ pub enum RunCondition {
     /// It was never begun to its end, or cannot be asked: only stopping it is safe.
     Broken,
 }
+
+use crate::ids::RunId;
+use crate::sandbox::{Sandbox, State};
+use crate::step::{Effect, Observation};
+
+/// What to do about one sandbox.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Recovery {
+    /// Nothing: all is as recorded.
+    Nothing,
+    /// Take up the connection to the run again; it is where it was. When that fails the run is lost.
+    Adopt(RunId),
+    /// End these runs first (none of them holds anything that was acknowledged), then carry out the effect.
+    Redo {
+        /// Runs to end.
+        stop: Vec<RunId>,
+        /// What to do again.
+        effect: Effect,
+    },
+    /// Let the run go on, then report the observation.
+    GoOn {
+        /// The run.
+        run: RunId,
+        /// What to report.
+        report: Observation,
+    },
+    /// End these runs, then report the observation.
+    Report {
+        /// Runs to end.
+        stop: Vec<RunId>,
+        /// What to report.
+        report: Observation,
+    },
+    /// End these runs; nothing else changes.
+    Stop(Vec<RunId>),
+}
+
+const STOPPED: &str = "the daemon was stopped in the middle of it";
+
+/// What a restarted daemon does about `sandbox`, whose runs on this host are `found`.
+pub fn recover(sandbox: &Sandbox, found: &[(RunId, RunCondition)]) -> Recovery {
+    let runs = || found.iter().map(|(run, _)| run.clone()).collect::<Vec<_>>();
+    let own = sandbox.run_id();
+    let condition = found.iter().find(|(run, _)| *run == own).map(|(_, condition)| *condition);
+    match &sandbox.state {
+        // Nobody has been told that it exists in any state, so its first run is begun again from the start.
+        State::Pending { .. } => {
+            Recovery::Redo { stop: runs(), effect: Effect::Start { run: own, origin: sandbox.origin.clone() } }
+        }
+        State::Running { .. } => match condition {
+            Some(RunCondition::Running) => Recovery::Adopt(own),
+            // The freezer may have been closed by hand, or memory ran high just before the daemon ended.
+            Some(RunCondition::Paused | RunCondition::Parked) => Recovery::Adopt(own),
+            Some(RunCondition::Broken) | None => Recovery::Report {
+                stop: runs(),
+                report: Observation::RunLost("its run had ended while the daemon was not there".to_owned()),
+            },
+        },
+        State::Snapshotting { .. } => match condition {
+            Some(RunCondition::Running | RunCondition::Paused | RunCondition::Parked) => {
+                Recovery::GoOn { run: own, report: Observation::SnapshotFailed(STOPPED.to_owned()) }
+            }
+            Some(RunCondition::Broken) | None => {
+                Recovery::Report { stop: runs(), report: Observation::RunLost(STOPPED.to_owned()) }
+            }
+        },
+        State::Suspending { .. } => match condition {
+            Some(RunCondition::Running | RunCondition::Paused | RunCondition::Parked) => {
+                Recovery::GoOn { run: own, report: Observation::SaveFailed(STOPPED.to_owned()) }
+            }
+            Some(RunCondition::Broken) | None => {
+                Recovery::Report { stop: runs(), report: Observation::RunLost(STOPPED.to_owned()) }
+            }
+        },
+        State::Suspended { .. } => {
+            // A parked run is a cache of the image as long as its guest has stood still since.
+            let stop: Vec<_> = found
+                .iter()
+                .filter(|(run, condition)| {
+                    *run != own || !matches!(condition, RunCondition::Paused | RunCondition::Parked)
+                })
+                .map(|(run, _)| run.clone())
+                .collect();
+            if stop.is_empty() { Recovery::Nothing } else { Recovery::Stop(stop) }
+        }
+        // Whether the guest has run since cannot be told for every engine, so it goes back to its image: nobody was
+        // told that it had woken.
+        State::Resuming { image, .. } => {
+            let fresh = RunId { sandbox: sandbox.id.clone(), generation: sandbox.generation };
+            let stop = match condition {
+                Some(RunCondition::Parked | RunCondition::Paused) => {
+                    found.iter().map(|(run, _)| run.clone()).filter(|run| *run != own).collect()
+                }
+                Some(RunCondition::Running | RunCondition::Broken) | None => runs(),
+            };
+            Recovery::Redo { stop, effect: Effect::Wake { parked: own, fresh, image: image.clone() } }
+        }
+        State::Terminating { .. } => Recovery::Redo { stop: runs(), effect: Effect::Stop { run: own } },
+        State::Terminated { .. } => match found.is_empty() {
+            true => Recovery::Nothing,
+            false => Recovery::Stop(runs()),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -71,7 +71,9 @@ pub enum SpecError {
     #[error("{0} is zero: leave it out for no limit")]
     ZeroTimeout(&'static str),
     /// The name of an environment variable is empty or holds `=` or NUL.
-    #[error("'{0}' is not a name for an environment variable: it must not be empty nor hold '=' or NUL")]
+    #[error(
+        "'{0}' is not a name for an environment variable: it must not be empty nor hold '=' or NUL, its value no NUL"
+    )]
     Variable(String),
     /// An entry of the allow list is not an address or network.
     #[error("'{0}' is not an IPv4 address or network for the egress allow list, such as 198.51.100.0/24")]
@@ -171,8 +173,8 @@ impl SandboxSpec {
             return Err(SpecError::SuspendWithoutName);
         }
         self.timeouts.check()?;
-        for key in self.variables.0.keys() {
-            if key.is_empty() || key.contains(['=', '\0']) {
+        for (key, value) in &self.variables.0 {
+            if key.is_empty() || key.contains(['=', '\0']) || value.contains('\0') {
                 return Err(SpecError::Variable(key.clone()));
             }
         }

@@ -1,1 +1,29 @@
-//! Stub.
+#![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
+
+//! The disk: images that sandboxes start from, and captures, which hold the memory of sleeping ones.
+//!
+//! Both are immutable directories. They come into being under another name and get their own by one rename, after
+//! everything in them is on the disk: whenever the process dies, an image or a capture is wholly there or not there.
+//! Nothing is ever written into one that exists, and a reader finds out whether it is still what was written.
+//!
+//! ```text
+//! DATA/captures/ID.draft/   being written by an engine          IMAGES/.import-N/         being unpacked (flock held)
+//! DATA/captures/ID/         manifest.json and the files         IMAGES/DIGEST/            image.json and rootfs/
+//! DATA/captures/ID.gone/    being removed                       IMAGES/tags/TAG           a digest
+//! ```
+//!
+//! The pool does not know sandboxes, engines or records: what a capture belongs to and when it may go is decided by
+//! its callers. `IMAGES` may be shared by several daemons of one host; `DATA` belongs to one.
+
+mod captures;
+mod disk;
+mod error;
+mod hashing;
+mod images;
+mod pool;
+mod steps;
+
+pub use captures::{Capture, CaptureDraft, CaptureFacts, CaptureFile, Expected};
+pub use error::PoolError;
+pub use images::{GUEST_ID_BASE, GUEST_ID_COUNT, Image, Progress, Stage};
+pub use pool::Pool;

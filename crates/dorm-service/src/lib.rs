@@ -1,1 +1,38 @@
-//! Stub.
+#![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
+
+//! Where the rules meet the world, once.
+//!
+//! One task drives one sandbox ([`actor`]): it asks `dorm-lifecycle` what an input leads to, records that, then
+//! carries out the one effect and reports what it saw. Whoever calls gets an answer that says what holds. The service
+//! knows stores, engines and the agent only by their ports, and it knows no HTTP.
+//!
+//! ```text
+//! caller ─► Service::suspend ─► actor ─► step() ─► store.commit ─► effect (engine, pool, agent) ─► observation ─┐
+//!                                 ▲                                                                            │
+//!                                 └────────────────────────────────────────────────────────────────────────────┘
+//! ```
+
+mod activity;
+mod actor;
+mod clock;
+mod effects;
+mod error;
+mod identity;
+mod notices;
+mod ops;
+mod parking;
+mod recovery;
+mod shared;
+mod timers;
+mod view;
+
+pub use activity::InUse;
+pub use clock::{Clock, SystemClock, TokioClock};
+pub use error::{Code, ServiceError};
+pub use ops::checkpoint::Checkpointed;
+pub use ops::create::{CreateFrom, CreateSandbox};
+pub use ops::exec::Execution;
+pub use parking::ParkLimits;
+pub use recovery::RecoveryReport;
+pub use shared::{Parts, Service, Settings};
+pub use view::{Residence, SandboxView};

@@ -1,1 +1,107 @@
-//! Stub.
+#![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
+
+//! A [`Store`] in one SQLite file.
+//!
+//! All changes go through one connection, each in a transaction that takes the write lock at its begin; lists and
+//! look-ups go through a few others that never write. The file is in WAL mode and every commit is synced, so what
+//! was acknowledged outlives a killed process and a power failure. Records are text of `dorm_store::codec`; only what
+//! is filtered by or has to be unique is a column. It does not know what the records mean.
+//!
+//! ```text
+//! commit ──► writer (one connection) ──► BEGIN IMMEDIATE … COMMIT ──► file + WAL
+//! reads  ──► readers (pool) ─────────────────────────────────────────┘
+//! ```
+
+mod open;
+mod read;
+mod write;
+
+use std::path::Path;
+
+use async_trait::async_trait;
+use dorm_lifecycle::{CaptureId, Name, ProjectId, SandboxId, SnapshotId};
+use dorm_store::{
+    Change, EventFilter, EventRecord, OperationRecord, SandboxFilter, SandboxRecord, SnapshotRecord, Store, StoreError,
+};
+use sqlx::SqlitePool;
+
+pub use open::OpenError;
+use write::Writer;
+
+/// A store in one SQLite file.
+///
+/// Several may be open on one file, also in several processes; each sees what the others have committed.
+#[derive(Debug)]
+pub struct SqlStore {
+    writer: Writer,
+    readers: SqlitePool,
+}
+
+impl SqlStore {
+    /// Opens the file at `path`, or makes it; its directory must exist. A new file can only be read by its owner,
+    /// since records hold environment variables.
+    ///
+    /// # Errors
+    /// [`StoreError::Failed`] with an [`OpenError`] as its source. A file that is refused is not changed.
+    pub async fn open(path: &Path) -> Result<Self, StoreError> {
+        let opened = open::open(path).await;
+        let (writer, readers) = opened.map_err(|source| failed("open its file", source))?;
+        Ok(Self { writer, readers })
+    }
+
+    /// Waits for what is going on, moves what is in the WAL into the file and closes it. What is asked for afterwards
+    /// fails. Nothing is lost without it: a store that is merely dropped, or killed, leaves its WAL to the next.
+    ///
+    /// # Errors
+    /// [`StoreError::Failed`]; everything that was committed is in the file and its WAL all the same.
+    pub async fn close(&self) -> Result<(), StoreError> {
+        self.readers.close().await;
+        self.writer.close().await
+    }
+}
+
+fn failed(operation: &'static str, source: impl std::error::Error + Send + Sync + 'static) -> StoreError {
+    StoreError::Failed { operation, source: Box::new(source) }
+}
+
+#[async_trait]
+impl Store for SqlStore {
+    async fn commit(&self, change: Change) -> Result<Vec<EventRecord>, StoreError> {
+        self.writer.commit(change).await
+    }
+
+    async fn sandbox(&self, id: &SandboxId) -> Result<Option<SandboxRecord>, StoreError> {
+        read::sandbox(&self.readers, id).await
+    }
+
+    async fn named(&self, project: &ProjectId, name: &Name) -> Result<Option<SandboxRecord>, StoreError> {
+        read::named(&self.readers, project, name).await
+    }
+
+    async fn sandboxes(&self, filter: &SandboxFilter) -> Result<Vec<SandboxRecord>, StoreError> {
+        read::sandboxes(&self.readers, filter).await
+    }
+
+    async fn snapshot(&self, id: &SnapshotId) -> Result<Option<SnapshotRecord>, StoreError> {
+        read::snapshot(&self.readers, id).await
+    }
+
+    async fn snapshots(&self, project: Option<&ProjectId>) -> Result<Vec<SnapshotRecord>, StoreError> {
+        read::snapshots(&self.readers, project).await
+    }
+
+    async fn open_operations(&self) -> Result<Vec<OperationRecord>, StoreError> {
+        read::open_operations(&self.readers).await
+    }
+
+    async fn to_discard(&self) -> Result<Vec<CaptureId>, StoreError> {
+        read::to_discard(&self.readers).await
+    }
+
+    async fn events(&self, filter: &EventFilter) -> Result<Vec<EventRecord>, StoreError> {
+        read::events(&self.readers, filter).await
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,1 +1,127 @@
-//! Stub.
+#![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
+
+//! The port to what Dormouse remembers: sandboxes, operations, snapshots and events.
+//!
+//! Every change is one [`Change`], committed whole or not at all and durable when [`Store::commit`] returns. A record
+//! carries a revision; a change that was made from an older one is refused. A store knows no engine and no HTTP,
+//! and decides nothing about a sandbox's life; it only refuses one that breaks an invariant of the lifecycle.
+
+mod change;
+pub mod codec;
+pub mod conformance;
+pub mod memory;
+mod record;
+
+use async_trait::async_trait;
+use dorm_lifecycle::{CaptureId, Name, ProjectId, SandboxId, SnapshotId};
+use thiserror::Error;
+
+pub use change::BrokenSandbox;
+pub use record::{
+    Change, EventRecord, NewEvent, OperationKind, OperationRecord, OperationResult, SandboxRecord, SnapshotRecord,
+    SnapshotStatus,
+};
+
+/// Which sandboxes to list.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct SandboxFilter {
+    /// Only of this project.
+    pub project: Option<ProjectId>,
+    /// Only in one of these states; empty for every state.
+    pub states: Vec<dorm_lifecycle::StateName>,
+    /// Only with this name.
+    pub name: Option<Name>,
+    /// Only with all of these labels.
+    pub labels: Vec<(String, String)>,
+    /// Only those that come after this one in the order of the list, which is that of the ids.
+    pub after: Option<SandboxId>,
+    /// At most so many. 0 for all.
+    pub limit: usize,
+}
+
+/// Which events to read.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct EventFilter {
+    /// Only of this project.
+    pub project: Option<ProjectId>,
+    /// Only of this sandbox.
+    pub sandbox: Option<SandboxId>,
+    /// Only those numbered higher.
+    pub after: u64,
+    /// At most so many. 0 for all.
+    pub limit: usize,
+}
+
+/// Why the store could not do what it was asked to.
+#[derive(Debug, Error)]
+pub enum StoreError {
+    /// Another living sandbox of the project has this name.
+    #[error("the name '{name}' is taken by sandbox {holder}")]
+    NameTaken {
+        /// The name.
+        name: Name,
+        /// Who has it.
+        holder: SandboxId,
+    },
+    /// The record has changed since it was read.
+    #[error("the record of {id} has changed meanwhile (expected revision {expected})")]
+    Stale {
+        /// Whose record.
+        id: String,
+        /// The revision the change was made from.
+        expected: u64,
+    },
+    /// A record that should be there is not.
+    #[error("there is no record of {0}")]
+    Missing(String),
+    /// A record cannot be read.
+    #[error("the record of {id} cannot be read: {what}")]
+    Unreadable {
+        /// Whose record.
+        id: String,
+        /// What is wrong with it.
+        what: String,
+    },
+    /// The storage itself failed; nothing was changed.
+    #[error("the store failed while it should {operation}")]
+    Failed {
+        /// What it was doing.
+        operation: &'static str,
+        /// Why.
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+}
+
+/// What Dormouse remembers.
+#[async_trait]
+pub trait Store: Send + Sync + 'static {
+    /// Applies a change, whole or not at all; durable when this returns. Answers the events as they were numbered.
+    ///
+    /// A caller that does not wait for the end does not know which of the two it was; the revisions tell.
+    async fn commit(&self, change: Change) -> Result<Vec<EventRecord>, StoreError>;
+
+    /// One sandbox, living or not.
+    async fn sandbox(&self, id: &SandboxId) -> Result<Option<SandboxRecord>, StoreError>;
+
+    /// The living sandbox of that name.
+    async fn named(&self, project: &ProjectId, name: &Name) -> Result<Option<SandboxRecord>, StoreError>;
+
+    /// Sandboxes in the order of their ids.
+    async fn sandboxes(&self, filter: &SandboxFilter) -> Result<Vec<SandboxRecord>, StoreError>;
+
+    /// One snapshot.
+    async fn snapshot(&self, id: &SnapshotId) -> Result<Option<SnapshotRecord>, StoreError>;
+
+    /// Every snapshot of a project, or of all, in the order they were asked for; ids decide between equals.
+    async fn snapshots(&self, project: Option<&ProjectId>) -> Result<Vec<SnapshotRecord>, StoreError>;
+
+    /// The operations that have begun and are not over, in the order they began; ids decide between equals.
+    async fn open_operations(&self) -> Result<Vec<OperationRecord>, StoreError>;
+
+    /// The captures whose files are still to be deleted, in the order of their ids.
+    async fn to_discard(&self) -> Result<Vec<CaptureId>, StoreError>;
+
+    /// Events in their order.
+    async fn events(&self, filter: &EventFilter) -> Result<Vec<EventRecord>, StoreError>;
+}

@@ -1,1 +1,28 @@
-fn main() {}
+//! The one program users run: the daemon (`dorm serve`) and the command line that speaks to it.
+//!
+//! This is the only place that names every leaf: engines, stores, network, API. The command line itself only speaks
+//! HTTP, like any other client.
+
+mod cli;
+mod client;
+mod data;
+mod serve;
+
+use std::process::ExitCode;
+
+use clap::Parser as _;
+
+fn main() -> ExitCode {
+    let arguments = cli::Arguments::parse();
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            eprintln!("error: cannot start the program's runtime: {error}");
+            return ExitCode::from(cli::FAILED);
+        }
+    };
+    let code = runtime.block_on(cli::run(arguments));
+    // A thread that waits for a terminal's input must not keep the program.
+    runtime.shutdown_background();
+    ExitCode::from(code)
+}

@@ -1,0 +1,19 @@
+//! Between the words of the wire and those of the service. Total: whatever the service says has a form here.
+
+mod event;
+mod file;
+mod process;
+mod sandbox;
+mod snapshot;
+
+pub(crate) use file::{entry, parse_mode, stat};
+pub(crate) use process::{Command, command, data, process_spec, shell};
+pub(crate) use sandbox::{create, state_name, timeouts};
+
+use dorm_lifecycle::Timestamp;
+
+use crate::wire::Time;
+
+fn time(at: Timestamp) -> Time {
+    Time::from_millis(at.as_millis())
+}

@@ -1,0 +1,23 @@
+//! Events.
+
+use dorm_store::EventRecord;
+
+use super::time;
+use crate::wire;
+
+impl From<EventRecord> for wire::Event {
+    fn from(record: EventRecord) -> Self {
+        let EventRecord { number, event } = record;
+        Self {
+            number,
+            at: time(event.at),
+            project: event.project.to_string(),
+            sandbox: event.sandbox.to_string(),
+            kind: event.kind.as_str().to_owned(),
+            actor: event.actor.as_str().to_owned(),
+            operation: event.operation.map(|operation| operation.to_string()),
+            generation: event.generation,
+            detail: event.detail,
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! Processes and their output.
+
+use std::collections::BTreeMap;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use dorm_agent_client as agent;
+use dorm_agent_client::{GuestString, ProcessSpec, Variable};
+
+use crate::error::ApiError;
+use crate::extract::{guest_path_of, guest_string, user};
+use crate::wire;
+
+/// The parts that every request for a process has.
+pub(crate) struct Command {
+    pub(crate) argv: Option<Vec<wire::Text>>,
+    pub(crate) shell: Option<String>,
+    pub(crate) env: BTreeMap<String, String>,
+    pub(crate) cwd: Option<wire::Text>,
+    pub(crate) user: Option<String>,
+}
+
+/// A process with those parts and no input.
+pub(crate) fn command(asked: Command) -> Result<ProcessSpec, ApiError> {
+    let arguments = match (asked.argv, asked.shell) {
+        (Some(argv), None) if !argv.is_empty() => {
+            argv.iter().map(|text| guest_string("argv", text)).collect::<Result<_, _>>()?
+        }
+        (None, Some(line)) => shell(&line)?,
+        _ => {
+            let message = "exactly one of argv, which is not empty, and shell says what to run";
+            return Err(ApiError::invalid(message, "give argv as a list of strings, or shell as one line"));
+        }
+    };
+    let mut spec = ProcessSpec::new(arguments);
+    spec.variables = asked.env.into_iter().map(variable).collect::<Result<_, _>>()?;
+    spec.directory = asked.cwd.map(|path| guest_path_of("cwd", &path)).transpose()?;
+    spec.user = asked.user.map(|text| user(&text)).transpose()?;
+    Ok(spec)
+}
+
+/// The arguments of a line for the shell.
+pub(crate) fn shell(line: &str) -> Result<Vec<GuestString>, ApiError> {
+    ["/bin/sh", "-c", line].into_iter().map(|text| guest_string("shell", &wire::Text::Plain(text.to_owned()))).collect()
+}
+
+fn variable((name, value): (String, String)) -> Result<Variable, ApiError> {
+    Variable::new(name, value).map_err(|error| ApiError::invalid(format!("env: {error}"), ""))
+}
+
+/// A process that goes on by itself.
+pub(crate) fn process_spec(asked: wire::StartProcess) -> Result<ProcessSpec, ApiError> {
+    let wire::StartProcess { argv, shell, env, cwd, user, stdin, terminal, label, output_kept_bytes } = asked;
+    let mut spec = command(Command { argv, shell, env, cwd, user })?;
+    spec.stdin = match stdin {
+        wire::Stdin::Empty => agent::Stdin::Empty,
+        wire::Stdin::Pipe => agent::Stdin::Pipe,
+    };
+    spec.terminal = terminal.map(Into::into);
+    spec.label = label;
+    spec.output_kept = output_kept_bytes.unwrap_or(spec.output_kept);
+    Ok(spec)
+}
+
+/// Bytes as text where they are UTF-8, as base64 where they are not.
+pub(crate) fn data(bytes: &[u8]) -> (String, wire::Encoding) {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => (text.to_owned(), wire::Encoding::Utf8),
+        Err(_) => (STANDARD.encode(bytes), wire::Encoding::Base64),
+    }
+}
+
+impl From<wire::TerminalSize> for agent::TerminalSize {
+    fn from(size: wire::TerminalSize) -> Self {
+        Self { rows: size.rows, columns: size.cols }
+    }
+}
+
+impl From<agent::TerminalSize> for wire::TerminalSize {
+    fn from(size: agent::TerminalSize) -> Self {
+        Self { rows: size.rows, cols: size.columns }
+    }
+}
+
+impl From<agent::ProcessStarted> for wire::ProcessStarted {
+    fn from(started: agent::ProcessStarted) -> Self {
+        Self { process: started.process, pid: started.pid }
+    }
+}
+
+impl From<agent::ExitStatus> for wire::ExitStatus {
+    fn from(status: agent::ExitStatus) -> Self {
+        let (exit_code, signal) = match status {
+            agent::ExitStatus::Code(code) => (Some(code), None),
+            agent::ExitStatus::Signal(signal) => (None, Some(signal)),
+        };
+        Self { exit_code, signal, timed_out: false }
+    }
+}
+
+impl From<agent::OutputKind> for wire::OutputStream {
+    fn from(kind: agent::OutputKind) -> Self {
+        match kind {
+            agent::OutputKind::Stdout => Self::Stdout,
+            agent::OutputKind::Stderr => Self::Stderr,
+        }
+    }
+}
+
+impl From<agent::ProcessStatus> for wire::Process {
+    fn from(status: agent::ProcessStatus) -> Self {
+        let text = |text: &GuestString| wire::Text::from_bytes(text.as_bytes());
+        Self {
+            process: status.process,
+            pid: status.pid,
+            argv: status.arguments.iter().map(text).collect(),
+            cwd: wire::Text::from_bytes(status.directory.as_bytes()),
+            env: status.variables.iter().map(|variable| text(variable.name())).collect(),
+            user: status.user.map(|user| user.to_string()),
+            label: status.label,
+            terminal: status.terminal.map(Into::into),
+            started_at: wire::Time::from_millis(status.started_unix_ms),
+            stdout_bytes: status.written.stdout,
+            stderr_bytes: status.written.stderr,
+            exit: status.exit.map(Into::into),
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! Sandboxes.
+
+use dorm_lifecycle as life;
+use dorm_lifecycle::StateName;
+use dorm_service::{CreateFrom, SandboxView};
+
+use super::time;
+use crate::error::ApiError;
+use crate::extract::seconds;
+use crate::wire;
+
+/// What is asked for. `base` is what resources that are left out are taken from.
+pub(crate) fn create(
+    asked: wire::CreateSandbox,
+    from: CreateFrom,
+    base: life::Resources,
+) -> Result<dorm_service::CreateSandbox, ApiError> {
+    let name = asked.name.map(|name| name.parse()).transpose();
+    let name = name.map_err(|error: life::IdError| ApiError::invalid(error.to_string(), ""))?;
+    let defaults = dorm_service::CreateSandbox::new(from);
+    Ok(dorm_service::CreateSandbox {
+        name,
+        resources: asked.resources.map(|asked| resources(asked, base)),
+        egress: asked.egress.map_or(life::Egress::Public, Into::into),
+        variables: asked.env,
+        on_timeout: asked.on_timeout.map(Into::into),
+        suspendable: asked.suspendable,
+        auto_resume: asked.auto_resume.unwrap_or(defaults.auto_resume),
+        timeouts: timeouts(asked.timeout_secs, asked.idle_timeout_secs)?,
+        labels: asked.labels,
+        ..defaults
+    })
+}
+
+fn resources(asked: wire::ResourcesRequest, base: life::Resources) -> life::Resources {
+    life::Resources {
+        cpu_millis: asked.cpu_millis.unwrap_or(base.cpu_millis),
+        memory_bytes: asked.memory_bytes.unwrap_or(base.memory_bytes),
+        disk_bytes: asked.disk_bytes.unwrap_or(base.disk_bytes),
+        processes: asked.processes.unwrap_or(base.processes),
+    }
+}
+
+/// Time limits.
+pub(crate) fn timeouts(total: Option<f64>, idle: Option<f64>) -> Result<life::Timeouts, ApiError> {
+    Ok(life::Timeouts {
+        total: total.map(|value| seconds("timeout_secs", value)).transpose()?,
+        idle: idle.map(|value| seconds("idle_timeout_secs", value)).transpose()?,
+    })
+}
+
+/// A state by its word.
+pub(crate) fn state_name(word: &str) -> Option<StateName> {
+    StateName::ALL.into_iter().find(|state| state.as_str() == word)
+}
+
+impl From<wire::Egress> for life::Egress {
+    fn from(egress: wire::Egress) -> Self {
+        match egress {
+            wire::Egress::Public => Self::Public,
+            wire::Egress::None => Self::None,
+            wire::Egress::Allow(networks) => Self::Allow(networks),
+        }
+    }
+}
+
+impl From<life::Egress> for wire::Egress {
+    fn from(egress: life::Egress) -> Self {
+        match egress {
+            life::Egress::Public => Self::Public,
+            life::Egress::None => Self::None,
+            life::Egress::Allow(networks) => Self::Allow(networks),
+        }
+    }
+}
+
+impl From<wire::OnTimeout> for life::OnTimeout {
+    fn from(on_timeout: wire::OnTimeout) -> Self {
+        match on_timeout {
+            wire::OnTimeout::Terminate => Self::Terminate,
+            wire::OnTimeout::Suspend => Self::Suspend,
+        }
+    }
+}
+
+impl From<life::OnTimeout> for wire::OnTimeout {
+    fn from(on_timeout: life::OnTimeout) -> Self {
+        match on_timeout {
+            life::OnTimeout::Terminate => Self::Terminate,
+            life::OnTimeout::Suspend => Self::Suspend,
+        }
+    }
+}
+
+impl From<StateName> for wire::State {
+    fn from(state: StateName) -> Self {
+        match state {
+            StateName::Pending => Self::Pending,
+            StateName::Running => Self::Running,
+            StateName::Snapshotting => Self::Snapshotting,
+            StateName::Suspending => Self::Suspending,
+            StateName::Suspended => Self::Suspended,
+            StateName::Resuming => Self::Resuming,
+            StateName::Terminating => Self::Terminating,
+            StateName::Terminated => Self::Terminated,
+        }
+    }
+}
+
+impl From<dorm_service::Residence> for wire::Residence {
+    fn from(residence: dorm_service::Residence) -> Self {
+        match residence {
+            dorm_service::Residence::Running => Self::Running,
+            dorm_service::Residence::Parked => Self::Parked,
+            dorm_service::Residence::Evicted => Self::Evicted,
+            dorm_service::Residence::None => Self::None,
+        }
+    }
+}
+
+impl From<life::Resources> for wire::Resources {
+    fn from(resources: life::Resources) -> Self {
+        let life::Resources { cpu_millis, memory_bytes, disk_bytes, processes } = resources;
+        Self { cpu_millis, memory_bytes, disk_bytes, processes }
+    }
+}
+
+impl From<&life::SleepImage> for wire::SleepImage {
+    fn from(image: &life::SleepImage) -> Self {
+        Self { generation: image.generation, bytes: image.bytes, taken_at: time(image.taken) }
+    }
+}
+
+impl From<&life::Cause> for wire::Cause {
+    fn from(cause: &life::Cause) -> Self {
+        let (kind, reason) = match cause {
+            life::Cause::Requested => (wire::CauseKind::Requested, None),
+            life::Cause::Timeout => (wire::CauseKind::Timeout, None),
+            life::Cause::Failed { reason } => (wire::CauseKind::Failed, Some(reason.clone())),
+        };
+        Self { kind, reason }
+    }
+}
+
+/// What only some states have.
+#[derive(Default)]
+struct OfState {
+    running_since: Option<wire::Time>,
+    operation: Option<wire::Operation>,
+    cause: Option<wire::Cause>,
+    terminated_at: Option<wire::Time>,
+}
+
+fn of_state(state: &life::State) -> OfState {
+    let at_work = |id: &life::OperationId, deadline: &life::Timestamp| {
+        Some(wire::Operation { id: id.to_string(), deadline: time(*deadline) })
+    };
+    match state {
+        life::State::Pending { operation, deadline } | life::State::Resuming { operation, deadline, .. } => {
+            OfState { operation: at_work(operation, deadline), ..OfState::default() }
+        }
+        life::State::Running { since, .. } => OfState { running_since: Some(time(*since)), ..OfState::default() },
+        life::State::Snapshotting { operation, deadline, since, .. }
+        | life::State::Suspending { operation, deadline, since, .. } => {
+            OfState { operation: at_work(operation, deadline), running_since: Some(time(*since)), ..OfState::default() }
+        }
+        life::State::Suspended { .. } => OfState::default(),
+        life::State::Terminating { operation, deadline, cause } => {
+            OfState { operation: at_work(operation, deadline), cause: Some(cause.into()), ..OfState::default() }
+        }
+        life::State::Terminated { cause, at } => {
+            OfState { cause: Some(cause.into()), terminated_at: Some(time(*at)), ..OfState::default() }
+        }
+    }
+}
+
+impl From<SandboxView> for wire::Sandbox {
+    fn from(view: SandboxView) -> Self {
+        let SandboxView { sandbox, residence, expires, .. } = view;
+        let OfState { running_since, operation, cause, terminated_at } = of_state(&sandbox.state);
+        let life::Sandbox { id, project, spec, origin, created, generation, last_active, state, .. } = sandbox;
+        Self {
+            id: id.to_string(),
+            name: spec.name.map(|name| name.to_string()),
+            project: project.to_string(),
+            state: state.name().into(),
+            residence: residence.into(),
+            generation,
+            image: spec.image.to_string(),
+            snapshot: match origin {
+                life::Origin::Image => None,
+                life::Origin::Snapshot { snapshot, .. } => Some(snapshot.to_string()),
+            },
+            resources: spec.resources.into(),
+            egress: spec.egress.into(),
+            env: spec.variables.0.into_keys().collect(),
+            on_timeout: spec.on_timeout.into(),
+            suspendable: spec.suspendable,
+            auto_resume: spec.auto_resume,
+            timeout_secs: spec.timeouts.total.map(|limit| limit.as_secs_f64()),
+            idle_timeout_secs: spec.timeouts.idle.map(|limit| limit.as_secs_f64()),
+            labels: spec.labels,
+            expires_at: expires.map(time),
+            created_at: time(created),
+            last_active_at: time(last_active),
+            running_since,
+            sleep_image: state.image().map(Into::into),
+            operation,
+            cause,
+            terminated_at,
+        }
+    }
+}

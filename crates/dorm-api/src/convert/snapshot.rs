@@ -1,0 +1,56 @@
+//! Snapshots, images and imports.
+
+use dorm_pool as pool;
+use dorm_store::{SnapshotRecord, SnapshotStatus};
+
+use super::time;
+use crate::wire;
+
+impl From<SnapshotRecord> for wire::Snapshot {
+    fn from(snapshot: SnapshotRecord) -> Self {
+        let (status, reason) = match snapshot.status {
+            SnapshotStatus::InProgress => (wire::SnapshotStatus::InProgress, None),
+            SnapshotStatus::Completed => (wire::SnapshotStatus::Completed, None),
+            SnapshotStatus::Failed(reason) => (wire::SnapshotStatus::Failed, Some(reason)),
+            SnapshotStatus::Deleting => (wire::SnapshotStatus::Deleting, None),
+        };
+        Self {
+            id: snapshot.id.to_string(),
+            kind: wire::SnapshotKind::Memory,
+            project: snapshot.project.to_string(),
+            source: snapshot.source.to_string(),
+            generation: snapshot.generation,
+            parent: snapshot.parent.map(|parent| parent.to_string()),
+            image: snapshot.image.to_string(),
+            resources: snapshot.resources.into(),
+            created_at: time(snapshot.created),
+            bytes: snapshot.bytes,
+            status,
+            reason,
+        }
+    }
+}
+
+impl From<pool::Image> for wire::Image {
+    fn from(image: pool::Image) -> Self {
+        Self {
+            digest: image.digest.to_string(),
+            tags: image.tags,
+            bytes: image.bytes,
+            files: image.files,
+            created_at: time(image.created),
+        }
+    }
+}
+
+impl From<pool::Progress> for wire::ImportProgress {
+    fn from(progress: pool::Progress) -> Self {
+        let pool::Progress { stage, entries, bytes, bytes_total } = progress;
+        let stage = match stage {
+            pool::Stage::Unpacking => wire::ImportStage::Unpacking,
+            pool::Stage::Hashing => wire::ImportStage::Hashing,
+            pool::Stage::Syncing => wire::ImportStage::Syncing,
+        };
+        Self { stage, entries, bytes, bytes_total }
+    }
+}

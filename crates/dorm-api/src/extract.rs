@@ -1,0 +1,155 @@
+//! Reading requests into types that cannot be wrong; what cannot be read is refused in the shape of every error.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use axum::extract::rejection::{BytesRejection, FailedToBufferBody};
+use axum::extract::{FromRequest, FromRequestParts, Path, Request};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, StatusCode, header};
+use bytes::Bytes;
+use dorm_agent_client::{GuestPath, GuestString, User};
+use dorm_lifecycle::SandboxId;
+use serde::de::DeserializeOwned;
+
+use crate::error::ApiError;
+use crate::routes::Api;
+use crate::wire;
+
+/// The longest JSON body.
+pub(crate) const JSON_BYTES_MAX: usize = 1 << 20;
+/// The longest time that can be asked for: 100 years.
+const SECONDS_MAX: f64 = 100.0 * 366.0 * 86_400.0;
+
+/// A JSON body. None at all is `{}`.
+pub(crate) struct Json<T>(pub(crate) T);
+
+impl<T: DeserializeOwned> FromRequest<Api> for Json<T> {
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, api: &Api) -> Result<Self, ApiError> {
+        let body = Bytes::from_request(request, api).await.map_err(|rejection| match rejection {
+            BytesRejection::FailedToBufferBody(FailedToBufferBody::LengthLimitError(_)) => ApiError::new(
+                StatusCode::PAYLOAD_TOO_LARGE,
+                "invalid_argument",
+                "the JSON body is larger than 1 MiB",
+                "write large input to a file of the sandbox first",
+            ),
+            other => ApiError::invalid(format!("the body could not be read: {other}"), "send it again, whole"),
+        })?;
+        let body: &[u8] = if body.is_empty() { b"{}" } else { &body };
+        serde_json::from_slice(body)
+            .map(Self)
+            .map_err(|error| ApiError::invalid(format!("the body is not what is expected here: {error}"), ""))
+    }
+}
+
+/// A query whose keys are all known.
+pub(crate) struct Query<T>(pub(crate) T);
+
+impl<T: DeserializeOwned> FromRequestParts<Api> for Query<T> {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, _: &Api) -> Result<Self, ApiError> {
+        let query = axum::extract::Query::<T>::try_from_uri(&parts.uri);
+        let axum::extract::Query(query) = query.map_err(|rejection| {
+            let mut text = rejection.to_string();
+            if let Some(cause) = std::error::Error::source(&rejection) {
+                text = cause.to_string();
+            }
+            ApiError::invalid(format!("the query is not what is expected here: {text}"), "")
+        })?;
+        Ok(Self(query))
+    }
+}
+
+/// The sandbox of `{id}`, which is an id or the name of a living one.
+pub(crate) struct Sandbox(pub(crate) SandboxId);
+
+impl FromRequestParts<Api> for Sandbox {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, ApiError> {
+        Ok(Self(api.service.find(&parameter(parts, api, "id").await?).await?))
+    }
+}
+
+/// The process of `{process}` in the sandbox of `{id}`.
+pub(crate) struct Process(pub(crate) SandboxId, pub(crate) u64);
+
+impl FromRequestParts<Api> for Process {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, ApiError> {
+        let Sandbox(sandbox) = Sandbox::from_request_parts(parts, api).await?;
+        let process = parameter(parts, api, "process").await?;
+        let process = process.parse().map_err(|_| {
+            let message = format!("'{process}' is not a process: a process is named by its handle, a number");
+            ApiError::invalid(message, "list the sandbox's processes")
+        })?;
+        Ok(Self(sandbox, process))
+    }
+}
+
+/// A part of the path, decoded.
+pub(crate) async fn parameter(parts: &mut Parts, api: &Api, name: &str) -> Result<String, ApiError> {
+    let Path(mut found) = Path::<HashMap<String, String>>::from_request_parts(parts, api)
+        .await
+        .map_err(|rejection| ApiError::invalid(rejection.body_text(), ""))?;
+    found.remove(name).ok_or_else(|| ApiError::invalid(format!("the path has no {name}"), ""))
+}
+
+/// Whether the caller asks for server-sent events.
+pub(crate) struct WantsEvents(pub(crate) bool);
+
+impl<S: Sync> FromRequestParts<S> for WantsEvents {
+    type Rejection = std::convert::Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Self::Rejection> {
+        let accepted = parts.headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
+        let wanted = accepted
+            .flat_map(|value| value.split(','))
+            .any(|kind| kind.split(';').next().is_some_and(|kind| kind.trim() == "text/event-stream"));
+        Ok(Self(wanted))
+    }
+}
+
+/// The id of the last server-sent event that a returning caller has seen.
+pub(crate) fn last_event(headers: &HeaderMap) -> Option<&str> {
+    headers.get("last-event-id").and_then(|value| value.to_str().ok()).filter(|id| !id.is_empty())
+}
+
+/// A length of time: more than nothing, and not for ever.
+pub(crate) fn seconds(field: &str, value: f64) -> Result<Duration, ApiError> {
+    if value > 0.0 && value <= SECONDS_MAX {
+        return Ok(Duration::from_secs_f64(value).max(Duration::from_millis(1)));
+    }
+    let message = format!("{field} is {value}: it must be more than 0 and at most {SECONDS_MAX}");
+    Err(ApiError::invalid(message, "leave it out for no limit"))
+}
+
+/// A path inside, from a query.
+pub(crate) fn guest_path(text: &str) -> Result<GuestPath, ApiError> {
+    GuestPath::new(text).map_err(|error| ApiError::invalid(error.to_string(), ""))
+}
+
+/// A path inside, from a body.
+pub(crate) fn guest_path_of(field: &str, text: &wire::Text) -> Result<GuestPath, ApiError> {
+    GuestPath::new(bytes_of(field, text)?).map_err(|error| ApiError::invalid(format!("{field}: {error}"), ""))
+}
+
+/// Text for the inside, from a body.
+pub(crate) fn guest_string(field: &str, text: &wire::Text) -> Result<GuestString, ApiError> {
+    GuestString::new(bytes_of(field, text)?).map_err(|error| ApiError::invalid(format!("{field}: {error}"), ""))
+}
+
+/// Bytes from a body.
+pub(crate) fn bytes_of(field: &str, text: &wire::Text) -> Result<Vec<u8>, ApiError> {
+    text.to_bytes().map_err(|error| ApiError::invalid(format!("{field} is not base64: {error}"), ""))
+}
+
+/// Somebody inside.
+pub(crate) fn user(text: &str) -> Result<User, ApiError> {
+    let hint = "users are given by name, by number, or as UID:GID";
+    text.parse().map_err(|_| ApiError::invalid(format!("'{text}' cannot be a user"), hint))
+}

@@ -1,0 +1,271 @@
+//! The gateway to ports inside sandboxes: HTTP/1.1 with streaming bodies, and whatever a connection is upgraded to.
+//!
+//! A request is for a port when its host is `PORT-ID.` and any domain, or when it names both with headers. The id,
+//! which cannot be guessed, is what admits it: browsers have no key to show. Names are therefore not taken here.
+//! One request is one connection inside. Nothing is tried twice, nothing is changed but hop-by-hop headers.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::header::{self, HeaderName};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, Version};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use dorm_lifecycle::SandboxId;
+use dorm_service::{Code, InUse, ServiceError};
+use hyper::body::{Body as HttpBody, Frame, Incoming, SizeHint};
+use hyper::client::conn::http1;
+use hyper::upgrade::OnUpgrade;
+use hyper_util::rt::TokioIo;
+
+use crate::error::ApiError;
+use crate::routes::Api;
+use crate::serve::{Life, Peer};
+
+const SANDBOX: HeaderName = HeaderName::from_static("x-dormouse-sandbox");
+const PORT: HeaderName = HeaderName::from_static("x-dormouse-port");
+const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
+const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+const HOP_BY_HOP: [HeaderName; 8] = [
+    header::CONNECTION,
+    HeaderName::from_static("keep-alive"),
+    HeaderName::from_static("proxy-connection"),
+    header::PROXY_AUTHENTICATE,
+    header::PROXY_AUTHORIZATION,
+    header::TE,
+    header::TRANSFER_ENCODING,
+    header::UPGRADE,
+];
+
+/// Passes a request for a port on to it, and any other to the API.
+pub(crate) async fn pass_on(State(api): State<Api>, request: Request, next: Next) -> Response {
+    match target(request.headers(), request.uri()) {
+        Ok(None) => next.run(request).await,
+        Ok(Some(target)) => forward(&api, target, request).await.unwrap_or_else(IntoResponse::into_response),
+        Err(error) => error.into_response(),
+    }
+}
+
+#[derive(PartialEq, Eq, Debug)]
+struct Target {
+    sandbox: SandboxId,
+    port: u16,
+}
+
+/// Which port a request is for, if it is for one.
+fn target(headers: &HeaderMap, uri: &Uri) -> Result<Option<Target>, ApiError> {
+    if headers.contains_key(SANDBOX) || headers.contains_key(PORT) {
+        let text = |name: &HeaderName| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or("");
+        let (sandbox, port) = (text(&SANDBOX), text(&PORT));
+        let port = port.parse().ok().filter(|port| *port != 0).ok_or_else(|| {
+            let message = format!("X-Dormouse-Port is '{port}': it must be a port, 1 to 65535");
+            ApiError::invalid(message, "send X-Dormouse-Sandbox and X-Dormouse-Port together")
+        })?;
+        let unknown = |_| ApiError::not_found(format!("there is no sandbox '{sandbox}'"), "name it by its id");
+        return Ok(Some(Target { sandbox: sandbox.parse().map_err(unknown)?, port }));
+    }
+    let host = headers.get(header::HOST).and_then(|value| value.to_str().ok()).or_else(|| uri.host()).unwrap_or("");
+    Ok(host_target(host))
+}
+
+fn host_target(host: &str) -> Option<Target> {
+    let (label, _domain) = host.split_once('.')?;
+    let (port, sandbox) = label.split_once('-')?;
+    let port = port.parse().ok().filter(|port| *port != 0)?;
+    Some(Target { sandbox: sandbox.to_ascii_lowercase().parse().ok()?, port })
+}
+
+async fn forward(api: &Api, target: Target, mut request: Request) -> Result<Response, ApiError> {
+    if request.method() == Method::CONNECT {
+        let message = "CONNECT is not passed on to a port inside a sandbox";
+        return Err(ApiError::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", message, "use an upgrade"));
+    }
+    let (stream, in_use) = api.service.connect(&target.sandbox, target.port).await.map_err(unreachable)?;
+    let silent = |error: hyper::Error| {
+        tracing::debug!(port = target.port, error = &error as &dyn std::error::Error, "no answer from a port");
+        let message = format!("the program on port {} of {} gave no HTTP answer", target.port, target.sandbox);
+        ApiError::new(StatusCode::BAD_GATEWAY, "no_answer", message, "look at what listens there, and its output")
+    };
+    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(silent)?;
+    let cut = api.life.cut.clone();
+    api.life.tasks.spawn(async move {
+        tokio::select! {
+            ended = connection.with_upgrades() => drop(ended),
+            () = cut.cancelled() => {}
+        }
+    });
+    let upgrade = request.extensions_mut().remove::<OnUpgrade>();
+    api.keys.conceal(request.headers_mut());
+    prepare(&mut request)?;
+    let mut response = sender.send_request(request).await.map_err(silent)?;
+    if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+        let inside = hyper::upgrade::on(&mut response);
+        if let Some(outside) = upgrade {
+            tunnel(&api.life, outside, inside, in_use);
+        }
+        let upgraded = response.headers().get(header::UPGRADE).cloned();
+        strip(response.headers_mut());
+        restore_upgrade(response.headers_mut(), upgraded);
+        return Ok(response.map(|_| Body::empty()));
+    }
+    strip(response.headers_mut());
+    Ok(response.map(|body| Body::new(Answer { body, _in_use: in_use })))
+}
+
+/// What cannot be connected to, in the words of a gateway.
+fn unreachable(error: ServiceError) -> ApiError {
+    let code = error.code();
+    let error = ApiError::from(error);
+    match code {
+        // It could not be woken now. It sleeps on, and the next request may have more luck.
+        Code::Failed | Code::NoRoom => error.with_status(StatusCode::SERVICE_UNAVAILABLE),
+        Code::InvalidArgument
+        | Code::NotFound
+        | Code::Conflict
+        | Code::Gone
+        | Code::PortClosed
+        | Code::Unavailable
+        | Code::Internal => error,
+    }
+}
+
+/// Makes a request what the program inside is to see.
+fn prepare(request: &mut Request) -> Result<(), ApiError> {
+    let path = request.uri().path_and_query().map_or("/", |path| path.as_str());
+    let uri = path.parse::<Uri>().map_err(|error| ApiError::invalid(format!("the path is wrong: {error}"), ""))?;
+    let peer = request.extensions().get::<Peer>().copied();
+    *request.uri_mut() = uri;
+    *request.version_mut() = Version::HTTP_11;
+    let headers = request.headers_mut();
+    let upgrade = headers.get(header::UPGRADE).cloned();
+    strip(headers);
+    restore_upgrade(headers, upgrade);
+    for name in [SANDBOX, PORT, FORWARDED_FOR, FORWARDED_HOST, FORWARDED_PROTO] {
+        headers.remove(name);
+    }
+    if let Some(value) = peer.and_then(|Peer(address)| HeaderValue::from_str(&address.to_string()).ok()) {
+        headers.insert(FORWARDED_FOR, value);
+    }
+    if let Some(host) = headers.get(header::HOST).cloned() {
+        headers.insert(FORWARDED_HOST, host);
+    }
+    headers.insert(FORWARDED_PROTO, HeaderValue::from_static("http"));
+    Ok(())
+}
+
+/// Removes what concerns one connection only.
+fn strip(headers: &mut HeaderMap) {
+    let named: Vec<HeaderName> = headers
+        .get_all(header::CONNECTION)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .filter_map(|name| name.trim().parse().ok())
+        .collect();
+    for name in HOP_BY_HOP.iter().chain(&named) {
+        headers.remove(name);
+    }
+}
+
+fn restore_upgrade(headers: &mut HeaderMap, upgrade: Option<HeaderValue>) {
+    if let Some(upgrade) = upgrade {
+        headers.insert(header::UPGRADE, upgrade);
+        headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
+    }
+}
+
+/// Copies bytes both ways until both sides have ended, one breaks, or the server ends.
+fn tunnel(life: &Life, outside: OnUpgrade, inside: OnUpgrade, in_use: InUse) {
+    let cut = life.cut.clone();
+    life.tasks.spawn(async move {
+        let copy = async {
+            let (outside, inside) = tokio::try_join!(outside, inside).map_err(io::Error::other)?;
+            let (mut outside, mut inside) = (TokioIo::new(outside), TokioIo::new(inside));
+            tokio::io::copy_bidirectional(&mut outside, &mut inside).await
+        };
+        tokio::select! {
+            ended = copy => if let Err(error) = ended {
+                tracing::debug!(%error, "a tunnel to a port broke");
+            },
+            () = cut.cancelled() => {}
+        }
+        drop(in_use);
+    });
+}
+
+/// An answer's body, while which lasts the sandbox is in use.
+struct Answer {
+    body: Incoming,
+    _in_use: InUse,
+}
+
+impl HttpBody for Answer {
+    type Data = bytes::Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Self::Data>, Self::Error>>> {
+        Pin::new(&mut self.get_mut().body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ID: &str = "abcdefghij2345678901";
+
+    #[test]
+    fn a_host_names_a_port_of_a_sandbox_or_nothing() {
+        let found = |port| Some(Target { sandbox: ID.parse().unwrap(), port });
+        for (host, target) in [
+            (format!("8080-{ID}.localhost:7070"), found(8080)),
+            (format!("1-{ID}.sandboxes.example.org"), found(1)),
+            (format!("8080-{}.localhost", ID.to_uppercase()), found(8080)),
+            (format!("0-{ID}.localhost"), None),
+            (format!("65536-{ID}.localhost"), None),
+            (format!("8080-{ID}"), None),
+            (format!("{ID}.localhost"), None),
+            ("8080-web.localhost".to_owned(), None),
+            ("localhost:7070".to_owned(), None),
+            ("127.0.0.1:7070".to_owned(), None),
+            (String::new(), None),
+        ] {
+            assert_eq!(host_target(&host), target, "{host}");
+        }
+    }
+
+    #[test]
+    fn what_concerns_one_connection_is_not_passed_on() {
+        let mut headers = HeaderMap::new();
+        for (name, value) in [
+            ("connection", "close, X-Private"),
+            ("x-private", "1"),
+            ("keep-alive", "1"),
+            ("te", "trailers"),
+            ("transfer-encoding", "chunked"),
+            ("accept", "*/*"),
+            ("authorization", "Bearer theirs"),
+        ] {
+            headers.append(name.parse::<HeaderName>().unwrap(), HeaderValue::from_static(value));
+        }
+        strip(&mut headers);
+        let mut left: Vec<&str> = headers.keys().map(HeaderName::as_str).collect();
+        left.sort_unstable();
+        assert_eq!(left, ["accept", "authorization"]);
+    }
+}

@@ -1,0 +1,13 @@
+//! One handler a route: parse, call the service, convert back.
+
+pub(crate) mod daemon;
+pub(crate) mod events;
+pub(crate) mod exec;
+pub(crate) mod files;
+pub(crate) mod images;
+pub(crate) mod output;
+pub(crate) mod processes;
+pub(crate) mod pty;
+mod range;
+pub(crate) mod sandboxes;
+pub(crate) mod snapshots;

@@ -1,0 +1,118 @@
+//! Events: read page by page, or followed.
+
+use std::collections::VecDeque;
+
+use axum::extract::State;
+use axum::http::HeaderMap;
+use axum::response::sse::Event;
+use axum::response::{IntoResponse, Response};
+use dorm_service::Service;
+use dorm_store::{EventFilter, EventRecord};
+use futures_util::{StreamExt, stream};
+use serde::Deserialize;
+use tokio::sync::watch;
+use utoipa::IntoParams;
+
+use crate::error::ApiError;
+use crate::extract::{Query, WantsEvents, last_event};
+use crate::routes::Api;
+use crate::{sse, wire};
+
+/// How many events are read at once.
+const PAGE_MAX: usize = 1000;
+
+/// Which events to read.
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct EventsQuery {
+    /// Only of this sandbox: its id, or its name while it lives.
+    sandbox: Option<String>,
+    /// Only those numbered higher. Default 0: from the beginning.
+    after: Option<u64>,
+    /// At most so many, 1 to 1000. Default 1000. Without a meaning when events are followed.
+    limit: Option<usize>,
+}
+
+/// What happened, in order. With `Accept: text/event-stream` it goes on with what happens next; the id of each
+/// server-sent event is the event's number, and `Last-Event-ID` goes on after it.
+#[utoipa::path(get, path = "/v1/events", tag = "events",
+    params(EventsQuery, ("Last-Event-ID" = Option<u64>, Header, description = "the last event that was seen")),
+    responses(
+        (status = 200, content((wire::EventPage = "application/json"), (wire::Event = "text/event-stream"))),
+        (status = "default", body = wire::ErrorAnswer, description = "an error"),
+    ))]
+pub(crate) async fn events(
+    State(api): State<Api>,
+    WantsEvents(follow): WantsEvents,
+    headers: HeaderMap,
+    Query(query): Query<EventsQuery>,
+) -> Result<Response, ApiError> {
+    let limit = query.limit.unwrap_or(PAGE_MAX);
+    if !(1..=PAGE_MAX).contains(&limit) {
+        return Err(ApiError::invalid(format!("limit is {limit}: it must be between 1 and {PAGE_MAX}"), ""));
+    }
+    let sandbox = match &query.sandbox {
+        Some(reference) => Some(api.service.find(reference).await?),
+        None => None,
+    };
+    let after = match last_event(&headers).filter(|_| follow) {
+        Some(id) => id.parse().map_err(|_| {
+            ApiError::invalid(format!("Last-Event-ID '{id}' is not the number of an event"), "leave it out")
+        })?,
+        None => query.after.unwrap_or(0),
+    };
+    let project = Some(api.service.project().clone());
+    let filter = EventFilter { project, sandbox, after, limit };
+    if !follow {
+        let events = api.service.events(&filter).await?;
+        let next = events.last().map_or(after, |last| last.number);
+        let events = events.into_iter().map(Into::into).collect();
+        return Ok(axum::Json(wire::EventPage { events, next }).into_response());
+    }
+    let follower = Follower {
+        // Before the first page is read, so that nothing falls in between.
+        news: api.service.news(),
+        service: api.service,
+        filter: EventFilter { limit: PAGE_MAX, ..filter },
+        read: VecDeque::new(),
+        over: false,
+    };
+    let events = stream::unfold(follower, Follower::next).take_until(api.life.stop.cancelled_owned());
+    Ok(sse::answer(events))
+}
+
+/// Goes through recorded events and waits for more at their end.
+struct Follower {
+    service: Service,
+    news: watch::Receiver<u64>,
+    filter: EventFilter,
+    read: VecDeque<EventRecord>,
+    over: bool,
+}
+
+impl Follower {
+    async fn next(mut self) -> Option<(Event, Self)> {
+        while !self.over {
+            if let Some(record) = self.read.pop_front() {
+                let id = record.number.to_string();
+                let event = sse::event("event", &wire::Event::from(record)).id(id);
+                return Some((event, self));
+            }
+            self.news.mark_unchanged();
+            match self.service.events(&self.filter).await {
+                Err(error) => {
+                    self.over = true;
+                    return Some((sse::failure(error.into()), self));
+                }
+                Ok(records) => self.read = records.into(),
+            }
+            if let Some(last) = self.read.back() {
+                self.filter.after = last.number;
+            } else if self.news.changed().await.is_err() {
+                self.over = true;
+            }
+        }
+        None
+    }
+}

@@ -1,0 +1,148 @@
+//! Running a command to its end.
+
+use axum::extract::State;
+use axum::response::sse::Event;
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use dorm_agent_client::{ExitStatus, Offsets, Output, OutputKind};
+use dorm_service::{Execution, ServiceError};
+use futures_util::{StreamExt, stream};
+
+use super::output;
+use crate::convert::{self, Command};
+use crate::error::ApiError;
+use crate::extract::{Json, Sandbox, WantsEvents, bytes_of, seconds};
+use crate::routes::Api;
+use crate::{sse, wire};
+
+/// How much of each output an answer that is not a stream holds. What is behind it can still be read as the process's
+/// output, as far as it is kept.
+const KEPT_BYTES: usize = 4 << 20;
+
+/// Runs a command and answers with its output when it has ended. With `Accept: text/event-stream` it answers at once
+/// with the events `started`, `stdout`, `stderr`, `lost`, and `exit`. When the caller goes away the command goes on.
+#[utoipa::path(post, path = "/v1/sandboxes/{id}/exec", tag = "processes", request_body = wire::ExecRequest,
+    params(("id" = String, Path, description = "id, or name of a living sandbox")),
+    responses(
+        (status = 200, content((wire::ExecResult = "application/json"), (wire::OutputChunk = "text/event-stream"))),
+        (status = "default", body = wire::ErrorAnswer, description = "an error"),
+    ))]
+pub(crate) async fn exec(
+    State(api): State<Api>,
+    Sandbox(id): Sandbox,
+    WantsEvents(events): WantsEvents,
+    Json(asked): Json<wire::ExecRequest>,
+) -> Result<Response, ApiError> {
+    let wire::ExecRequest { argv, shell, env, cwd, user, stdin, timeout_secs } = asked;
+    let spec = convert::command(Command { argv, shell, env, cwd, user })?;
+    let input = stdin.map(|text| bytes_of("stdin", &text).map(Bytes::from)).transpose()?;
+    let limit = timeout_secs.map(|value| seconds("timeout_secs", value)).transpose()?;
+    let execution = api.service.exec(&id, spec, input, limit).await?;
+    if events {
+        return Ok(follow(execution));
+    }
+    Ok(axum::Json(collect(execution).await?).into_response())
+}
+
+async fn collect(mut execution: Execution) -> Result<wire::ExecResult, ApiError> {
+    let mut stdout = Kept::default();
+    let mut stderr = Kept::default();
+    let mut exit = None;
+    while let Some(output) = execution.next().await {
+        match output? {
+            Output::Stdout { bytes, .. } => stdout.add(&bytes),
+            Output::Stderr { bytes, .. } => stderr.add(&bytes),
+            Output::Lost { kind: OutputKind::Stdout, bytes, .. } => stdout.lose(bytes),
+            Output::Lost { kind: OutputKind::Stderr, bytes, .. } => stderr.lose(bytes),
+            Output::Exited(status) => exit = Some(status),
+        }
+    }
+    let Some(status) = exit else {
+        let missing = "an output without an end".to_owned();
+        return Err(ServiceError::from(dorm_agent_client::AgentError::Protocol(missing)).into());
+    };
+    let (exit_code, signal) = match status {
+        ExitStatus::Code(code) => (Some(code), None),
+        ExitStatus::Signal(signal) => (None, Some(signal)),
+    };
+    let (stdout_text, stdout_encoding) = convert::data(&stdout.bytes);
+    let (stderr_text, stderr_encoding) = convert::data(&stderr.bytes);
+    Ok(wire::ExecResult {
+        process: execution.started.process,
+        pid: execution.started.pid,
+        exit_code,
+        signal,
+        timed_out: execution.timed_out(),
+        stdout: stdout_text,
+        stdout_encoding,
+        stdout_truncated_bytes: stdout.truncated,
+        stderr: stderr_text,
+        stderr_encoding,
+        stderr_truncated_bytes: stderr.truncated,
+    })
+}
+
+/// The beginning of an output, without a gap.
+#[derive(Default)]
+struct Kept {
+    bytes: Vec<u8>,
+    truncated: u64,
+}
+
+impl Kept {
+    fn add(&mut self, bytes: &[u8]) {
+        let room = if self.truncated == 0 { KEPT_BYTES - self.bytes.len() } else { 0 };
+        let (kept, rest) = bytes.split_at(bytes.len().min(room));
+        self.bytes.extend_from_slice(kept);
+        self.lose(rest.len() as u64);
+    }
+
+    fn lose(&mut self, bytes: u64) {
+        self.truncated += bytes;
+    }
+}
+
+fn follow(execution: Execution) -> Response {
+    let started = sse::event("started", &wire::ProcessStarted::from(execution.started));
+    let begin = (execution, Offsets::BEGINNING, Stage::Open);
+    let output = stream::unfold(begin, |(mut execution, mut at, stage)| async move {
+        if stage == Stage::Over {
+            return None;
+        }
+        let (event, stage) = match execution.next().await? {
+            Ok(Output::Exited(status)) => (exit(status, execution.timed_out(), at), Stage::Over),
+            Ok(piece) => (output::event(&piece, &mut at), Stage::Open),
+            Err(error) => (sse::failure(error.into()), Stage::Over),
+        };
+        Some((event, (execution, at, stage)))
+    });
+    sse::answer(stream::once(std::future::ready(started)).chain(output))
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Open,
+    Over,
+}
+
+fn exit(status: ExitStatus, timed_out: bool, at: Offsets) -> Event {
+    let exit = wire::ExitStatus { timed_out, ..status.into() };
+    sse::event("exit", &exit).id(format!("{},{}", at.stdout, at.stderr))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_beginning_is_kept_without_gaps_and_the_rest_is_counted() {
+        let mut kept = Kept::default();
+        kept.add(&vec![1; KEPT_BYTES - 1]);
+        kept.add(&[2, 3, 4]);
+        assert_eq!((kept.bytes.len(), kept.bytes.last(), kept.truncated), (KEPT_BYTES, Some(&2), 2));
+        let mut gap = Kept::default();
+        gap.lose(5);
+        gap.add(&[1]);
+        assert_eq!((gap.bytes.len(), gap.truncated), (0, 6));
+    }
+}

@@ -1,0 +1,144 @@
+//! A process's output as server-sent events, with a place to go on from after each.
+
+use axum::extract::State;
+use axum::http::HeaderMap;
+use axum::response::Response;
+use axum::response::sse::Event;
+use dorm_agent_client::{Offsets, Output, OutputKind, OutputStream};
+use dorm_service::InUse;
+use futures_util::{StreamExt, stream};
+use serde::Deserialize;
+use utoipa::IntoParams;
+
+use super::processes::status;
+use crate::error::ApiError;
+use crate::extract::{Process, Query, last_event};
+use crate::routes::Api;
+use crate::{convert, sse, wire};
+
+/// Which part of the output.
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct OutputQuery {
+    /// From which byte of standard output on. Default 0; any place behind the end means the end.
+    stdout: Option<u64>,
+    /// From which byte of standard error on. Default 0; any place behind the end means the end.
+    stderr: Option<u64>,
+    /// Whether to go on until the process ends. Default: yes. If not, it ends with what is there now.
+    follow: Option<bool>,
+}
+
+/// A process's output from a place in it: the events `stdout` and `stderr`, `lost` for what is no longer kept, and
+/// `exit` at the end. The id of each is the place behind it, `STDOUT,STDERR`; `Last-Event-ID` goes on from there.
+#[utoipa::path(get, path = "/v1/sandboxes/{id}/processes/{process}/output", tag = "processes",
+    params(
+        ("id" = String, Path, description = "id, or name of a living sandbox"),
+        ("process" = u64, Path, description = "the process's handle"),
+        OutputQuery,
+        ("Last-Event-ID" = Option<String>, Header, description = "the place behind the last event that was seen"),
+    ),
+    responses(
+        (status = 200, description = "server-sent events", content_type = "text/event-stream", body = wire::OutputChunk),
+        (status = "default", body = wire::ErrorAnswer, description = "an error"),
+    ))]
+pub(crate) async fn output(
+    State(api): State<Api>,
+    Process(id, process): Process,
+    headers: HeaderMap,
+    Query(query): Query<OutputQuery>,
+) -> Result<Response, ApiError> {
+    let from = match last_event(&headers) {
+        Some(id) => place(id)?,
+        None => Offsets { stdout: query.stdout.unwrap_or(0), stderr: query.stderr.unwrap_or(0) },
+    };
+    let (agent, in_use) = api.service.agent(&id).await?;
+    let until = match query.follow.unwrap_or(true) {
+        true => None,
+        false => {
+            let now = status(&agent, process).await?;
+            // An ended process's output has an end of its own.
+            now.exit.is_none().then_some(now.written)
+        }
+    };
+    let stream = agent.output(process, from).await?;
+    let reader = Reader { stream, at: from, until, over: false, _in_use: in_use };
+    Ok(sse::answer(stream::unfold(reader, Reader::next)))
+}
+
+fn place(id: &str) -> Result<Offsets, ApiError> {
+    let read = || {
+        let (stdout, stderr) = id.split_once(',')?;
+        Some(Offsets { stdout: stdout.parse().ok()?, stderr: stderr.parse().ok()? })
+    };
+    read().ok_or_else(|| {
+        ApiError::invalid(format!("Last-Event-ID '{id}' is not a place in an output, STDOUT,STDERR"), "leave it out")
+    })
+}
+
+struct Reader {
+    stream: OutputStream,
+    at: Offsets,
+    until: Option<Offsets>,
+    over: bool,
+    _in_use: InUse,
+}
+
+impl Reader {
+    async fn next(mut self) -> Option<(Event, Self)> {
+        let reached = |until: Offsets| self.at.stdout >= until.stdout && self.at.stderr >= until.stderr;
+        if self.over || self.until.is_some_and(reached) {
+            return None;
+        }
+        match self.stream.next().await? {
+            Ok(output) => {
+                self.over = matches!(output, Output::Exited(_));
+                Some((event(&output, &mut self.at), self))
+            }
+            Err(error) => {
+                self.over = true;
+                Some((sse::failure(error.into()), self))
+            }
+        }
+    }
+}
+
+/// One piece of output as an event; `at` becomes the place behind it.
+pub(crate) fn event(output: &Output, at: &mut Offsets) -> Event {
+    let chunk = |offset: u64, bytes: &[u8]| {
+        let (data, encoding) = convert::data(bytes);
+        wire::OutputChunk { offset, data, encoding }
+    };
+    let event = match output {
+        Output::Stdout { offset, bytes } => {
+            at.stdout = offset + bytes.len() as u64;
+            sse::event("stdout", &chunk(*offset, bytes))
+        }
+        Output::Stderr { offset, bytes } => {
+            at.stderr = offset + bytes.len() as u64;
+            sse::event("stderr", &chunk(*offset, bytes))
+        }
+        Output::Lost { kind, offset, bytes } => {
+            match kind {
+                OutputKind::Stdout => at.stdout = offset + bytes,
+                OutputKind::Stderr => at.stderr = offset + bytes,
+            }
+            sse::event("lost", &wire::LostOutput { stream: (*kind).into(), offset: *offset, bytes: *bytes })
+        }
+        Output::Exited(status) => sse::event("exit", &wire::ExitStatus::from(*status)),
+    };
+    event.id(format!("{},{}", at.stdout, at.stderr))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_is_two_numbers() {
+        assert_eq!(place("12,3").unwrap(), Offsets { stdout: 12, stderr: 3 });
+        for text in ["", "12", "12,", "a,b", "-1,2", "1,2,3"] {
+            assert!(place(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! A terminal over a WebSocket. Bytes are binary frames both ways; [`TerminalMessage`]s are text frames.
+//!
+//! The process belongs to the sandbox: when the caller goes away it goes on, and can be attached again.
+
+use axum::extract::ws::rejection::WebSocketUpgradeRejection;
+use axum::extract::ws::{Message, WebSocket, WebSocketUpgrade};
+use axum::extract::{FromRequestParts, State};
+use axum::http::StatusCode;
+use axum::http::request::Parts;
+use axum::response::Response;
+use dorm_agent_client::{
+    Agent, AgentError, GuestString, Offsets, Output, OutputStream, ProcessSpec, ProcessStarted, Variable,
+};
+use dorm_service::InUse;
+use futures_util::stream::{SplitSink, SplitStream};
+use futures_util::{SinkExt, StreamExt};
+use serde::Deserialize;
+use utoipa::IntoParams;
+
+use super::processes::status;
+use crate::convert;
+use crate::error::ApiError;
+use crate::extract::{Query, Sandbox, guest_path, user};
+use crate::routes::Api;
+use crate::wire::{self, TerminalMessage};
+
+/// The largest frame a caller may send.
+const FRAME_BYTES_MAX: usize = 1 << 20;
+const TERM: &str = "xterm-256color";
+
+/// What runs in the terminal.
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct PtyQuery {
+    /// A line for `/bin/sh -c`. Default: the user's login shell.
+    cmd: Option<String>,
+    /// Lines. Default 24.
+    rows: Option<u16>,
+    /// Characters in a line. Default 80.
+    cols: Option<u16>,
+    /// As whom: a name, a number, or `UID:GID`. Default: root.
+    user: Option<String>,
+    /// Where it starts. Default: the user's home.
+    cwd: Option<String>,
+    /// The value of `TERM`. Default `xterm-256color`.
+    term: Option<String>,
+    /// The handle of a process that has a terminal: nothing is started.
+    attach: Option<u64>,
+    /// With `attach`: from which byte of its output on. Default 0; what is no longer kept is skipped.
+    offset: Option<u64>,
+}
+
+/// A request that can become a WebSocket.
+pub(crate) struct Upgrade(WebSocketUpgrade);
+
+impl FromRequestParts<Api> for Upgrade {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, ApiError> {
+        let upgrade = WebSocketUpgrade::from_request_parts(parts, api).await;
+        upgrade.map(Self).map_err(|rejection: WebSocketUpgradeRejection| {
+            let message = format!("a terminal is a WebSocket, and this request is none: {}", rejection.body_text());
+            ApiError::invalid(message, "use a WebSocket client").with_status(StatusCode::UPGRADE_REQUIRED)
+        })
+    }
+}
+
+/// Opens a terminal over a WebSocket. Binary frames are the terminal's bytes. Text frames are JSON: from the daemon
+/// first `started` and last `exit` or `error`, from the caller `resize` and `eof`.
+#[utoipa::path(get, path = "/v1/sandboxes/{id}/pty", tag = "processes",
+    params(("id" = String, Path, description = "id, or name of a living sandbox"), PtyQuery),
+    responses(
+        (status = 101, description = "a WebSocket; its text frames", body = wire::TerminalMessage),
+        (status = "default", body = wire::ErrorAnswer, description = "an error"),
+    ))]
+pub(crate) async fn pty(
+    State(api): State<Api>,
+    Sandbox(id): Sandbox,
+    Query(query): Query<PtyQuery>,
+    Upgrade(upgrade): Upgrade,
+) -> Result<Response, ApiError> {
+    let size = wire::TerminalSize { rows: query.rows.unwrap_or(24), cols: query.cols.unwrap_or(80) };
+    let (agent, in_use) = api.service.agent(&id).await?;
+    let (started, from) = match query.attach {
+        Some(process) => {
+            let found = status(&agent, process).await?;
+            if found.terminal.is_none() {
+                return Err(AgentError::NoTerminal(process).into());
+            }
+            if query.rows.is_some() || query.cols.is_some() {
+                match agent.resize(process, size.rows, size.cols).await {
+                    // An ended one can still be read.
+                    Ok(()) | Err(AgentError::NoProcess(_)) => {}
+                    Err(error) => return Err(error.into()),
+                }
+            }
+            (ProcessStarted { process, pid: found.pid }, query.offset.unwrap_or(0))
+        }
+        None => (agent.start(&spec(&agent, &query, size).await?).await?, 0),
+    };
+    let output = agent.output(started.process, Offsets { stdout: from, stderr: u64::MAX }).await?;
+    let terminal = Terminal { agent, started, output, _in_use: in_use };
+    let cut = api.life.cut.clone();
+    // Held until the terminal is over, so that the server does not end before it.
+    let alive = api.life.tasks.token();
+    Ok(upgrade.max_message_size(FRAME_BYTES_MAX).max_frame_size(FRAME_BYTES_MAX).on_upgrade(move |socket| async move {
+        tokio::select! {
+            () = terminal.run(socket) => {}
+            () = cut.cancelled() => {}
+        }
+        drop(alive);
+    }))
+}
+
+async fn spec(agent: &Agent, query: &PtyQuery, size: wire::TerminalSize) -> Result<ProcessSpec, ApiError> {
+    let who = query.user.as_deref().map(user).transpose()?;
+    let arguments = match &query.cmd {
+        Some(line) => convert::shell(line)?,
+        None => vec![login_shell(agent, query).await?],
+    };
+    let mut spec = ProcessSpec::new(arguments);
+    spec.user = who;
+    spec.directory = query.cwd.as_deref().map(guest_path).transpose()?;
+    spec.terminal = Some(size.into());
+    let term = Variable::new("TERM", query.term.as_deref().unwrap_or(TERM));
+    spec.variables.push(term.map_err(|error| ApiError::invalid(error.to_string(), ""))?);
+    Ok(spec)
+}
+
+async fn login_shell(agent: &Agent, query: &PtyQuery) -> Result<GuestString, ApiError> {
+    let account = agent.account(&user(query.user.as_deref().unwrap_or("0"))?).await?;
+    let shell = account.shell.map_or_else(|| b"/bin/sh".to_vec(), |shell| shell.as_bytes().to_vec());
+    GuestString::new(shell).map_err(|error| ApiError::invalid(error.to_string(), ""))
+}
+
+struct Terminal {
+    agent: Agent,
+    started: ProcessStarted,
+    output: OutputStream,
+    _in_use: InUse,
+}
+
+/// The caller is gone, or the end was said.
+struct Over;
+
+impl Terminal {
+    async fn run(self, socket: WebSocket) {
+        let Self { agent, started, mut output, _in_use } = self;
+        let (mut to_caller, mut from_caller) = socket.split();
+        let ProcessStarted { process, pid } = started;
+        if say(&mut to_caller, &TerminalMessage::Started { process, pid }).await.is_err() {
+            return;
+        }
+        let error = tokio::select! {
+            result = show(&mut output, &mut to_caller) => result.err(),
+            result = read(&agent, process, &mut from_caller) => result.err(),
+        };
+        if let Some(error) = error {
+            let wire::ErrorBody { code, message, next_step } = error.into_body();
+            let _ = say(&mut to_caller, &TerminalMessage::Error { code, message, next_step }).await;
+        }
+        let _ = to_caller.close().await;
+    }
+}
+
+async fn say(to_caller: &mut SplitSink<WebSocket, Message>, message: &TerminalMessage) -> Result<(), Over> {
+    // The types of the wire always have a JSON form.
+    let text = serde_json::to_string(message).unwrap_or_default();
+    to_caller.send(Message::Text(text.into())).await.map_err(|_| Over)
+}
+
+/// Passes the terminal's output on, until the process has ended or the caller is gone.
+async fn show(output: &mut OutputStream, to_caller: &mut SplitSink<WebSocket, Message>) -> Result<(), ApiError> {
+    while let Some(piece) = output.next().await {
+        let sent = match piece? {
+            Output::Stdout { bytes, .. } => to_caller.send(Message::Binary(bytes)).await.map_err(|_| Over),
+            // A terminal has one output.
+            Output::Stderr { .. } => Ok(()),
+            Output::Lost { offset, bytes, .. } => say(to_caller, &TerminalMessage::Lost { offset, bytes }).await,
+            Output::Exited(status) => {
+                let wire::ExitStatus { exit_code, signal, .. } = status.into();
+                say(to_caller, &TerminalMessage::Exit { exit_code, signal }).await
+            }
+        };
+        if sent.is_err() {
+            return Ok(());
+        }
+    }
+    Ok(())
+}
+
+/// Carries out what the caller sends, until it is gone.
+async fn read(agent: &Agent, process: u64, from_caller: &mut SplitStream<WebSocket>) -> Result<(), ApiError> {
+    while let Some(Ok(message)) = from_caller.next().await {
+        let done = match message {
+            Message::Binary(bytes) => agent.write_stdin(process, bytes).await,
+            Message::Text(text) => match serde_json::from_str(&text) {
+                Ok(TerminalMessage::Resize { rows, cols }) => agent.resize(process, rows, cols).await,
+                Ok(TerminalMessage::Eof) => agent.close_stdin(process).await,
+                Ok(_) => {
+                    return Err(ApiError::invalid("this message is only sent by the daemon", "send resize or eof"));
+                }
+                Err(error) => {
+                    let message = format!("the text frame is not what is expected here: {error}");
+                    return Err(ApiError::invalid(message, "send bytes for the terminal as binary frames"));
+                }
+            },
+            Message::Close(_) => return Ok(()),
+            Message::Ping(_) | Message::Pong(_) => Ok(()),
+        };
+        match done {
+            // It has ended: the output says so.
+            Ok(()) | Err(AgentError::NoProcess(_) | AgentError::InputClosed(_)) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,92 @@
+//! Parts of a file by the `Range` header. One range of bytes is understood; whatever else is passed over, and the
+//! whole file is the answer, as HTTP allows.
+
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+
+use crate::error::ApiError;
+
+/// What a header asks for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Range {
+    /// From a byte on.
+    From(u64),
+    /// From a byte to another one, which belongs to it.
+    Between(u64, u64),
+    /// So many of the last bytes.
+    Last(u64),
+}
+
+/// A part that a file has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Part {
+    /// Where it begins.
+    pub(crate) from: u64,
+    /// How long it is; none for the whole file, however long it is.
+    pub(crate) length: Option<u64>,
+}
+
+impl Part {
+    pub(crate) const WHOLE: Self = Self { from: 0, length: None };
+}
+
+impl Range {
+    /// That part of a file of `size` bytes; none if it has no such part.
+    pub(crate) fn of(self, size: u64) -> Option<Part> {
+        let (from, end) = match self {
+            Self::From(from) => (from, size),
+            Self::Between(from, to) => (from, size.min(to.saturating_add(1))),
+            Self::Last(count) => (size.saturating_sub(count), size),
+        };
+        (from < end).then(|| Part { from, length: Some(end - from) })
+    }
+}
+
+/// The one range of bytes a header asks for.
+pub(crate) fn parse(header: &HeaderValue) -> Option<Range> {
+    let (from, to) = header.to_str().ok()?.trim().strip_prefix("bytes=")?.split_once('-')?;
+    match (from, to) {
+        ("", count) => Some(Range::Last(count.parse().ok()?)),
+        (from, "") => Some(Range::From(from.parse().ok()?)),
+        (from, to) => {
+            let (from, to) = (from.parse().ok()?, to.parse().ok()?);
+            (from <= to).then_some(Range::Between(from, to))
+        }
+    }
+}
+
+/// The answer when a file has no such part.
+pub(crate) fn unsatisfiable(path: &str, size: u64) -> Response {
+    let message = format!("'{path}' is {size} bytes long and has no such part");
+    let error = ApiError::invalid(message, "ask for a part within it").with_status(StatusCode::RANGE_NOT_SATISFIABLE);
+    let mut response = error.into_response();
+    let shown = HeaderValue::from_str(&format!("bytes */{size}")).ok();
+    response.headers_mut().extend(shown.map(|value| (header::CONTENT_RANGE, value)));
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_range_names_a_part_of_the_file_or_nothing() {
+        let part = |from, length| Some(Part { from, length: Some(length) });
+        for (header, of_ten) in [
+            ("bytes=0-", part(0, 10)),
+            ("bytes=3-", part(3, 7)),
+            ("bytes=3-5", part(3, 3)),
+            ("bytes=3-99", part(3, 7)),
+            ("bytes=-4", part(6, 4)),
+            ("bytes=-40", part(0, 10)),
+            ("bytes=10-", None),
+            ("bytes=-0", None),
+            ("bytes=0-18446744073709551615", part(0, 10)),
+        ] {
+            assert_eq!(parse(&HeaderValue::from_static(header)).unwrap().of(10), of_ten, "{header}");
+        }
+        for header in ["", "bytes", "bytes=", "bytes=-", "bytes=5-3", "bytes=0-1,3-4", "lines=0-1", "bytes=a-b"] {
+            assert_eq!(parse(&HeaderValue::from_static(header)), None, "{header}");
+        }
+    }
+}

@@ -1,0 +1,254 @@
+//! Sandboxes, from create to terminate.
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use dorm_lifecycle::{Actor, IdError};
+use dorm_service::CreateFrom;
+use dorm_store::SandboxFilter;
+use utoipa::IntoParams;
+
+use crate::convert;
+use crate::error::ApiError;
+use crate::extract::{Json, Query, Sandbox};
+use crate::routes::Api;
+use crate::wire;
+
+type Answer = Result<axum::Json<wire::Sandbox>, ApiError>;
+
+/// How many sandboxes a page has when it is not said.
+const PAGE: usize = 100;
+/// How many sandboxes a page has at most.
+const PAGE_MAX: usize = 1000;
+
+/// Creates a sandbox from an image or a memory snapshot; answers when it runs.
+#[utoipa::path(post, path = "/v1/sandboxes", tag = "sandboxes", request_body = wire::CreateSandbox, responses(
+    (status = 201, body = wire::Sandbox),
+    (status = "default", body = wire::ErrorAnswer, description = "an error"),
+))]
+pub(crate) async fn create(
+    State(api): State<Api>,
+    Json(asked): Json<wire::CreateSandbox>,
+) -> Result<(StatusCode, axum::Json<wire::Sandbox>), ApiError> {
+    let (from, base) = match (&asked.image, &asked.snapshot) {
+        (Some(image), None) => (CreateFrom::Image(image.clone()), dorm_lifecycle::Resources::default()),
+        (None, Some(id)) => {
+            let id = id.parse().map_err(|error: IdError| ApiError::invalid(format!("snapshot: {error}"), ""))?;
+            let base = api.service.snapshot(&id).await?.resources;
+            (CreateFrom::Snapshot(id), base)
+        }
+        _ => {
+            let message = "exactly one of image and snapshot says what the sandbox starts from";
+            return Err(ApiError::invalid(message, "list the images or the snapshots that are there"));
+        }
+    };
+    let asked = convert::create(asked, from, base)?;
+    let view = api.service.create(asked).await?;
+    Ok((StatusCode::CREATED, axum::Json(view.into())))
+}
+
+/// Which sandboxes to list.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Query)]
+#[allow(dead_code, reason = "describes the query, which is read pair by pair since keys may come twice")]
+pub(crate) struct ListQuery {
+    /// Only in this state; several by commas. Default: every state, also `terminated`.
+    state: Option<String>,
+    /// Only with this name.
+    name: Option<String>,
+    /// Only with this label, `KEY=VALUE`. May come several times.
+    label: Option<Vec<String>>,
+    /// Only those that come after this id.
+    after: Option<String>,
+    /// At most so many, 1 to 1000. Default 100.
+    limit: Option<usize>,
+}
+
+/// Lists sandboxes in the order of their ids, page by page.
+#[utoipa::path(get, path = "/v1/sandboxes", tag = "sandboxes", params(ListQuery), responses(
+    (status = 200, body = wire::SandboxPage),
+    (status = "default", body = wire::ErrorAnswer, description = "an error"),
+))]
+pub(crate) async fn list(
+    State(api): State<Api>,
+    Query(query): Query<Vec<(String, String)>>,
+) -> Result<axum::Json<wire::SandboxPage>, ApiError> {
+    let mut filter = filter(query)?;
+    filter.project = Some(api.service.project().clone());
+    let wanted = filter.limit;
+    filter.limit = wanted + 1;
+    let mut views = api.service.list(&filter).await?;
+    let more = views.len() > wanted;
+    views.truncate(wanted);
+    let next = views.last().filter(|_| more).map(|last| last.sandbox.id.to_string());
+    Ok(axum::Json(wire::SandboxPage { sandboxes: views.into_iter().map(Into::into).collect(), next }))
+}
+
+fn filter(query: Vec<(String, String)>) -> Result<SandboxFilter, ApiError> {
+    let mut filter = SandboxFilter { limit: PAGE, ..SandboxFilter::default() };
+    let id_error = |error: IdError| ApiError::invalid(error.to_string(), "");
+    for (key, value) in query {
+        match key.as_str() {
+            "state" => {
+                for word in value.split(',') {
+                    let state = convert::state_name(word).ok_or_else(|| {
+                        let words: Vec<_> = dorm_lifecycle::StateName::ALL.iter().map(|state| state.as_str()).collect();
+                        ApiError::invalid(format!("'{word}' is not a state: states are {}", words.join(", ")), "")
+                    })?;
+                    filter.states.push(state);
+                }
+            }
+            "name" => filter.name = Some(value.parse().map_err(id_error)?),
+            "after" => filter.after = Some(value.parse().map_err(id_error)?),
+            "label" => {
+                let (key, value) = value.split_once('=').ok_or_else(|| {
+                    ApiError::invalid(format!("label '{value}' has no '='"), "labels are asked for as KEY=VALUE")
+                })?;
+                filter.labels.push((key.to_owned(), value.to_owned()));
+            }
+            "limit" => {
+                let limit = value.parse().ok().filter(|limit| (1..=PAGE_MAX).contains(limit));
+                filter.limit = limit.ok_or_else(|| {
+                    ApiError::invalid(format!("limit is '{value}': it must be between 1 and {PAGE_MAX}"), "")
+                })?;
+            }
+            other => {
+                let message =
+                    format!("the query has an unknown key '{other}': known are state, name, label, after, limit");
+                return Err(ApiError::invalid(message, ""));
+            }
+        }
+    }
+    Ok(filter)
+}
+
+/// A sandbox, living or not.
+#[utoipa::path(get, path = "/v1/sandboxes/{id}", tag = "sandboxes",
+    params(("id" = String, Path, description = "id, or name of a living sandbox")),
+    responses(
+        (status = 200, body = wire::Sandbox),
+        (status = "default", body = wire::ErrorAnswer, description = "an error"),
+    ))]
+pub(crate) async fn describe(State(api): State<Api>, Sandbox(id): Sandbox) -> Answer {
+    Ok(axum::Json(api.service.describe(&id).await?.into()))
+}
+
+/// Saves a sandbox and lets it sleep. When this answers, its memory and files are on disk, checked.
+#[utoipa::path(post, path = "/v1/sandboxes/{id}/suspend", tag = "sandboxes",
+    params(("id" = String, Path, description = "id, or name of a living sandbox")),
+    responses(
+        (status = 200, body = wire::Sandbox),
+        (status = "default", body = wire::ErrorAnswer, description = "an error"),
+    ))]
+pub(crate) async fn suspend(State(api): State<Api>, Sandbox(id): Sandbox) -> Answer {
+    Ok(axum::Json(api.service.suspend(&id).await?.into()))
+}
+
+/// Lets a suspended sandbox go on where it was.
+#[utoipa::path(post, path = "/v1/sandboxes/{id}/resume", tag = "sandboxes",
+    params(("id" = String, Path, description = "id, or name of a living sandbox")),
+    responses(
+        (status = 200, body = wire::Sandbox),
+        (status = "default", body = wire::ErrorAnswer, description = "an error"),
+    ))]
+pub(crate) async fn resume(State(api): State<Api>, Sandbox(id): Sandbox) -> Answer {
+    Ok(axum::Json(api.service.resume(&id, Actor::User).await?.into()))
+}
+
+/// Gives back the memory that a suspended sandbox still holds. Does nothing to any other.
+#[utoipa::path(post, path = "/v1/sandboxes/{id}/evict", tag = "sandboxes",
+    params(("id" = String, Path, description = "id, or name of a living sandbox")),
+    responses(
+        (status = 200, body = wire::Sandbox),
+        (status = "default", body = wire::ErrorAnswer, description = "an error"),
+    ))]
+pub(crate) async fn evict(State(api): State<Api>, Sandbox(id): Sandbox) -> Answer {
+    Ok(axum::Json(api.service.evict(&id).await?.into()))
+}
+
+/// Ends a sandbox for ever.
+#[utoipa::path(post, path = "/v1/sandboxes/{id}/terminate", tag = "sandboxes",
+    params(("id" = String, Path, description = "id, or name of a living sandbox")),
+    responses(
+        (status = 200, body = wire::Sandbox),
+        (status = "default", body = wire::ErrorAnswer, description = "an error"),
+    ))]
+pub(crate) async fn terminate(State(api): State<Api>, Sandbox(id): Sandbox) -> Answer {
+    Ok(axum::Json(api.service.terminate(&id).await?.into()))
+}
+
+/// Ends a sandbox for ever; the same as `terminate`.
+#[utoipa::path(delete, path = "/v1/sandboxes/{id}", tag = "sandboxes",
+    params(("id" = String, Path, description = "id, or name of a living sandbox")),
+    responses(
+        (status = 200, body = wire::Sandbox),
+        (status = "default", body = wire::ErrorAnswer, description = "an error"),
+    ))]
+pub(crate) async fn delete(State(api): State<Api>, Sandbox(id): Sandbox) -> Answer {
+    Ok(axum::Json(api.service.terminate(&id).await?.into()))
+}
+
+/// Takes a memory snapshot. A running sandbox goes on; a suspended one does not wake. When this answers, the snapshot
+/// is on disk, checked.
+#[utoipa::path(post, path = "/v1/sandboxes/{id}/checkpoint", tag = "snapshots",
+    params(("id" = String, Path, description = "id, or name of a living sandbox")),
+    responses(
+        (status = 201, body = wire::Snapshot),
+        (status = "default", body = wire::ErrorAnswer, description = "an error"),
+    ))]
+pub(crate) async fn checkpoint(
+    State(api): State<Api>,
+    Sandbox(id): Sandbox,
+) -> Result<(StatusCode, axum::Json<wire::Snapshot>), ApiError> {
+    Ok((StatusCode::CREATED, axum::Json(api.service.checkpoint(&id).await?.into())))
+}
+
+/// Takes a memory snapshot, and creates a sandbox that goes on from it with the source's settings and variables.
+#[utoipa::path(post, path = "/v1/sandboxes/{id}/clone", tag = "sandboxes", request_body = wire::CloneRequest,
+    params(("id" = String, Path, description = "id, or name of a living sandbox")),
+    responses(
+        (status = 201, body = wire::Cloned),
+        (status = "default", body = wire::ErrorAnswer, description = "an error"),
+    ))]
+pub(crate) async fn clone(
+    State(api): State<Api>,
+    Sandbox(id): Sandbox,
+    Json(asked): Json<wire::CloneRequest>,
+) -> Result<(StatusCode, axum::Json<wire::Cloned>), ApiError> {
+    let name = asked.name.map(|name| name.parse()).transpose();
+    let name = name.map_err(|error: IdError| ApiError::invalid(error.to_string(), ""))?;
+    let made = api.service.clone_sandbox(&id, name).await?;
+    let cloned = wire::Cloned { sandbox: made.clone.into(), snapshot: made.snapshot.into() };
+    Ok((StatusCode::CREATED, axum::Json(cloned)))
+}
+
+/// Replaces both time limits; they count from now.
+#[utoipa::path(post, path = "/v1/sandboxes/{id}/timeouts", tag = "sandboxes", request_body = wire::SetTimeouts,
+    params(("id" = String, Path, description = "id, or name of a living sandbox")),
+    responses(
+        (status = 200, body = wire::Sandbox),
+        (status = "default", body = wire::ErrorAnswer, description = "an error"),
+    ))]
+pub(crate) async fn timeouts(
+    State(api): State<Api>,
+    Sandbox(id): Sandbox,
+    Json(asked): Json<wire::SetTimeouts>,
+) -> Answer {
+    let timeouts = convert::timeouts(asked.timeout_secs, asked.idle_timeout_secs)?;
+    Ok(axum::Json(api.service.set_timeouts(&id, timeouts).await?.into()))
+}
+
+/// What a sandbox uses on the host now.
+#[utoipa::path(get, path = "/v1/sandboxes/{id}/usage", tag = "sandboxes",
+    params(("id" = String, Path, description = "id, or name of a living sandbox")),
+    responses(
+        (status = 200, body = wire::Usage),
+        (status = "default", body = wire::ErrorAnswer, description = "an error"),
+    ))]
+pub(crate) async fn usage(State(api): State<Api>, Sandbox(id): Sandbox) -> Result<axum::Json<wire::Usage>, ApiError> {
+    let usage = api.service.usage(&id).await?;
+    Ok(axum::Json(wire::Usage {
+        cpu_secs: std::time::Duration::from_micros(usage.cpu_micros).as_secs_f64(),
+        memory_bytes: usage.memory_bytes,
+        processes: usage.processes,
+    }))
+}

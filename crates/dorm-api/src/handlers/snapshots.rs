@@ -1,0 +1,60 @@
+//! Snapshots.
+
+use axum::extract::{FromRequestParts, State};
+use axum::http::StatusCode;
+use axum::http::request::Parts;
+use dorm_lifecycle::{IdError, SnapshotId};
+
+use crate::error::ApiError;
+use crate::extract::parameter;
+use crate::routes::Api;
+use crate::wire;
+
+/// The snapshot of `{id}`.
+pub(crate) struct Snapshot(SnapshotId);
+
+impl FromRequestParts<Api> for Snapshot {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, ApiError> {
+        let id = parameter(parts, api, "id").await?;
+        let hint = "list the snapshots that are there";
+        id.parse().map(Self).map_err(|error: IdError| ApiError::not_found(error.to_string(), hint))
+    }
+}
+
+/// Every snapshot, in the order they were made.
+#[utoipa::path(get, path = "/v1/snapshots", tag = "snapshots", responses(
+    (status = 200, body = wire::SnapshotList),
+    (status = "default", body = wire::ErrorAnswer, description = "an error"),
+))]
+pub(crate) async fn list(State(api): State<Api>) -> Result<axum::Json<wire::SnapshotList>, ApiError> {
+    let snapshots = api.service.snapshots().await?;
+    Ok(axum::Json(wire::SnapshotList { snapshots: snapshots.into_iter().map(Into::into).collect() }))
+}
+
+/// A snapshot.
+#[utoipa::path(get, path = "/v1/snapshots/{id}", tag = "snapshots",
+    params(("id" = String, Path, description = "snapshot id")),
+    responses(
+        (status = 200, body = wire::Snapshot),
+        (status = "default", body = wire::ErrorAnswer, description = "an error"),
+    ))]
+pub(crate) async fn describe(
+    State(api): State<Api>,
+    Snapshot(id): Snapshot,
+) -> Result<axum::Json<wire::Snapshot>, ApiError> {
+    Ok(axum::Json(api.service.snapshot(&id).await?.into()))
+}
+
+/// Deletes a snapshot. Sandboxes that were made from it live on.
+#[utoipa::path(delete, path = "/v1/snapshots/{id}", tag = "snapshots",
+    params(("id" = String, Path, description = "snapshot id")),
+    responses(
+        (status = 204, description = "it is gone"),
+        (status = "default", body = wire::ErrorAnswer, description = "an error"),
+    ))]
+pub(crate) async fn delete(State(api): State<Api>, Snapshot(id): Snapshot) -> Result<StatusCode, ApiError> {
+    api.service.delete_snapshot(&id).await?;
+    Ok(StatusCode::NO_CONTENT)
+}

@@ -1,0 +1,102 @@
+//! Who may call.
+
+use std::fmt;
+
+use axum::http::header::{self, HeaderName};
+use axum::http::{HeaderMap, HeaderValue};
+use subtle::{Choice, ConstantTimeEq};
+
+const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
+
+/// The keys that open the API. They are never printed.
+#[derive(Clone)]
+pub struct Keys(Vec<String>);
+
+impl Keys {
+    /// Any of these opens it. An empty one opens nothing.
+    pub fn new(keys: impl IntoIterator<Item = String>) -> Self {
+        Self(keys.into_iter().filter(|key| !key.is_empty()).collect())
+    }
+
+    /// Whether a request carries one, as `Authorization: Bearer KEY` or `X-API-Key: KEY`.
+    pub(crate) fn admit(&self, headers: &HeaderMap) -> bool {
+        headers.get(API_KEY).is_some_and(|key| self.knows(key.as_bytes()))
+            || headers.get(header::AUTHORIZATION).and_then(bearer).is_some_and(|key| self.knows(key))
+    }
+
+    /// Removes keys of this API from what is passed on into a sandbox, where nobody may learn them.
+    pub(crate) fn conceal(&self, headers: &mut HeaderMap) {
+        if headers.get_all(API_KEY).iter().any(|key| self.knows(key.as_bytes())) {
+            headers.remove(API_KEY);
+        }
+        if headers.get_all(header::AUTHORIZATION).iter().filter_map(bearer).any(|key| self.knows(key)) {
+            headers.remove(header::AUTHORIZATION);
+        }
+    }
+
+    fn knows(&self, key: &[u8]) -> bool {
+        // Every key is compared whole, so that time says nothing about where they differ.
+        self.0.iter().fold(Choice::from(0), |found, known| found | known.as_bytes().ct_eq(key)).into()
+    }
+}
+
+impl fmt::Debug for Keys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Keys({})", self.0.len())
+    }
+}
+
+fn bearer(value: &HeaderValue) -> Option<&[u8]> {
+    let (scheme, key) = value.as_bytes().split_at_checked(7)?;
+    scheme.eq_ignore_ascii_case(b"bearer ").then(|| key.trim_ascii())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(name: &'static str, value: &str) -> HeaderMap {
+        HeaderMap::from_iter([(name.parse().unwrap(), value.parse().unwrap())])
+    }
+
+    #[test]
+    fn only_a_known_key_opens() {
+        let keys = Keys::new(["first".to_owned(), "second".to_owned(), String::new()]);
+        for (name, value, opens) in [
+            ("x-api-key", "first", true),
+            ("authorization", "Bearer second", true),
+            ("authorization", "bearer  second", true),
+            ("x-api-key", "", false),
+            ("x-api-key", "firs", false),
+            ("x-api-key", "first2", false),
+            ("authorization", "second", false),
+            ("authorization", "Basic second", false),
+            ("authorization", "Bearer ", false),
+            ("cookie", "first", false),
+        ] {
+            assert_eq!(keys.admit(&headers(name, value)), opens, "{name}: {value}");
+        }
+        assert!(!Keys::new([]).admit(&headers("x-api-key", "")));
+    }
+
+    #[test]
+    fn a_key_does_not_get_into_a_sandbox() {
+        let keys = Keys::new(["ours".to_owned()]);
+        for (name, value, stays) in [
+            ("x-api-key", "ours", false),
+            ("authorization", "Bearer ours", false),
+            ("x-api-key", "theirs", true),
+            ("authorization", "Bearer theirs", true),
+            ("authorization", "Basic b3Vycw==", true),
+        ] {
+            let mut headers = headers(name, value);
+            keys.conceal(&mut headers);
+            assert_eq!(headers.contains_key(name), stays, "{name}: {value}");
+        }
+    }
+
+    #[test]
+    fn keys_are_not_printed() {
+        assert_eq!(format!("{:?}", Keys::new(["hunter2".to_owned()])), "Keys(1)");
+    }
+}

@@ -1,0 +1,144 @@
+//! Every route, once: the router, the OpenAPI document and the tests read this one table.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::{DefaultBodyLimit, Request, State};
+use axum::http::{Method, StatusCode};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use axum::routing;
+use dorm_service::Service;
+use utoipa::OpenApi;
+use utoipa::openapi::security::{ApiKey, ApiKeyValue, HttpAuthScheme, HttpBuilder, SecurityScheme};
+
+use crate::error::ApiError;
+use crate::extract::JSON_BYTES_MAX;
+use crate::gateway;
+use crate::handlers::{daemon, events, exec, files, images, output, processes, pty, sandboxes, snapshots};
+use crate::keys::Keys;
+use crate::serve::Life;
+use crate::wire;
+
+/// What every handler has at hand.
+#[derive(Clone)]
+pub(crate) struct Api {
+    pub(crate) service: Service,
+    pub(crate) life: Life,
+    pub(crate) keys: Arc<Keys>,
+}
+
+const HEALTH: &str = "/v1/health";
+
+macro_rules! routes {
+    ($($method:ident $path:literal $($handler:ident)::+;)*) => {
+        /// The method and path of every route.
+        #[cfg(test)]
+        const ROUTES: &[(&str, &str)] = &[$((stringify!($method), $path),)*];
+
+        fn table() -> Router<Api> {
+            Router::new()$(.route($path, routing::$method($($handler)::+)))*
+        }
+
+        #[derive(OpenApi)]
+        #[openapi(
+            info(title = "Dormouse", description = "The native API of Dormouse, a sandbox server for AI agents."),
+            paths($($($handler)::+),*),
+            components(schemas(
+                wire::ErrorAnswer, wire::ImportProgress, wire::LostOutput, wire::TerminalMessage, wire::WatchEvent,
+                wire::ProcessStarted, wire::OutputChunk, wire::Event
+            )),
+            security(("bearer" = []), ("key" = [])),
+        )]
+        struct Document;
+    };
+}
+
+routes! {
+    get "/v1/health" daemon::health;
+    get "/v1/info" daemon::info;
+    get "/v1/openapi.json" daemon::openapi;
+    post "/v1/sandboxes" sandboxes::create;
+    get "/v1/sandboxes" sandboxes::list;
+    get "/v1/sandboxes/{id}" sandboxes::describe;
+    delete "/v1/sandboxes/{id}" sandboxes::delete;
+    post "/v1/sandboxes/{id}/suspend" sandboxes::suspend;
+    post "/v1/sandboxes/{id}/resume" sandboxes::resume;
+    post "/v1/sandboxes/{id}/evict" sandboxes::evict;
+    post "/v1/sandboxes/{id}/terminate" sandboxes::terminate;
+    post "/v1/sandboxes/{id}/checkpoint" sandboxes::checkpoint;
+    post "/v1/sandboxes/{id}/clone" sandboxes::clone;
+    post "/v1/sandboxes/{id}/timeouts" sandboxes::timeouts;
+    get "/v1/sandboxes/{id}/usage" sandboxes::usage;
+    post "/v1/sandboxes/{id}/exec" exec::exec;
+    post "/v1/sandboxes/{id}/processes" processes::start;
+    get "/v1/sandboxes/{id}/processes" processes::list;
+    get "/v1/sandboxes/{id}/processes/{process}" processes::describe;
+    get "/v1/sandboxes/{id}/processes/{process}/output" output::output;
+    post "/v1/sandboxes/{id}/processes/{process}/stdin" processes::stdin;
+    post "/v1/sandboxes/{id}/processes/{process}/stdin/close" processes::close_stdin;
+    post "/v1/sandboxes/{id}/processes/{process}/signal" processes::signal;
+    post "/v1/sandboxes/{id}/processes/{process}/resize" processes::resize;
+    get "/v1/sandboxes/{id}/processes/{process}/wait" processes::wait;
+    get "/v1/sandboxes/{id}/pty" pty::pty;
+    get "/v1/sandboxes/{id}/files" files::read;
+    put "/v1/sandboxes/{id}/files" files::write;
+    delete "/v1/sandboxes/{id}/files" files::remove;
+    get "/v1/sandboxes/{id}/files/stat" files::stat;
+    get "/v1/sandboxes/{id}/files/list" files::list;
+    post "/v1/sandboxes/{id}/files/mkdir" files::mkdir;
+    post "/v1/sandboxes/{id}/files/rename" files::rename;
+    get "/v1/sandboxes/{id}/files/watch" files::watch;
+    get "/v1/snapshots" snapshots::list;
+    get "/v1/snapshots/{id}" snapshots::describe;
+    delete "/v1/snapshots/{id}" snapshots::delete;
+    get "/v1/images" images::list;
+    post "/v1/images/import" images::import;
+    delete "/v1/images/{reference}" images::delete;
+    get "/v1/events" events::events;
+}
+
+/// The OpenAPI document.
+pub(crate) fn document() -> utoipa::openapi::OpenApi {
+    let mut document = Document::openapi();
+    let components = document.components.get_or_insert_default();
+    let bearer = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).build();
+    components.add_security_scheme("bearer", SecurityScheme::Http(bearer));
+    components.add_security_scheme("key", SecurityScheme::ApiKey(ApiKey::Header(ApiKeyValue::new("X-API-Key"))));
+    document
+}
+
+/// The whole front door: gateway first, then the key, then the routes.
+pub(crate) fn router(service: Service, keys: Keys, life: Life) -> Router {
+    let api = Api { service, life, keys: Arc::new(keys) };
+    table()
+        .fallback(no_route)
+        .method_not_allowed_fallback(no_method)
+        .layer(DefaultBodyLimit::max(JSON_BYTES_MAX))
+        .layer(middleware::from_fn_with_state(api.clone(), check_key))
+        .layer(middleware::from_fn_with_state(api.clone(), gateway::pass_on))
+        .with_state(api)
+}
+
+async fn check_key(State(api): State<Api>, request: Request, next: Next) -> Response {
+    if request.uri().path() == HEALTH || api.keys.admit(request.headers()) {
+        return next.run(request).await;
+    }
+    let message = "this needs a key, as 'Authorization: Bearer KEY' or 'X-API-Key: KEY'";
+    let hint = "the daemon keeps its key in the file `key` of its data directory";
+    ApiError::new(StatusCode::UNAUTHORIZED, "unauthorized", message, hint).into_response()
+}
+
+async fn no_route(request: Request) -> ApiError {
+    let message = format!("there is no '{}' here", request.uri().path());
+    ApiError::not_found(message, "see /v1/openapi.json for what there is")
+}
+
+async fn no_method(method: Method, request: Request) -> ApiError {
+    let message = format!("'{}' cannot be used with {method}", request.uri().path());
+    let hint = "see /v1/openapi.json for what there is";
+    ApiError::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", message, hint)
+}
+
+#[cfg(test)]
+mod tests;

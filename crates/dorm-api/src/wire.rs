@@ -1,0 +1,50 @@
+//! What the native API and its callers say to each other: every request and every answer, and nothing else.
+//!
+//! Names are snake_case. Moments are RFC 3339 text, durations numbers of seconds (`*_secs`), sizes whole bytes
+//! (`*_bytes`). Requests refuse fields they do not know; readers of answers pass over fields they do not know, so that
+//! answers may grow. What a value means to a sandbox is decided elsewhere: these types only carry it.
+
+mod event;
+mod file;
+mod process;
+mod sandbox;
+mod snapshot;
+mod text;
+
+pub use event::{Event, EventPage};
+pub use file::{FileKind, FileList, FileStat, MakeDirectory, Rename, WatchEvent, WatchKind};
+pub use process::{
+    Encoding, ExecRequest, ExecResult, ExitStatus, LostOutput, OutputChunk, OutputStream, Process, ProcessList,
+    ProcessStarted, Resize, SignalRequest, SignalTarget, StartProcess, Stdin, StdinWritten, TerminalMessage,
+    TerminalSize,
+};
+pub use sandbox::{
+    Cause, CauseKind, CloneRequest, Cloned, CreateSandbox, Egress, OnTimeout, Operation, Residence, Resources,
+    ResourcesRequest, Sandbox, SandboxPage, SetTimeouts, SleepImage, State, Usage,
+};
+pub use snapshot::{
+    Engine, Health, Image, ImageList, ImportImage, ImportProgress, ImportStage, Info, Snapshot, SnapshotKind,
+    SnapshotList, SnapshotStatus,
+};
+pub use text::{Text, Time};
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// Every answer that is not a success.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct ErrorAnswer {
+    /// What went wrong.
+    pub error: ErrorBody,
+}
+
+/// What went wrong.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct ErrorBody {
+    /// A word for programs, such as `not_found`.
+    pub code: String,
+    /// A sentence for people: what was attempted, on what, and why it did not work.
+    pub message: String,
+    /// What the caller can do next; empty where the message says it.
+    pub next_step: String,
+}

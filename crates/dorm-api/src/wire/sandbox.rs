@@ -1,0 +1,284 @@
+//! Sandboxes.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::snapshot::Snapshot;
+use super::text::Time;
+
+/// Asks for a sandbox. Exactly one of `image` and `snapshot` is given; what is left out takes its default.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct CreateSandbox {
+    /// The image it starts from, cold: a tag, a digest, or the first 8 or more digits of one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub image: Option<String>,
+    /// The memory snapshot it goes on from. Image and resources come with it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub snapshot: Option<String>,
+    /// Its name, unique among the living: 1 to 63 lower-case letters, digits and hyphens. Ephemeral without one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Its limits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub resources: Option<ResourcesRequest>,
+    /// Where it may connect to. Default `public`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub egress: Option<Egress>,
+    /// Variables that every process in it gets. No answer shows their values.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub env: BTreeMap<String, String>,
+    /// What a passed deadline does. Default: `suspend` with a name, `terminate` without.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub on_timeout: Option<OnTimeout>,
+    /// Whether it may be suspended. Default: whether it has a name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub suspendable: Option<bool>,
+    /// Whether traffic to its ports wakes it while it is suspended. Default: yes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub auto_resume: Option<bool>,
+    /// Seconds from the start of a run to its deadline, whatever happens inside. Default: none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timeout_secs: Option<f64>,
+    /// Seconds from the last activity to the deadline. Default: none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub idle_timeout_secs: Option<f64>,
+    /// Free text, by key.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
+}
+
+/// Limits that are asked for; each one left out takes its default, or that of the snapshot.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct ResourcesRequest {
+    /// CPU time per second, in thousandths of one CPU. Default 1000.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpu_millis: Option<u32>,
+    /// Guest memory. Default 512 MiB.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory_bytes: Option<u64>,
+    /// What may be written to the root filesystem. Default 4 GiB.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub disk_bytes: Option<u64>,
+    /// Processes and threads. Default 512.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub processes: Option<u32>,
+}
+
+/// Limits that hold.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct Resources {
+    /// CPU time per second, in thousandths of one CPU.
+    pub cpu_millis: u32,
+    /// Guest memory.
+    pub memory_bytes: u64,
+    /// What may be written to the root filesystem.
+    pub disk_bytes: u64,
+    /// Processes and threads.
+    pub processes: u32,
+}
+
+/// Where a sandbox may connect to.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Egress {
+    /// The internet, never private or link-local addresses.
+    Public,
+    /// Nothing.
+    None,
+    /// Only these IPv4 networks, such as `198.51.100.0/24`.
+    Allow(Vec<String>),
+}
+
+/// What a passed deadline of a running sandbox does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum OnTimeout {
+    /// It ends.
+    Terminate,
+    /// It is suspended.
+    Suspend,
+}
+
+/// Where a sandbox is in its life.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum State {
+    /// Its first run is being started.
+    Pending,
+    /// It runs.
+    Running,
+    /// It is held still while a snapshot of it is taken.
+    Snapshotting,
+    /// It is being saved; nothing has been given up yet.
+    Suspending,
+    /// It is saved on disk and uses no CPU.
+    Suspended,
+    /// It is being brought back.
+    Resuming,
+    /// What it holds is being given back.
+    Terminating,
+    /// It is over.
+    Terminated,
+}
+
+/// Where the memory of a sandbox is. A fact, not a state.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Residence {
+    /// It runs, or is on its way there.
+    Running,
+    /// Suspended, and still held in memory without any CPU: resume is a thaw.
+    Parked,
+    /// Suspended, and only on disk: resume is a restore.
+    Evicted,
+    /// It is over, or has not begun.
+    None,
+}
+
+/// A sandbox.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct Sandbox {
+    /// Its id, for ever.
+    pub id: String,
+    /// Its name, if it has one.
+    pub name: Option<String>,
+    /// Whose it is.
+    pub project: String,
+    /// Where it is in its life.
+    pub state: State,
+    /// Where its memory is.
+    pub residence: Residence,
+    /// Counts its runs from 1; one more with every resume.
+    pub generation: u64,
+    /// The digest of its image.
+    pub image: String,
+    /// The snapshot its first run went on from; none for one that was started cold.
+    pub snapshot: Option<String>,
+    /// Its limits.
+    pub resources: Resources,
+    /// Where it may connect to.
+    pub egress: Egress,
+    /// The names of its variables; their values are never shown.
+    pub env: Vec<String>,
+    /// What a passed deadline does.
+    pub on_timeout: OnTimeout,
+    /// Whether it may be suspended.
+    pub suspendable: bool,
+    /// Whether traffic wakes it.
+    pub auto_resume: bool,
+    /// Seconds from the start of a run to its deadline.
+    pub timeout_secs: Option<f64>,
+    /// Seconds from the last activity to the deadline.
+    pub idle_timeout_secs: Option<f64>,
+    /// Free text, by key.
+    pub labels: BTreeMap<String, String>,
+    /// When its time is over, as things stand; only while it runs.
+    pub expires_at: Option<Time>,
+    /// When it was created.
+    pub created_at: Time,
+    /// When something last used it.
+    pub last_active_at: Time,
+    /// Since when its present run goes on; only while it runs.
+    pub running_since: Option<Time>,
+    /// The saved state that is kept for it: what it wakes up from, or falls back to when its run is lost.
+    pub sleep_image: Option<SleepImage>,
+    /// The operation that is at work on it, if one is.
+    pub operation: Option<Operation>,
+    /// Why it is over, or about to be.
+    pub cause: Option<Cause>,
+    /// When it was over.
+    pub terminated_at: Option<Time>,
+}
+
+/// The saved state of a sandbox.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct SleepImage {
+    /// The generation that was saved.
+    pub generation: u64,
+    /// Its size on disk.
+    pub bytes: u64,
+    /// When the sandbox stood still for it.
+    pub taken_at: Time,
+}
+
+/// One command in progress.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct Operation {
+    /// Its id; the events it causes carry it.
+    pub id: String,
+    /// When it is given up.
+    pub deadline: Time,
+}
+
+/// Why a sandbox is over.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct Cause {
+    /// The kind of reason.
+    pub kind: CauseKind,
+    /// What happened, for `failed`.
+    pub reason: Option<String>,
+}
+
+/// The kind of reason for which a sandbox is over.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum CauseKind {
+    /// Somebody asked for it.
+    Requested,
+    /// Its time was over.
+    Timeout,
+    /// There was nothing left to return to.
+    Failed,
+}
+
+/// Some sandboxes, in the order of their ids.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct SandboxPage {
+    /// The sandboxes.
+    pub sandboxes: Vec<Sandbox>,
+    /// `after` for the next page; none on the last one.
+    pub next: Option<String>,
+}
+
+/// Replaces both time limits, which then count from now. One that is left out or null is no limit.
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct SetTimeouts {
+    /// Seconds from now to the deadline.
+    pub timeout_secs: Option<f64>,
+    /// Seconds from the last activity to the deadline.
+    pub idle_timeout_secs: Option<f64>,
+}
+
+/// Asks for a clone.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct CloneRequest {
+    /// The clone's name; ephemeral without one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+}
+
+/// A clone, and the snapshot it was made through, which stays.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct Cloned {
+    /// The new sandbox.
+    pub sandbox: Sandbox,
+    /// The snapshot.
+    pub snapshot: Snapshot,
+}
+
+/// What a sandbox uses on the host now; nothing of one that is only on disk.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct Usage {
+    /// CPU time since its present run began.
+    pub cpu_secs: f64,
+    /// Host memory in use.
+    pub memory_bytes: u64,
+    /// Host processes.
+    pub processes: u64,
+}

@@ -1,0 +1,155 @@
+//! Snapshots, images, and the daemon itself.
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::sandbox::Resources;
+use super::text::Time;
+
+/// A snapshot.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct Snapshot {
+    /// Its id.
+    pub id: String,
+    /// What is in it.
+    pub kind: SnapshotKind,
+    /// Whose it is.
+    pub project: String,
+    /// The sandbox it was taken of.
+    pub source: String,
+    /// That sandbox's generation.
+    pub generation: u64,
+    /// The snapshot that sandbox itself came from.
+    pub parent: Option<String>,
+    /// The digest of the image of its root filesystem.
+    pub image: String,
+    /// The limits of whatever starts from it.
+    pub resources: Resources,
+    /// When it was asked for.
+    pub created_at: Time,
+    /// Its size on disk; 0 until it is completed.
+    pub bytes: u64,
+    /// Its state.
+    pub status: SnapshotStatus,
+    /// Why it failed, if it did.
+    pub reason: Option<String>,
+}
+
+/// What is in a snapshot.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum SnapshotKind {
+    /// Memory, processes and files: what starts from it goes on.
+    Memory,
+}
+
+/// The state of a snapshot.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum SnapshotStatus {
+    /// It is being made.
+    InProgress,
+    /// It is durable and can be used.
+    Completed,
+    /// It could not be made.
+    Failed,
+    /// It is being deleted.
+    Deleting,
+}
+
+/// All snapshots, in the order they were made.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct SnapshotList {
+    /// The snapshots.
+    pub snapshots: Vec<Snapshot>,
+}
+
+/// An image that sandboxes start from.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct Image {
+    /// Its name by its content: 64 hexadecimal digits.
+    pub digest: String,
+    /// Its tags.
+    pub tags: Vec<String>,
+    /// The length of all its files together.
+    pub bytes: u64,
+    /// How many files, directories and links it has.
+    pub files: u64,
+    /// When it was imported.
+    pub created_at: Time,
+}
+
+/// All images, ordered by digest.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct ImageList {
+    /// The images.
+    pub images: Vec<Image>,
+}
+
+/// Imports an image from the daemon's own host.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ImportImage {
+    /// A directory or a tar archive, plain or gzip-compressed: an absolute path on the daemon's host.
+    pub path: String,
+    /// The tag it gets. Another image may have had it before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tag: Option<String>,
+}
+
+/// How far an import is: data of the server-sent event `progress`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct ImportProgress {
+    /// What it does.
+    pub stage: ImportStage,
+    /// Entries written so far.
+    pub entries: u64,
+    /// Bytes read so far.
+    pub bytes: u64,
+    /// Bytes there are to read; not known of a directory.
+    pub bytes_total: Option<u64>,
+}
+
+/// What an import does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ImportStage {
+    /// Entries are read and written.
+    Unpacking,
+    /// The digest is computed.
+    Hashing,
+    /// The image is made durable.
+    Syncing,
+}
+
+/// What answers here.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct Info {
+    /// The daemon's version.
+    pub version: String,
+    /// The project that the key belongs to.
+    pub project: String,
+    /// The engine.
+    pub engine: Engine,
+}
+
+/// What an engine is and can do.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct Engine {
+    /// Its name, such as `gvisor`.
+    pub name: String,
+    /// Its exact build: memory snapshots are only good for the same one.
+    pub build: String,
+    /// The CPU features that memory snapshots of this host depend on, as a digest.
+    pub cpu: String,
+    /// Whether user code is held back after a resume until the sandbox knows its new generation. If not, there is a
+    /// window of some milliseconds.
+    pub holds_after_restore: bool,
+}
+
+/// That the daemon answers.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct Health {
+    /// `ok`.
+    pub status: String,
+}

@@ -1,0 +1,151 @@
+//! Capturing, standing still and going on.
+
+use std::time::Duration;
+
+use dorm_lifecycle::RunCondition;
+use tokio::time::timeout;
+
+use crate::story::{Answering, Guest, Image, Story};
+
+/// Enough time, told by the ticks of another guest, for a guest that runs to show itself.
+const WHILE: u64 = 20;
+
+/// A second guest that ticks, to let time pass by.
+async fn witness(story: &Story) -> (Guest, Answering) {
+    let guest = story.start().await;
+    let ticking = story.ticking(&guest).await;
+    (guest, ticking)
+}
+
+pub(super) async fn capturing_keeps_the_source_paused(story: &Story) {
+    let (witness, mut clock) = witness(story).await;
+    let guest = story.start().await;
+    let mut counter = story.counting(&guest, "kept").await;
+    assert_eq!(guest.ask(&mut counter).await, "kept 1");
+    story.capture(&guest).await;
+    assert_eq!(story.condition(guest.run()).await, Some(RunCondition::Paused));
+    let asked = guest.agent.go_on();
+    tokio::select! {
+        biased;
+        answer = asked => panic!("a paused guest answers: {answer:?}"),
+        () = witness.ticks(&mut clock, WHILE) => {}
+    }
+    assert_eq!(story.condition(guest.run()).await, Some(RunCondition::Paused));
+    story.go_on(&guest).await;
+    assert_eq!(guest.ask(&mut counter).await, "kept 2");
+}
+
+pub(super) async fn a_paused_run_can_be_captured_again(story: &Story) {
+    let guest = story.start().await;
+    let mut counter = story.counting(&guest, "kept").await;
+    assert_eq!(guest.ask(&mut counter).await, "kept 1");
+    story.capture(&guest).await;
+    let directory = story.directory();
+    let captured = story.engine().capture(guest.run(), &directory).await.expect("capture again");
+    assert_eq!(story.condition(guest.run()).await, Some(RunCondition::Paused));
+    let second = Image { directory, files: captured.files };
+    let restored = story.restore(&second, &guest).await;
+    assert_eq!(restored.ask(&mut counter.clone()).await, "kept 2");
+    story.go_on(&guest).await;
+    assert_eq!(guest.ask(&mut counter).await, "kept 2");
+}
+
+pub(super) async fn a_failed_capture_keeps_the_source(story: &Story) {
+    let guest = story.start().await;
+    let mut counter = story.counting(&guest, "kept").await;
+    assert_eq!(guest.ask(&mut counter).await, "kept 1");
+    guest.agent.quiesce().await.expect("quiesce");
+    let missing = story.directory().join("not-there");
+    assert!(story.engine().capture(guest.run(), &missing).await.is_err());
+    assert_eq!(story.condition(guest.run()).await, Some(RunCondition::Paused));
+    story.go_on(&guest).await;
+    assert_eq!(guest.ask(&mut counter).await, "kept 2");
+    story.capture(&guest).await;
+    story.go_on(&guest).await;
+    assert_eq!(guest.ask(&mut counter).await, "kept 3");
+}
+
+pub(super) async fn going_on_continues_exactly(story: &Story) {
+    let guest = story.start().await;
+    let mut counter = story.counting(&guest, "kept").await;
+    for round in 0..3 {
+        assert_eq!(guest.ask(&mut counter).await, format!("kept {}", 2 * round + 1));
+        story.capture(&guest).await;
+        story.go_on(&guest).await;
+        assert_eq!(guest.ask(&mut counter).await, format!("kept {}", 2 * round + 2));
+    }
+}
+
+pub(super) async fn going_on_after_parking_continues_exactly(story: &Story) {
+    let guest = story.start().await;
+    let mut counter = story.counting(&guest, "kept").await;
+    for round in 0..3 {
+        assert_eq!(guest.ask(&mut counter).await, format!("kept {}", 2 * round + 1));
+        story.capture(&guest).await;
+        story.engine().park(guest.run()).await.expect("park");
+        assert_eq!(story.condition(guest.run()).await, Some(RunCondition::Parked));
+        story.go_on(&guest).await;
+        assert_eq!(story.condition(guest.run()).await, Some(RunCondition::Running));
+        assert_eq!(guest.ask(&mut counter).await, format!("kept {}", 2 * round + 2));
+    }
+}
+
+pub(super) async fn a_ticking_process_goes_on_without_a_gap(story: &Story) {
+    let (witness, mut clock) = witness(story).await;
+    let guest = story.start().await;
+    let mut ticking = story.ticking(&guest).await;
+    let began = ticking;
+    let image = story.capture(&guest).await;
+    witness.ticks(&mut clock, WHILE).await;
+    story.engine().park(guest.run()).await.expect("park");
+    witness.ticks(&mut clock, WHILE).await;
+    story.go_on(&guest).await;
+    ticks_from_two(&guest, &mut ticking).await;
+    let restored = story.restore(&image, &guest).await;
+    ticks_from_two(&restored, &mut { began }).await;
+}
+
+async fn ticks_from_two(guest: &Guest, ticking: &mut Answering) {
+    for expected in 2..2 + WHILE {
+        assert_eq!(guest.next_line(ticking).await, expected.to_string());
+    }
+}
+
+pub(super) async fn parking_twice_is_idempotent(story: &Story) {
+    let guest = story.start().await;
+    let mut counter = story.counting(&guest, "kept").await;
+    assert_eq!(guest.ask(&mut counter).await, "kept 1");
+    story.capture(&guest).await;
+    for _ in 0..2 {
+        story.engine().park(guest.run()).await.expect("park");
+        assert_eq!(story.condition(guest.run()).await, Some(RunCondition::Parked));
+    }
+    story.go_on(&guest).await;
+    assert_eq!(guest.ask(&mut counter).await, "kept 2");
+}
+
+pub(super) async fn going_on_with_a_running_run_changes_nothing(story: &Story) {
+    let guest = story.start().await;
+    let mut counter = story.counting(&guest, "kept").await;
+    assert_eq!(guest.ask(&mut counter).await, "kept 1");
+    for _ in 0..2 {
+        story.engine().go_on(guest.run()).await.expect("go on");
+        assert_eq!(story.condition(guest.run()).await, Some(RunCondition::Running));
+    }
+    assert_eq!(guest.ask(&mut counter).await, "kept 2");
+}
+
+pub(super) async fn a_parked_run_uses_no_cpu(story: &Story) {
+    let (witness, mut clock) = witness(story).await;
+    let guest = story.start().await;
+    story.ticking(&guest).await;
+    story.capture(&guest).await;
+    story.engine().park(guest.run()).await.expect("park");
+    let before = story.engine().usage(guest.run()).await.expect("usage").cpu_micros;
+    witness.ticks(&mut clock, 3 * WHILE).await;
+    let used = story.engine().usage(guest.run()).await.expect("usage").cpu_micros - before;
+    // Measuring may round; a guest that is not frozen uses tens of milliseconds meanwhile.
+    assert!(used <= 5_000, "a parked run used {used} µs of CPU");
+    // A frozen guest must not keep its caller waiting either.
+    timeout(Duration::from_secs(120), story.go_on(&guest)).await.expect("a parked run goes on");
+}

@@ -1,0 +1,177 @@
+//! What the agent does about each request.
+
+use std::sync::Arc;
+
+use dorm_agent_proto::frame::Kind;
+use dorm_agent_proto::{Answer, Event, Failure, Offsets, OutputKind, Request, Scope};
+use tokio::sync::mpsc;
+
+use super::outgoing::{self, Outgoing};
+use super::streams::{self, Follower};
+use super::{Incoming, Session};
+use crate::guest::Guest;
+
+impl Session {
+    pub(super) async fn request(&mut self, id: u32, request: Request) {
+        match request {
+            Request::Quiesce => {
+                let frames = outgoing::encoded(Kind::Answer, id, &Ok::<_, Failure>(Answer::Done));
+                self.channels.remove(&id);
+                let spoken = *self.spoken.borrow();
+                self.send(Outgoing::ThenQuiet(frames, spoken)).await;
+            }
+            Request::WriteStdin { process } => {
+                let open = self.machine.peek(|guest| match guest.process(process) {
+                    Ok(found) if found.takes_input() => Ok(()),
+                    Ok(_) => Err(Failure::InputClosed { process }),
+                    Err(failure) => Err(failure),
+                });
+                match open.await {
+                    Ok(()) => self.takes(id, Incoming::Input(process)),
+                    Err(failure) => self.refuse(id, failure).await,
+                }
+            }
+            Request::WriteFile { path, options } => {
+                self.takes(id, Incoming::File { path, options, bytes: Vec::new() });
+            }
+            Request::Processes => {
+                let list = self.machine.peek(|guest| guest.list_processes()).await;
+                self.events(id, list.into_iter().map(Event::Process).collect()).await;
+            }
+            Request::List { path, depth } => match self.machine.peek(|guest| guest.files.list(&path, depth)).await {
+                Ok(entries) => self.events(id, entries.into_iter().map(Event::Entry).collect()).await,
+                Err(failure) => self.refuse(id, failure).await,
+            },
+            Request::Output { process, from } => self.output(id, process, from).await,
+            Request::Wait { process } => match self.machine.peek(|guest| guest.process(process).map(drop)).await {
+                Ok(()) => self.follow(id, |machine, sender| streams::wait(machine, sender, id, process)),
+                Err(failure) => self.refuse(id, failure).await,
+            },
+            Request::ReadFile { path, offset, length } => {
+                let read = self.machine.peek(|guest| {
+                    let bytes = guest.files.read(&path)?;
+                    let from = usize::try_from(offset).unwrap_or(usize::MAX).min(bytes.len());
+                    let length = length.map_or(usize::MAX, |length| usize::try_from(length).unwrap_or(usize::MAX));
+                    let to = from.saturating_add(length).min(bytes.len());
+                    Ok((guest.files.stat(&path)?, bytes[from..to].to_vec()))
+                });
+                match read.await {
+                    Ok((stat, bytes)) => {
+                        self.say(id, &Ok(Answer::Stat(stat))).await;
+                        self.follow(id, |_, sender| streams::file(sender, bytes));
+                    }
+                    Err(failure) => self.refuse(id, failure).await,
+                }
+            }
+            Request::Watch { path, scope } => self.watch(id, path, scope).await,
+            Request::Dial { port } => self.dial(id, port).await,
+            simple => match self.machine.act(|guest| at_once(guest, simple)).await {
+                Ok(answer) => self.answer(id, answer).await,
+                Err(failure) => self.refuse(id, failure).await,
+            },
+        }
+    }
+
+    async fn output(&mut self, id: u32, process: u64, from: Offsets) {
+        let reader = u64::from(id);
+        let begun = self.machine.act(|guest| {
+            let found = guest.process(process)?;
+            let clamp = |kind, offset: u64| offset.min(found.ring(kind).end());
+            let at = Offsets {
+                stdout: clamp(OutputKind::Stdout, from.stdout),
+                stderr: clamp(OutputKind::Stderr, from.stderr),
+            };
+            found.read = true;
+            found.readers.insert(reader, at);
+            Ok(at)
+        });
+        match begun.await {
+            Ok(at) => {
+                self.say(id, &Ok(Answer::Follows)).await;
+                let follower = Follower { machine: Arc::clone(&self.machine), process, reader };
+                self.follow(id, |_, sender| streams::output(follower, sender, at));
+            }
+            Err(failure) => self.refuse(id, failure).await,
+        }
+    }
+
+    async fn watch(&mut self, id: u32, path: dorm_agent_proto::GuestPath, scope: Scope) {
+        let begun = self.machine.peek(|guest| {
+            guest.files.list(&path, 1)?;
+            Ok(guest.files.changes_since(0).0)
+        });
+        match begun.await {
+            Ok(seen) => {
+                self.say(id, &Ok(Answer::Follows)).await;
+                self.follow(id, |machine, sender| streams::watch(machine, sender, path, scope, seen));
+            }
+            Err(failure) => self.refuse(id, failure).await,
+        }
+    }
+
+    async fn dial(&mut self, id: u32, port: u16) {
+        match self.machine.open_port(port).await {
+            Some(stream) => {
+                self.say(id, &Ok(Answer::Follows)).await;
+                let (to_port, data) = mpsc::unbounded_channel();
+                self.takes(id, Incoming::Port(to_port));
+                self.follow(id, |machine, sender| streams::port(machine, sender, stream, data));
+            }
+            None => self.refuse(id, Failure::Refused { port }).await,
+        }
+    }
+
+    /// Answers that a stream follows, and sends it.
+    async fn events(&mut self, id: u32, events: Vec<Event>) {
+        self.say(id, &Ok(Answer::Follows)).await;
+        self.follow(id, |_, sender| streams::events(sender, events));
+    }
+
+    fn takes(&mut self, id: u32, incoming: Incoming) {
+        if let Some(channel) = self.channels.get_mut(&id) {
+            channel.incoming = incoming;
+        }
+    }
+
+    fn follow<F>(&mut self, id: u32, begin: impl FnOnce(Arc<crate::machine::Machine>, outgoing::Sender) -> F)
+    where
+        F: Future<Output = Result<(), outgoing::Gone>> + Send + 'static,
+    {
+        let Some(channel) = self.channels.get_mut(&id) else { return };
+        let work = begin(Arc::clone(&self.machine), channel.sender.clone());
+        // A host that is gone needs no more of the stream.
+        channel.task = Some(self.tasks.spawn(async move { drop(work.await) }));
+    }
+}
+
+/// The requests that are answered at once.
+fn at_once(guest: &mut Guest, request: Request) -> Result<Answer, Failure> {
+    match request {
+        Request::Ping => Ok(Answer::Done),
+        Request::Resumed(identity) => Ok(Answer::Resumed(guest.resumed(identity))),
+        Request::Start(spec) => guest.start(spec).map(Answer::Started),
+        Request::CloseStdin { process } => guest.close_stdin(process).map(|()| Answer::Done),
+        Request::Signal { process, signal, target: _ } => guest.signal(process, signal).map(|()| Answer::Done),
+        Request::Resize { process, size } => guest.resize(process, size).map(|()| Answer::Done),
+        Request::Stat { path } => guest.files.stat(&path).map(Answer::Stat),
+        Request::MakeDirectory { path, parents, owner } => {
+            let stamp = guest.stamp_of(owner.as_ref())?;
+            guest.files.make_directory(&path, parents, stamp).map(Answer::Stat)
+        }
+        Request::Remove { path, scope } => guest.files.remove(&path, scope).map(|()| Answer::Done),
+        Request::Rename { from, to } => guest.files.rename(&from, &to).map(Answer::Stat),
+        Request::Metrics => Ok(Answer::Metrics(guest.metrics())),
+        Request::Greediest => Ok(Answer::Greediest(guest.greediest())),
+        Request::Account { user } => guest.account(&user).map(Answer::Account),
+        Request::Quiesce
+        | Request::Processes
+        | Request::Output { .. }
+        | Request::WriteStdin { .. }
+        | Request::Wait { .. }
+        | Request::ReadFile { .. }
+        | Request::WriteFile { .. }
+        | Request::List { .. }
+        | Request::Watch { .. }
+        | Request::Dial { .. } => Err(Failure::Invalid { reason: "a stream is not answered at once".to_owned() }),
+    }
+}

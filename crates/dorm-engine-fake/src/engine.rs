@@ -1,0 +1,269 @@
+//! The engine port over a fake host: each call passes the plan of faults, then does to the machine what the port says.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use dorm_engine::{BoxStream, Capabilities, Captured, Engine, EngineError, FoundRun, Notice, RunSpec, Usage};
+use dorm_lifecycle::{Digest, Egress, RunCondition, RunId, SandboxId};
+use tokio::sync::mpsc;
+use tokio::task::yield_now;
+
+use crate::error::FakeError;
+use crate::faults::{Fault, Moment, Operation};
+use crate::guest::Guest;
+use crate::host::FakeHost;
+use crate::image::{self, Image};
+use crate::machine::Machine;
+
+/// The engine of one daemon on a [`FakeHost`].
+pub struct FakeEngine {
+    host: FakeHost,
+    number: u64,
+    capabilities: Capabilities,
+}
+
+/// A call that has begun.
+struct Call<'e> {
+    engine: &'e FakeEngine,
+    operation: Operation,
+    number: u64,
+    run: RunId,
+}
+
+impl FakeEngine {
+    pub(crate) fn new(host: FakeHost, number: u64) -> Self {
+        let capabilities = Capabilities {
+            name: "fake",
+            build: "fake-1".to_owned(),
+            cpu: "fake".to_owned(),
+            holds_after_restore: false,
+        };
+        Self { host, number, capabilities }
+    }
+
+    /// The host it runs on.
+    pub fn host(&self) -> &FakeHost {
+        &self.host
+    }
+
+    async fn begin(&self, operation: Operation, run: &RunId) -> Result<Call<'_>, EngineError> {
+        let number = self.host.faults().begin(operation);
+        let call = Call { engine: self, operation, number, run: run.clone() };
+        call.strike(Moment::Before).await?;
+        Ok(call)
+    }
+
+    fn machine(&self, run: &RunId) -> Result<Arc<Machine>, EngineError> {
+        self.host.machine(run).ok_or_else(|| EngineError::NoRun(run.clone()))
+    }
+
+    /// Waits as a real engine does, so that a dropped call stops in the middle; a dead daemon does not go on.
+    async fn breathe(&self, call: &Call<'_>) -> Result<(), EngineError> {
+        yield_now().await;
+        call.need_open()
+    }
+}
+
+impl Call<'_> {
+    async fn strike(&self, moment: Moment) -> Result<Option<Fault>, EngineError> {
+        self.need_open()?;
+        let host = &self.engine.host;
+        let mut short = None;
+        let (faults, mut hold) = host.faults().strike(self.operation, self.number, moment);
+        for fault in faults {
+            tracing::debug!(?fault, operation = self.operation.name(), run = %self.run, "a planned fault strikes");
+            match fault {
+                Fault::Fail => return Err(self.failed(FakeError::Planned)),
+                Fault::NoRoom => return Err(self.no_room(FakeError::Planned)),
+                Fault::Hang => hold.released().await,
+                Fault::Delay(time) => tokio::time::sleep(time).await,
+                Fault::Die => {
+                    host.kill(&self.run, "a planned fault killed it");
+                }
+                Fault::Lose => host.lose(&self.run),
+                Fault::WriteShort => short = Some(fault),
+            }
+        }
+        self.need_open()?;
+        Ok(short)
+    }
+
+    fn need_open(&self) -> Result<(), EngineError> {
+        if self.engine.host.is_open(self.engine.number) { Ok(()) } else { Err(self.failed(FakeError::Replaced)) }
+    }
+
+    async fn end<T>(&self, answer: T) -> Result<T, EngineError> {
+        self.strike(Moment::After).await?;
+        Ok(answer)
+    }
+
+    fn failed(&self, cause: FakeError) -> EngineError {
+        EngineError::failed(self.operation.name(), &self.run, cause)
+    }
+
+    fn no_room(&self, cause: FakeError) -> EngineError {
+        EngineError::NoRoom { operation: self.operation.name(), run: self.run.clone(), source: Box::new(cause) }
+    }
+
+    fn condition(&self, condition: &'static str) -> EngineError {
+        EngineError::Condition { operation: self.operation.name(), run: self.run.clone(), condition }
+    }
+
+    /// Refuses what cannot be done to a run that is half-made or dead.
+    fn need_whole(&self, condition: RunCondition) -> Result<(), EngineError> {
+        match condition {
+            RunCondition::Broken => Err(self.condition("dead or half-made: stop it")),
+            RunCondition::Running | RunCondition::Paused | RunCondition::Parked => Ok(()),
+        }
+    }
+}
+
+#[async_trait]
+impl Engine for FakeEngine {
+    fn capabilities(&self) -> &Capabilities {
+        &self.capabilities
+    }
+
+    async fn start(&self, spec: &RunSpec) -> Result<(), EngineError> {
+        let call = self.begin(Operation::Start, &spec.run).await?;
+        let machine = self.host.add(spec)?;
+        self.breathe(&call).await?;
+        machine.begin(Guest::boot(&spec.resources, self.host.unix_us()));
+        call.end(()).await
+    }
+
+    async fn restore(&self, spec: &RunSpec, image: &Path) -> Result<(), EngineError> {
+        let call = self.begin(Operation::Restore, &spec.run).await?;
+        let machine = self.host.add(spec)?;
+        self.breathe(&call).await?;
+        match image::read(image, spec, &self.capabilities) {
+            Ok(guest) => machine.begin(guest),
+            Err(error) => {
+                self.host.lose(&spec.run);
+                return Err(call.failed(error));
+            }
+        }
+        call.end(()).await
+    }
+
+    async fn capture(&self, run: &RunId, into: &Path) -> Result<Captured, EngineError> {
+        let call = self.begin(Operation::Capture, run).await?;
+        let machine = self.machine(run)?;
+        call.need_whole(machine.condition())?;
+        machine.pause();
+        self.breathe(&call).await?;
+        let image = machine.look(|guest| Image::of(guest, &machine.spec, &self.capabilities));
+        let image = image.ok_or_else(|| call.condition("dead"))?.map_err(|error| call.failed(error))?;
+        self.breathe(&call).await?;
+        let files = image.write(into, None).map_err(|error| match error {
+            FakeError::File { ref source, .. } if source.kind() == std::io::ErrorKind::StorageFull => {
+                call.no_room(error)
+            }
+            error => call.failed(error),
+        })?;
+        match call.strike(Moment::After).await {
+            Ok(None) => {}
+            // The claim of success stands, half of the files do not.
+            Ok(Some(_)) => drop(image.write(into, Some(image.half()))),
+            Err(error) => {
+                if matches!(error, EngineError::NoRoom { .. }) {
+                    drop(image.write(into, Some(image.half())));
+                }
+                return Err(error);
+            }
+        }
+        let stopped = machine.pause().ok_or_else(|| call.condition("dead"))?;
+        Ok(Captured { files, stopped })
+    }
+
+    async fn park(&self, run: &RunId) -> Result<(), EngineError> {
+        let call = self.begin(Operation::Park, run).await?;
+        match self.machine(run)?.park() {
+            RunCondition::Paused | RunCondition::Parked => call.end(()).await,
+            RunCondition::Running => Err(call.condition("running: capture it first")),
+            RunCondition::Broken => call.need_whole(RunCondition::Broken),
+        }
+    }
+
+    async fn go_on(&self, run: &RunId) -> Result<(), EngineError> {
+        let call = self.begin(Operation::GoOn, run).await?;
+        call.need_whole(self.machine(run)?.go_on())?;
+        call.end(()).await
+    }
+
+    async fn stop(&self, run: &RunId) -> Result<(), EngineError> {
+        let call = self.begin(Operation::Stop, run).await?;
+        if let Some(machine) = self.host.machine(run) {
+            machine.end();
+            self.breathe(&call).await?;
+            self.host.lose(run);
+        }
+        call.end(()).await
+    }
+
+    async fn agent(&self, run: &RunId) -> Result<BoxStream, EngineError> {
+        let call = self.begin(Operation::Agent, run).await?;
+        let machine = self.machine(run)?;
+        call.need_whole(machine.condition())?;
+        call.end(machine.open_agent()).await
+    }
+
+    async fn connect(&self, run: &RunId, port: u16) -> Result<BoxStream, EngineError> {
+        let call = self.begin(Operation::Connect, run).await?;
+        let machine = self.machine(run)?;
+        call.need_whole(machine.condition())?;
+        match machine.spec.egress {
+            Egress::None => return Err(call.condition("without a network: dial through its agent")),
+            Egress::Public | Egress::Allow(_) => {}
+        }
+        let stream = machine.open_port(port).await.ok_or_else(|| EngineError::Refused { run: run.clone(), port })?;
+        call.end(stream).await
+    }
+
+    async fn usage(&self, run: &RunId) -> Result<Usage, EngineError> {
+        let call = self.begin(Operation::Usage, run).await?;
+        let usage = self.machine(run)?.usage().ok_or_else(|| call.condition("dead or half-made: stop it"))?;
+        call.end(usage).await
+    }
+
+    async fn relieve(&self, run: &RunId, victim: Option<u32>) -> Result<(), EngineError> {
+        let call = self.begin(Operation::Relieve, run).await?;
+        call.need_whole(self.machine(run)?.relieve(victim))?;
+        call.end(()).await
+    }
+
+    async fn inventory(&self) -> Result<Vec<FoundRun>, EngineError> {
+        let call = self.begin(Operation::Inventory, &nobody()).await?;
+        let runs = self.host.runs();
+        call.end(runs.into_iter().map(|(run, condition)| FoundRun { run, condition }).collect()).await
+    }
+
+    async fn sweep(&self, known: &[RunId]) -> Result<Vec<String>, EngineError> {
+        let call = self.begin(Operation::Sweep, &nobody()).await?;
+        let mut lines = Vec::new();
+        for (run, condition) in self.host.runs() {
+            if !known.contains(&run) {
+                self.host.lose(&run);
+                lines.push(format!("run {run} ({condition:?})"));
+            }
+        }
+        call.end(lines).await
+    }
+
+    fn notices(&self) -> mpsc::Receiver<Notice> {
+        if self.host.is_open(self.number) { self.host.notices().subscribe() } else { mpsc::channel(1).1 }
+    }
+
+    async fn prepare(&self, _image: &Digest, _rootfs: &Path) -> Result<(), EngineError> {
+        let call = self.begin(Operation::Prepare, &nobody()).await?;
+        call.end(()).await
+    }
+
+    async fn close(&self) {}
+}
+
+/// Errors name a run, also those of calls about none.
+fn nobody() -> RunId {
+    RunId { sandbox: SandboxId::from_random([0; 20]), generation: 0 }
+}

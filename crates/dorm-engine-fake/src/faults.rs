@@ -1,0 +1,214 @@
+//! Planned misfortune: the nth call of an operation fails, hangs, waits, kills its run or writes short, before or
+//! after its effect. No chance is involved; the same plan and calls give the same faults.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::watch;
+
+/// A call of the engine port.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[allow(missing_docs)]
+pub enum Operation {
+    Start,
+    Restore,
+    Capture,
+    Park,
+    GoOn,
+    Stop,
+    Agent,
+    Connect,
+    Usage,
+    Relieve,
+    Inventory,
+    Sweep,
+    Prepare,
+}
+
+impl Operation {
+    /// All of them.
+    pub const ALL: [Self; 13] = [
+        Self::Start,
+        Self::Restore,
+        Self::Capture,
+        Self::Park,
+        Self::GoOn,
+        Self::Stop,
+        Self::Agent,
+        Self::Connect,
+        Self::Usage,
+        Self::Relieve,
+        Self::Inventory,
+        Self::Sweep,
+        Self::Prepare,
+    ];
+
+    /// As errors name it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Start => "start",
+            Self::Restore => "restore",
+            Self::Capture => "capture",
+            Self::Park => "park",
+            Self::GoOn => "continue",
+            Self::Stop => "stop",
+            Self::Agent => "reach the agent of",
+            Self::Connect => "connect to",
+            Self::Usage => "measure",
+            Self::Relieve => "relieve",
+            Self::Inventory => "list",
+            Self::Sweep => "sweep",
+            Self::Prepare => "prepare",
+        }
+    }
+}
+
+/// When a fault strikes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Moment {
+    /// Before the call has had any effect.
+    Before,
+    /// After all of its effect, before the caller hears of it.
+    After,
+}
+
+/// What goes wrong.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fault {
+    /// The call answers `Failed`.
+    Fail,
+    /// The call answers `NoRoom`. After a capture, the files are there only in part.
+    NoRoom,
+    /// The call does not go on until [`Faults::release`].
+    Hang,
+    /// The call takes that much longer, by tokio's clock.
+    Delay(Duration),
+    /// The run dies and the engine gives notice of it; the call answers what it then must.
+    Die,
+    /// The run is gone without any notice, as after a restart of the host; the call answers what it then must.
+    Lose,
+    /// A capture claims success, but its last bytes are missing. Nothing for other calls.
+    WriteShort,
+}
+
+/// The plan of one host. Clones share it.
+#[derive(Clone, Debug, Default)]
+pub struct Faults(Arc<Shared>);
+
+#[derive(Debug, Default)]
+struct Shared {
+    plan: Mutex<Plan>,
+    struck: watch::Sender<u64>,
+    released: watch::Sender<u64>,
+}
+
+#[derive(Debug, Default)]
+struct Plan {
+    calls: BTreeMap<Operation, u64>,
+    entries: Vec<Entry>,
+    struck: BTreeMap<Operation, u64>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    operation: Operation,
+    call: Option<u64>,
+    moment: Moment,
+    fault: Fault,
+}
+
+impl Faults {
+    /// Plans a fault for the `nth` call of `operation` from now on; 1 is the next.
+    pub fn plan(&self, operation: Operation, nth: u64, moment: Moment, fault: Fault) {
+        let mut plan = self.lock();
+        let made = plan.calls.get(&operation).copied().unwrap_or_default();
+        plan.entries.push(Entry { operation, call: Some(made + nth.max(1)), moment, fault });
+    }
+
+    /// Plans a fault for the next call.
+    pub fn next(&self, operation: Operation, moment: Moment, fault: Fault) {
+        self.plan(operation, 1, moment, fault);
+    }
+
+    /// Plans a fault for every call until [`Faults::clear`].
+    pub fn always(&self, operation: Operation, moment: Moment, fault: Fault) {
+        self.lock().entries.push(Entry { operation, call: None, moment, fault });
+    }
+
+    /// Forgets what is planned. Calls that hang go on hanging.
+    pub fn clear(&self) {
+        self.lock().entries.clear();
+    }
+
+    /// Lets every call that hangs now go on.
+    pub fn release(&self) {
+        self.0.released.send_modify(|times| *times += 1);
+    }
+
+    /// How many calls of `operation` have begun.
+    pub fn calls(&self, operation: Operation) -> u64 {
+        self.lock().calls.get(&operation).copied().unwrap_or_default()
+    }
+
+    /// How many planned faults have struck calls of `operation`.
+    pub fn struck(&self, operation: Operation) -> u64 {
+        self.lock().struck.get(&operation).copied().unwrap_or_default()
+    }
+
+    /// Waits until as many planned faults have struck calls of `operation`, such as one that hangs.
+    pub async fn wait_until_struck(&self, operation: Operation, times: u64) {
+        let mut struck = self.0.struck.subscribe();
+        while self.struck(operation) < times {
+            if struck.changed().await.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// A call begins: answers its number.
+    pub(crate) fn begin(&self, operation: Operation) -> u64 {
+        let mut plan = self.lock();
+        let calls = plan.calls.entry(operation).or_default();
+        *calls += 1;
+        *calls
+    }
+
+    /// The faults that strike the call at this moment, in the order they were planned, and what to hang on: whoever
+    /// hears of the strike can release it, however early.
+    pub(crate) fn strike(&self, operation: Operation, call: u64, moment: Moment) -> (Vec<Fault>, Hold) {
+        let mut plan = self.lock();
+        let mut released = self.0.released.subscribe();
+        released.borrow_and_update();
+        let mut faults = Vec::new();
+        plan.entries.retain(|entry| {
+            let hit = entry.operation == operation && entry.moment == moment && entry.call.is_none_or(|at| at == call);
+            if hit {
+                faults.push(entry.fault);
+            }
+            !hit || entry.call.is_none()
+        });
+        if !faults.is_empty() {
+            *plan.struck.entry(operation).or_default() += faults.len() as u64;
+            drop(plan);
+            self.0.struck.send_modify(|times| *times += 1);
+        }
+        (faults, Hold(released))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Plan> {
+        self.0.plan.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What a call hangs on.
+pub(crate) struct Hold(watch::Receiver<u64>);
+
+impl Hold {
+    /// Waits for a [`Faults::release`] after the strike.
+    pub(crate) async fn released(&mut self) {
+        if self.0.changed().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+}

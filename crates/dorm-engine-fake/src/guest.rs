@@ -1,0 +1,434 @@
+//! A fake guest: its processes, files and clock as one value. Nothing in it moves by itself; [`Guest::settle`] lets
+//! every process do what it can at the clock's present time and says when to come again. So a guest that nobody
+//! settles stands still, and a guest that is written down and read back goes on exactly.
+
+mod bytes;
+mod files;
+mod process;
+mod program;
+mod shell;
+
+use std::collections::BTreeMap;
+
+use dorm_agent_proto::{
+    Account, Applied, ExitStatus, Failure, Hook, HookOutcome, Identity, Metrics, Parents, ProcessSpec, ProcessStarted,
+    ProcessStatus, Resumed, Signal, Stdin, TerminalSize, User, Variable,
+};
+use dorm_lifecycle::Resources;
+use serde::{Deserialize, Serialize};
+
+pub(crate) use files::{Files, Stamp};
+pub(crate) use process::Process;
+pub(crate) use program::Service;
+
+use process::{Flushed, Ring};
+use program::{Input, PROGRAM_MEMORY, Program, Progress, Surroundings};
+
+/// How many ended processes are remembered.
+const ENDED_KEPT: usize = 256;
+/// Steps of one process before the others have their turn.
+const STEPS: usize = 64;
+const HOOKS: &str = "/etc/dormouse/on-resume.d";
+
+/// Everything inside one sandbox but its files, which are written to a file of their own.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Guest {
+    pub(crate) generation: u64,
+    hostname: String,
+    variables: Vec<Variable>,
+    /// Time this guest has run, in microseconds; stands still while it is paused.
+    pub(crate) clock_us: u64,
+    /// What to add to that for the time since 1970.
+    unix_offset_us: u64,
+    next_pid: u32,
+    next_handle: u64,
+    cpu_us: u64,
+    memory_bytes: u64,
+    processes_most: u32,
+    processes: BTreeMap<u64, Process>,
+    #[serde(skip)]
+    pub(crate) files: Files,
+}
+
+/// What settling came to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Settled {
+    /// When there is more to do, by the guest's clock.
+    pub(crate) wake_us: Option<u64>,
+    pub(crate) moved: Moved,
+}
+
+/// Whether any process did anything.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Moved {
+    Yes,
+    No,
+}
+
+impl Guest {
+    /// A guest that has just booted.
+    pub(crate) fn boot(resources: &Resources, unix_us: u64) -> Self {
+        let unix_ms = i64::try_from(unix_us / 1000).unwrap_or(i64::MAX);
+        Self {
+            generation: 0,
+            hostname: "sandbox".to_owned(),
+            variables: Vec::new(),
+            clock_us: 0,
+            unix_offset_us: unix_us,
+            next_pid: 2,
+            next_handle: 1,
+            cpu_us: 1000,
+            memory_bytes: resources.memory_bytes,
+            processes_most: resources.processes,
+            processes: BTreeMap::new(),
+            files: Files::of_an_image(resources.disk_bytes, unix_ms),
+        }
+    }
+
+    /// Takes the limits of a new run.
+    pub(crate) fn limit(&mut self, resources: &Resources) {
+        self.memory_bytes = resources.memory_bytes;
+        self.processes_most = resources.processes;
+        self.files.set_room(resources.disk_bytes);
+    }
+
+    /// Lets every process do what it can now.
+    pub(crate) fn settle(&mut self) -> Settled {
+        let mut all = Moved::No;
+        loop {
+            let mut moved = false;
+            let mut wake: Option<u64> = None;
+            let living: Vec<u64> =
+                self.processes.values().filter(|process| process.exit.is_none()).map(|p| p.handle).collect();
+            for handle in living {
+                match self.step(handle) {
+                    Progress::Moved | Progress::Exited(_) => moved = true,
+                    Progress::Waits => {}
+                    Progress::WaitsUntil(at) => wake = Some(wake.map_or(at, |sooner| sooner.min(at))),
+                }
+            }
+            if !moved {
+                return Settled { wake_us: wake, moved: all };
+            }
+            all = Moved::Yes;
+        }
+    }
+
+    fn step(&mut self, handle: u64) -> Progress {
+        let stamp = self.stamp();
+        let Some(process) = self.processes.get_mut(&handle) else { return Progress::Waits };
+        match (process.flush(), process.ending) {
+            (Flushed::All, None) => {}
+            (Flushed::All, Some(status)) => {
+                process.exit = Some(status);
+                self.forget_old();
+                return Progress::Moved;
+            }
+            (Flushed::Some, _) => return Progress::Moved,
+            (Flushed::Nothing, _) => return Progress::Waits,
+        }
+        let mut around = Surroundings {
+            files: &mut self.files,
+            now_us: self.clock_us,
+            stamp: Stamp { uid: process.uid, gid: process.gid, ..stamp },
+            pid: process.pid,
+            hostname: &self.hostname,
+            variables: &mut process.variables,
+            directory: &mut process.directory,
+            input: &mut process.input,
+            out: Vec::new(),
+            err: Vec::new(),
+        };
+        let mut progress = Progress::Moved;
+        for _ in 0..STEPS {
+            progress = process.program.step(&mut around);
+            self.cpu_us += 1;
+            if progress != Progress::Moved {
+                break;
+            }
+        }
+        let (out, err) = (around.out, around.err);
+        process.print(&out, &err);
+        let printed = if out.is_empty() && err.is_empty() { Moved::No } else { Moved::Yes };
+        match (progress, printed) {
+            (Progress::Exited(code), _) => {
+                process.ending = Some(ExitStatus::Code(code & 255));
+                Progress::Moved
+            }
+            // What was printed is put out when it has its turn again.
+            (Progress::Waits | Progress::WaitsUntil(_), Moved::Yes) => Progress::Moved,
+            (progress, _) => progress,
+        }
+    }
+
+    fn forget_old(&mut self) {
+        let ended: Vec<u64> = self.processes.values().filter(|p| p.exit.is_some()).map(|p| p.handle).collect();
+        for handle in ended.iter().take(ended.len().saturating_sub(ENDED_KEPT)) {
+            self.processes.remove(handle);
+        }
+    }
+
+    pub(crate) fn start(&mut self, spec: ProcessSpec) -> Result<ProcessStarted, Failure> {
+        let command = spec
+            .arguments
+            .first()
+            .cloned()
+            .ok_or_else(|| Failure::Invalid { reason: "a process without a command".to_owned() })?;
+        let living = self.processes.values().filter(|process| process.exit.is_none()).count();
+        if living as u64 >= u64::from(self.processes_most) {
+            let reason = "too many processes".to_owned();
+            return Err(Failure::CannotExecute { command, reason });
+        }
+        let user = spec.user.clone().unwrap_or(User::Id { uid: 0, gid: Some(0) });
+        let account = self.account(&user)?;
+        let directory = match &spec.directory {
+            Some(path) => {
+                self.files.list(path, 1)?;
+                path.to_text()
+            }
+            None => match self.files.list(&account.home, 1) {
+                Ok(_) => account.home.to_text(),
+                Err(_) => "/".to_owned(),
+            },
+        };
+        let variables = self.environment(&account, &spec.variables);
+        let stamp = Stamp { uid: account.uid, gid: account.gid, ..self.stamp() };
+        let words: Vec<String> = spec.arguments.iter().map(|word| word.to_text()).collect();
+        let pid = self.next_pid;
+        let mut process = Process {
+            handle: self.next_handle,
+            pid,
+            program: Program::Cat,
+            variables,
+            directory,
+            uid: account.uid,
+            gid: account.gid,
+            input: Input { bytes: Vec::new(), open: spec.terminal.is_some() || matches!(spec.stdin, Stdin::Pipe) },
+            stdout: Ring::new(spec.output_kept),
+            stderr: Ring::new(spec.output_kept),
+            started_unix_ms: self.unix_us() / 1000,
+            exit: None,
+            ending: None,
+            held_out: Vec::new(),
+            held_err: Vec::new(),
+            read: false,
+            readers: BTreeMap::new(),
+            spec,
+        };
+        let mut around = Surroundings {
+            files: &mut self.files,
+            now_us: self.clock_us,
+            stamp,
+            pid,
+            hostname: &self.hostname,
+            variables: &mut process.variables,
+            directory: &mut process.directory,
+            input: &mut process.input,
+            out: Vec::new(),
+            err: Vec::new(),
+        };
+        process.program = program::begin(&words, &mut around).ok_or(Failure::CommandNotFound { command })?;
+        let started = ProcessStarted { process: process.handle, pid };
+        self.next_pid += 1;
+        self.next_handle += 1;
+        self.processes.insert(started.process, process);
+        Ok(started)
+    }
+
+    fn environment(&self, account: &Account, own: &[Variable]) -> BTreeMap<String, String> {
+        let mut variables = BTreeMap::from([
+            ("PATH".to_owned(), "/usr/local/bin:/usr/bin:/bin".to_owned()),
+            ("HOME".to_owned(), account.home.to_text()),
+        ]);
+        for variable in self.variables.iter().chain(own) {
+            variables.insert(variable.name().to_text(), variable.value().to_text());
+        }
+        variables
+    }
+
+    pub(crate) fn process(&mut self, handle: u64) -> Result<&mut Process, Failure> {
+        self.processes.get_mut(&handle).ok_or(Failure::NoProcess { process: handle })
+    }
+
+    pub(crate) fn list_processes(&self) -> Vec<ProcessStatus> {
+        self.processes.values().filter_map(Process::status).collect()
+    }
+
+    pub(crate) fn write_stdin(&mut self, handle: u64, bytes: &[u8]) -> Result<(), Failure> {
+        let process = self.process(handle)?;
+        if !process.takes_input() {
+            return Err(Failure::InputClosed { process: handle });
+        }
+        if process.spec.terminal.is_none() {
+            process.input.bytes.extend_from_slice(bytes);
+            return Ok(());
+        }
+        // A terminal echoes, and takes Ctrl-C and Ctrl-D for what they mean.
+        for byte in bytes {
+            match byte {
+                3 => {
+                    process.show(b"^C\n");
+                    self.signal(handle, Signal::INTERRUPT)?;
+                    return Ok(());
+                }
+                4 => process.input.open = false,
+                byte => {
+                    let byte = if *byte == b'\r' { b'\n' } else { *byte };
+                    process.input.bytes.push(byte);
+                    process.show(&[byte]);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn close_stdin(&mut self, handle: u64) -> Result<(), Failure> {
+        let process = self.process(handle)?;
+        process.input.open = false;
+        Ok(())
+    }
+
+    pub(crate) fn signal(&mut self, handle: u64, signal: Signal) -> Result<(), Failure> {
+        let process = self.process(handle)?;
+        if process.exit.is_some() {
+            return Err(Failure::NoProcess { process: handle });
+        }
+        // Those that a Linux process ignores, or that stop it, by default.
+        if ![17, 18, 19, 20, 21, 22, 23, 28].contains(&signal.number()) {
+            process.exit = Some(ExitStatus::Signal(signal.number()));
+            self.forget_old();
+        }
+        Ok(())
+    }
+
+    pub(crate) fn resize(&mut self, handle: u64, size: TerminalSize) -> Result<(), Failure> {
+        if self.process(handle)?.resize(size) { Ok(()) } else { Err(Failure::NoTerminal { process: handle }) }
+    }
+
+    /// Kills the process with this process id; without one, the one with the most memory.
+    pub(crate) fn relieve(&mut self, victim: Option<u32>) {
+        let victim = victim.or_else(|| self.greediest());
+        let found = self.processes.values_mut().find(|p| p.exit.is_none() && Some(p.pid) == victim);
+        if let Some(process) = found {
+            process.exit = Some(ExitStatus::Signal(Signal::KILL.number()));
+        }
+    }
+
+    pub(crate) fn greediest(&self) -> Option<u32> {
+        let living = self.processes.values().filter(|process| process.exit.is_none());
+        living.max_by_key(|process| process.program.memory()).map(|process| process.pid)
+    }
+
+    /// Memory in use, in bytes, and the limit.
+    pub(crate) fn memory(&self) -> (u64, u64) {
+        let living = self.processes.values().filter(|process| process.exit.is_none());
+        (8 * PROGRAM_MEMORY + living.map(|process| process.program.memory()).sum::<u64>(), self.memory_bytes)
+    }
+
+    pub(crate) fn cpu_us(&self) -> u64 {
+        self.cpu_us
+    }
+
+    pub(crate) fn metrics(&self) -> Metrics {
+        let (used, total) = self.memory();
+        let (disk_total_bytes, disk_used_bytes) = self.files.disk();
+        let living = self.processes.values().filter(|process| process.exit.is_none()).count();
+        Metrics {
+            memory_total_bytes: total,
+            memory_used_bytes: used,
+            cpus: 1,
+            cpu_used_us: self.cpu_us,
+            processes: u32::try_from(living + 1).unwrap_or(u32::MAX),
+            disk_total_bytes,
+            disk_used_bytes,
+        }
+    }
+
+    /// What a process inside answers on `port`.
+    pub(crate) fn listens(&self, port: u16) -> Option<Service> {
+        self.processes.values().filter(|process| process.exit.is_none()).find_map(|p| p.program.listens(port))
+    }
+
+    pub(crate) fn account(&self, user: &User) -> Result<Account, Failure> {
+        let users = self.files.users();
+        let found = users.into_iter().find(|(name, uid, ..)| match user {
+            User::Name(wanted) => wanted == name,
+            User::Id { uid: wanted, .. } => wanted == uid,
+        });
+        let path = |text: String| text.try_into().ok();
+        let home = |text: Option<String>| {
+            text.and_then(path).or_else(|| path("/".to_owned())).ok_or(Failure::NoUser { user: user.to_string() })
+        };
+        match (found, user) {
+            (Some((name, uid, own, at, shell)), user) => {
+                let gid = match user {
+                    User::Id { gid: Some(gid), .. } => *gid,
+                    User::Id { gid: None, .. } | User::Name(_) => own,
+                };
+                Ok(Account { uid, gid, name: Some(name), home: home(Some(at))?, shell: path(shell) })
+            }
+            (None, User::Id { uid, gid }) => {
+                Ok(Account { uid: *uid, gid: gid.unwrap_or(*uid), name: None, home: home(None)?, shell: None })
+            }
+            (None, User::Name(name)) => Err(Failure::NoUser { user: name.clone() }),
+        }
+    }
+
+    /// Whose a file is that `owner` makes now.
+    pub(crate) fn stamp_of(&self, owner: Option<&User>) -> Result<Stamp, Failure> {
+        match owner {
+            Some(user) => {
+                let account = self.account(user)?;
+                Ok(Stamp { uid: account.uid, gid: account.gid, ..self.stamp() })
+            }
+            None => Ok(self.stamp()),
+        }
+    }
+
+    /// Takes the identity of a new run and runs what is in the hook directory, each to its end or not at all.
+    pub(crate) fn resumed(&mut self, identity: Identity) -> Resumed {
+        self.generation = identity.generation;
+        self.hostname = identity.hostname;
+        self.variables = identity.variables;
+        self.unix_offset_us = identity.unix_time_us.saturating_sub(self.clock_us);
+        let text = format!("{}\n", identity.generation).into_bytes();
+        if let Ok(path) = "/run/dormouse/generation".try_into() {
+            // A full disk must not keep a sandbox from waking; real generation files lie in memory.
+            self.files.write(&path, text, None, self.stamp(), Parents::Create).ok();
+        }
+        let (hostname, clock) = (Applied::Yes, Applied::NotNeeded);
+        Resumed { hostname, clock, entropy: Applied::Yes, hooks: self.run_hooks(identity.generation) }
+    }
+
+    fn run_hooks(&mut self, generation: u64) -> Vec<Hook> {
+        let entries = HOOKS.try_into().ok().and_then(|path| self.files.list(&path, 1).ok()).unwrap_or_default();
+        let mut hooks = Vec::new();
+        for entry in entries.into_iter().filter(|entry| entry.stat.mode & 0o111 != 0) {
+            let words = ["sh", &entry.path.to_text()].map(dorm_agent_proto::GuestString::try_from);
+            let Ok(arguments) = words.into_iter().collect::<Result<Vec<_>, _>>() else { continue };
+            let mut spec = ProcessSpec::new(arguments);
+            spec.variables.extend(Variable::new("DORMOUSE_GENERATION", generation.to_string()));
+            let outcome = match self.start(spec) {
+                Ok(started) => {
+                    self.settle();
+                    match self.processes.remove(&started.process).and_then(|process| process.exit) {
+                        Some(ExitStatus::Code(0)) => HookOutcome::Done,
+                        Some(status) => HookOutcome::Failed(status.shell_code()),
+                        None => HookOutcome::TimedOut,
+                    }
+                }
+                Err(failure) => HookOutcome::NotStarted(failure.to_string()),
+            };
+            hooks.push(Hook { path: entry.path, outcome });
+        }
+        hooks
+    }
+
+    pub(crate) fn unix_us(&self) -> u64 {
+        self.unix_offset_us.saturating_add(self.clock_us)
+    }
+
+    fn stamp(&self) -> Stamp {
+        Stamp { uid: 0, gid: 0, unix_ms: i64::try_from(self.unix_us() / 1000).unwrap_or(i64::MAX) }
+    }
+}

@@ -1,0 +1,312 @@
+//! The files of a fake guest: a map from path to node. It knows no permissions, links or devices; what it does know
+//! (missing parents, directories in the way, a full disk) it refuses with the agent's own words.
+
+use std::collections::BTreeMap;
+
+use dorm_agent_proto::{
+    Entry, Failure, FileKind, FileStat, GuestPath, Parents, RemoveScope, WatchEvent, WatchEventKind,
+};
+use serde::{Deserialize, Serialize};
+
+use super::bytes;
+
+/// Changes that watchers may still ask for.
+const CHANGES_KEPT: usize = 4096;
+
+/// The files of one guest.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Files {
+    nodes: BTreeMap<String, Node>,
+    /// What the guest may write, in bytes.
+    room: u64,
+    #[serde(skip)]
+    changes: Vec<WatchEvent>,
+    #[serde(skip)]
+    changes_dropped: usize,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Node {
+    content: Content,
+    mode: u32,
+    uid: u32,
+    gid: u32,
+    modified_unix_ms: i64,
+    /// Came with the image, so it takes no room.
+    base: bool,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+enum Content {
+    Directory,
+    File(#[serde(with = "bytes")] Vec<u8>),
+}
+
+/// Whose a new file is, and when it was made.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Stamp {
+    pub(crate) uid: u32,
+    pub(crate) gid: u32,
+    pub(crate) unix_ms: i64,
+}
+
+const PASSWD: &str = "root:x:0:0:root:/root:/bin/sh\nuser:x:1000:1000::/home/user:/bin/bash\n\
+                      nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n";
+
+impl Files {
+    /// The files every fake image has.
+    pub(crate) fn of_an_image(room: u64, unix_ms: i64) -> Self {
+        let mut files = Self { room, ..Self::default() };
+        let node = |content, mode| Node { content, mode, uid: 0, gid: 0, modified_unix_ms: unix_ms, base: true };
+        for (path, mode) in [
+            ("/", 0o755),
+            ("/bin", 0o755),
+            ("/etc", 0o755),
+            ("/home", 0o755),
+            ("/home/user", 0o755),
+            ("/root", 0o700),
+            ("/run", 0o755),
+            ("/tmp", 0o1777),
+            ("/usr", 0o755),
+            ("/var", 0o755),
+        ] {
+            files.nodes.insert(path.to_owned(), node(Content::Directory, mode));
+        }
+        for (path, text) in [("/etc/passwd", PASSWD), ("/etc/hostname", "sandbox\n"), ("/etc/os-release", "ID=fake\n")]
+        {
+            files.nodes.insert(path.to_owned(), node(Content::File(text.into()), 0o644));
+        }
+        if let Some(home) = files.nodes.get_mut("/home/user") {
+            (home.uid, home.gid) = (1000, 1000);
+        }
+        files
+    }
+
+    /// Another limit, as a new run brings it.
+    pub(crate) fn set_room(&mut self, room: u64) {
+        self.room = room;
+    }
+
+    /// How much may be written, and how much of it is.
+    pub(crate) fn disk(&self) -> (u64, u64) {
+        (self.room, self.used())
+    }
+
+    pub(crate) fn read(&self, path: &GuestPath) -> Result<&[u8], Failure> {
+        match &self.node(path)?.content {
+            Content::File(bytes) => Ok(bytes),
+            Content::Directory => Err(Failure::IsADirectory { path: path.clone() }),
+        }
+    }
+
+    pub(crate) fn stat(&self, path: &GuestPath) -> Result<FileStat, Failure> {
+        self.node(path).map(|node| self.describe(node))
+    }
+
+    /// Replaces or makes a file.
+    pub(crate) fn write(
+        &mut self,
+        path: &GuestPath,
+        bytes: Vec<u8>,
+        mode: Option<u32>,
+        stamp: Stamp,
+        parents: Parents,
+    ) -> Result<FileStat, Failure> {
+        let key = normal(path);
+        let before = match self.nodes.get(&key) {
+            Some(Node { content: Content::Directory, .. }) => return Err(Failure::IsADirectory { path: path.clone() }),
+            Some(node) => Some((node.mode, if node.base { 0 } else { node.size() })),
+            None => None,
+        };
+        let grown = (self.used() + bytes.len() as u64).saturating_sub(before.map_or(0, |(_, size)| size));
+        if grown > self.room {
+            return Err(Failure::NoSpace { path: path.clone() });
+        }
+        self.need_parent(path, &key, stamp, parents)?;
+        let mode = mode.or(before.map(|(mode, _)| mode)).unwrap_or(0o644);
+        self.note(if before.is_some() { WatchEventKind::Modified } else { WatchEventKind::Created }, &key);
+        self.nodes.insert(key, new_node(Content::File(bytes), mode, stamp));
+        self.stat(path)
+    }
+
+    /// Adds to a file, making it if need be.
+    pub(crate) fn append(&mut self, path: &GuestPath, bytes: &[u8], stamp: Stamp) -> Result<(), Failure> {
+        let mut whole = self.read(path).map(<[u8]>::to_vec).unwrap_or_default();
+        whole.extend_from_slice(bytes);
+        self.write(path, whole, None, stamp, Parents::Require).map(drop)
+    }
+
+    pub(crate) fn make_directory(
+        &mut self,
+        path: &GuestPath,
+        parents: Parents,
+        stamp: Stamp,
+    ) -> Result<FileStat, Failure> {
+        let key = normal(path);
+        match (self.nodes.get(&key), parents) {
+            (Some(Node { content: Content::Directory, .. }), Parents::Create) => return self.stat(path),
+            (Some(_), _) => return Err(Failure::Exists { path: path.clone() }),
+            (None, _) => {}
+        }
+        self.need_parent(path, &key, stamp, parents)?;
+        self.note(WatchEventKind::Created, &key);
+        self.nodes.insert(key, new_node(Content::Directory, 0o755, stamp));
+        self.stat(path)
+    }
+
+    pub(crate) fn remove(&mut self, path: &GuestPath, scope: RemoveScope) -> Result<(), Failure> {
+        let key = normal(path);
+        self.node(path)?;
+        let below: Vec<String> = self.below(&key).map(|(path, _)| path.clone()).collect();
+        match scope {
+            RemoveScope::Single if !below.is_empty() => return Err(Failure::NotEmpty { path: path.clone() }),
+            RemoveScope::Single | RemoveScope::Tree => {}
+        }
+        for gone in below.into_iter().rev().chain([key]) {
+            self.nodes.remove(&gone);
+            self.note(WatchEventKind::Removed, &gone);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn rename(&mut self, from: &GuestPath, to: &GuestPath) -> Result<FileStat, Failure> {
+        let (old, new) = (normal(from), normal(to));
+        self.node(from)?;
+        self.need_parent(to, &new, Stamp::default(), Parents::Require)?;
+        if self.below(&new).next().is_some() {
+            return Err(Failure::NotEmpty { path: to.clone() });
+        }
+        let moved: Vec<String> = self.below(&old).map(|(path, _)| path.clone()).chain([old.clone()]).collect();
+        for path in moved {
+            if let Some(node) = self.nodes.remove(&path) {
+                self.nodes.insert(format!("{new}{}", &path[old.len()..]), node);
+            }
+        }
+        self.note(WatchEventKind::MovedFrom, &old);
+        self.note(WatchEventKind::MovedTo, &new);
+        self.stat(to)
+    }
+
+    /// The entries below a directory, down to `depth` levels, a directory before what is in it.
+    pub(crate) fn list(&self, path: &GuestPath, depth: u32) -> Result<Vec<Entry>, Failure> {
+        let key = normal(path);
+        match self.node(path)?.content {
+            Content::Directory => {}
+            Content::File(_) => return Err(Failure::NotADirectory { path: path.clone() }),
+        }
+        let prefix = if key == "/" { 0 } else { key.len() };
+        let deep = |below: &str| u32::try_from(below[prefix..].matches('/').count()).unwrap_or(u32::MAX);
+        self.below(&key)
+            .filter(|(below, _)| deep(below) <= depth.max(1))
+            .map(|(below, node)| Ok(Entry { path: guest_path(below)?, stat: self.describe(node) }))
+            .collect()
+    }
+
+    /// The changes after the first `seen` ones, and how many there are by then. `None` when some are forgotten.
+    pub(crate) fn changes_since(&self, seen: usize) -> (usize, Option<&[WatchEvent]>) {
+        let all = self.changes_dropped + self.changes.len();
+        (all, seen.checked_sub(self.changes_dropped).map(|at| &self.changes[at.min(self.changes.len())..]))
+    }
+
+    /// The user list: name, uid, gid, home, shell.
+    pub(crate) fn users(&self) -> Vec<(String, u32, u32, String, String)> {
+        let Some(Node { content: Content::File(list), .. }) = self.nodes.get("/etc/passwd") else {
+            return Vec::new();
+        };
+        String::from_utf8_lossy(list)
+            .lines()
+            .filter_map(|line| {
+                let mut fields = line.split(':').map(str::to_owned);
+                let name = fields.next()?;
+                let uid = fields.nth(1)?.parse().ok()?;
+                Some((name, uid, fields.next()?.parse().ok()?, fields.nth(1)?, fields.next()?))
+            })
+            .collect()
+    }
+
+    fn node(&self, path: &GuestPath) -> Result<&Node, Failure> {
+        self.nodes.get(&normal(path)).ok_or_else(|| Failure::NotFound { path: path.clone() })
+    }
+
+    fn below(&self, key: &str) -> impl Iterator<Item = (&String, &Node)> {
+        let prefix = if key == "/" { "/".to_owned() } else { format!("{key}/") };
+        self.nodes.iter().filter(move |(path, _)| path.len() > prefix.len() && path.starts_with(&prefix))
+    }
+
+    fn need_parent(&mut self, path: &GuestPath, key: &str, stamp: Stamp, parents: Parents) -> Result<(), Failure> {
+        let Some((above, _)) = key.rsplit_once('/') else { return Ok(()) };
+        let above = if above.is_empty() { "/" } else { above };
+        match (self.nodes.get(above), parents) {
+            (Some(Node { content: Content::Directory, .. }), _) => Ok(()),
+            (Some(_), _) => Err(Failure::NotADirectory { path: guest_path(above)? }),
+            (None, Parents::Require) => Err(Failure::NotFound { path: path.clone() }),
+            (None, Parents::Create) => self.make_directory(&guest_path(above)?, Parents::Create, stamp).map(drop),
+        }
+    }
+
+    fn used(&self) -> u64 {
+        self.nodes.values().filter(|node| !node.base).map(Node::size).sum()
+    }
+
+    fn note(&mut self, kind: WatchEventKind, key: &str) {
+        if self.changes.len() == CHANGES_KEPT {
+            self.changes.clear();
+            self.changes_dropped += CHANGES_KEPT;
+        }
+        if let Ok(path) = guest_path(key) {
+            self.changes.push(WatchEvent { kind, path });
+        }
+    }
+
+    fn describe(&self, node: &Node) -> FileStat {
+        let name = |id: u32| self.users().into_iter().find(|(_, uid, ..)| *uid == id).map(|(name, ..)| name);
+        FileStat {
+            kind: match node.content {
+                Content::Directory => FileKind::Directory,
+                Content::File(_) => FileKind::File,
+            },
+            size: node.size(),
+            mode: node.mode,
+            uid: node.uid,
+            gid: node.gid,
+            owner: name(node.uid),
+            group: name(node.gid),
+            modified_unix_ms: node.modified_unix_ms,
+            link: None,
+        }
+    }
+}
+
+impl Node {
+    fn size(&self) -> u64 {
+        match &self.content {
+            Content::File(bytes) => bytes.len() as u64,
+            Content::Directory => 0,
+        }
+    }
+}
+
+fn new_node(content: Content, mode: u32, stamp: Stamp) -> Node {
+    Node { content, mode, uid: stamp.uid, gid: stamp.gid, modified_unix_ms: stamp.unix_ms, base: false }
+}
+
+fn guest_path(key: &str) -> Result<GuestPath, Failure> {
+    GuestPath::try_from(key).map_err(|error| Failure::Invalid { reason: error.to_string() })
+}
+
+/// Without `.`, `..` and doubled slashes. Bytes that are not UTF-8 are written out, so that they stay distinct.
+pub(crate) fn normal(path: &GuestPath) -> String {
+    let text = match std::str::from_utf8(path.as_bytes()) {
+        Ok(text) => text.to_owned(),
+        Err(_) => path.as_bytes().escape_ascii().to_string(),
+    };
+    let mut parts: Vec<&str> = Vec::new();
+    for part in text.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => drop(parts.pop()),
+            part => parts.push(part),
+        }
+    }
+    format!("/{}", parts.join("/"))
+}

@@ -1,0 +1,147 @@
+//! The machine that fake engines run on. It outlives them as a host outlives the daemon: an engine that is opened
+//! again finds the runs where they were.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use dorm_engine::{EngineError, Notice, RunSpec};
+use dorm_lifecycle::{RunCondition, RunId};
+use tokio::time::Instant;
+
+use crate::engine::FakeEngine;
+use crate::faults::Faults;
+use crate::machine::Machine;
+use crate::notices::Notices;
+
+/// Midnight of 1 January 2026, when every fake host was switched on.
+const SWITCHED_ON: Duration = Duration::from_secs(1_767_225_600);
+
+/// A host. Clones are the same one.
+#[derive(Clone)]
+pub struct FakeHost(Arc<Shared>);
+
+struct Shared {
+    runs: Mutex<BTreeMap<RunId, Arc<Machine>>>,
+    faults: Faults,
+    notices: Notices,
+    opened: AtomicU64,
+    began: Instant,
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        for machine in self.runs.get_mut().unwrap_or_else(PoisonError::into_inner).values() {
+            machine.end();
+        }
+    }
+}
+
+impl Default for FakeHost {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl FakeHost {
+    /// A host on which nothing runs. Needs a tokio runtime with time from its first use on.
+    pub fn new() -> Self {
+        Self(Arc::new(Shared {
+            runs: Mutex::default(),
+            faults: Faults::default(),
+            notices: Notices::default(),
+            opened: AtomicU64::new(0),
+            began: Instant::now(),
+        }))
+    }
+
+    /// An engine on this host. The one before is dead from now on, as its daemon is: its calls fail, and it gives no
+    /// more notices.
+    pub fn open(&self) -> Arc<FakeEngine> {
+        self.0.notices.unsubscribe();
+        let number = self.0.opened.fetch_add(1, Ordering::SeqCst) + 1;
+        Arc::new(FakeEngine::new(self.clone(), number))
+    }
+
+    /// What is to go wrong on this host.
+    pub fn faults(&self) -> &Faults {
+        &self.0.faults
+    }
+
+    /// The runs that are there, also dead and half-made ones.
+    pub fn runs(&self) -> Vec<(RunId, RunCondition)> {
+        self.lock().iter().map(|(run, machine)| (run.clone(), machine.condition())).collect()
+    }
+
+    /// Kills a run from outside; the engine gives notice. Answers whether it was alive.
+    pub fn kill(&self, run: &RunId, reason: &str) -> bool {
+        let alive = self.die_silently(run);
+        if alive {
+            self.0.notices.send(Notice::Ended { run: run.clone(), reason: reason.to_owned() });
+        }
+        alive
+    }
+
+    /// Kills a run from outside, and nobody is told: what is left of it stays, broken. Answers whether it was alive.
+    pub fn die_silently(&self, run: &RunId) -> bool {
+        match self.machine(run) {
+            Some(machine) if machine.condition() != RunCondition::Broken => {
+                machine.end();
+                true
+            }
+            Some(_) | None => false,
+        }
+    }
+
+    /// Makes a run and all that is left of it disappear, and nobody is told.
+    pub fn lose(&self, run: &RunId) {
+        let lost = self.lock().remove(run);
+        if let Some(machine) = lost {
+            machine.end();
+        }
+    }
+
+    /// Switches the host off and on: every run is gone. The engine is dead too; open another.
+    pub fn reboot(&self) {
+        self.0.notices.unsubscribe();
+        self.0.opened.fetch_add(1, Ordering::SeqCst);
+        let runs = std::mem::take(&mut *self.lock());
+        for machine in runs.into_values() {
+            machine.end();
+        }
+    }
+
+    /// Whether the engine with this number is the living one.
+    pub(crate) fn is_open(&self, number: u64) -> bool {
+        self.0.opened.load(Ordering::SeqCst) == number
+    }
+
+    pub(crate) fn notices(&self) -> &Notices {
+        &self.0.notices
+    }
+
+    pub(crate) fn machine(&self, run: &RunId) -> Option<Arc<Machine>> {
+        self.lock().get(run).cloned()
+    }
+
+    /// Takes a note of a run that is about to be made.
+    pub(crate) fn add(&self, spec: &RunSpec) -> Result<Arc<Machine>, EngineError> {
+        let mut runs = self.lock();
+        if runs.contains_key(&spec.run) {
+            return Err(EngineError::Exists(spec.run.clone()));
+        }
+        let machine = Machine::half_made(spec.clone(), self.0.notices.clone());
+        runs.insert(spec.run.clone(), Arc::clone(&machine));
+        Ok(machine)
+    }
+
+    /// Microseconds since 1970, by tokio's clock.
+    pub(crate) fn unix_us(&self) -> u64 {
+        u64::try_from((SWITCHED_ON + self.0.began.elapsed()).as_micros()).unwrap_or(u64::MAX)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<RunId, Arc<Machine>>> {
+        self.0.runs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

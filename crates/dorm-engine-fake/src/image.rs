@@ -1,0 +1,107 @@
+//! A fake memory image on disk: real files, so that a test can damage them, and sums of them, so that the damage is
+//! found.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use dorm_engine::{Capabilities, RunSpec};
+use serde::{Deserialize, Serialize};
+
+use crate::error::FakeError;
+use crate::guest::{Files, Guest};
+
+/// Everything but files.
+pub const MEMORY: &str = "memory.json";
+/// Files and their contents.
+pub const FILES: &str = "files.json";
+/// What the other two depend on, and their sums.
+pub const ENGINE: &str = "engine.json";
+
+#[derive(Serialize, Deserialize)]
+struct Description {
+    engine: String,
+    build: String,
+    image: String,
+    memory: String,
+    files: String,
+}
+
+/// What is to be written.
+pub(crate) struct Image {
+    memory: Vec<u8>,
+    files: Vec<u8>,
+    description: Vec<u8>,
+}
+
+impl Image {
+    /// The image of a guest that stands still.
+    pub(crate) fn of(guest: &Guest, spec: &RunSpec, engine: &Capabilities) -> Result<Self, FakeError> {
+        let memory = serde_json::to_vec(guest)?;
+        let files = serde_json::to_vec(&guest.files)?;
+        let description = serde_json::to_vec(&Description {
+            engine: engine.name.to_owned(),
+            build: engine.build.clone(),
+            image: spec.image.to_string(),
+            memory: sum(&memory),
+            files: sum(&files),
+        })?;
+        Ok(Self { memory, files, description })
+    }
+
+    /// Writes the files into `into` and answers their names. With a `limit`, the disk is full after as many bytes.
+    pub(crate) fn write(&self, into: &Path, limit: Option<usize>) -> Result<Vec<PathBuf>, FakeError> {
+        let mut room = limit.unwrap_or(usize::MAX);
+        for (name, bytes) in [(MEMORY, &self.memory), (FILES, &self.files), (ENGINE, &self.description)] {
+            let path = into.join(name);
+            let fits = &bytes[..bytes.len().min(room)];
+            room -= fits.len();
+            fs::write(&path, fits).map_err(|source| FakeError::File { path: path.clone(), source })?;
+            if fits.len() < bytes.len() {
+                return Err(FakeError::File { path, source: std::io::ErrorKind::StorageFull.into() });
+            }
+        }
+        Ok([MEMORY, FILES, ENGINE].map(PathBuf::from).to_vec())
+    }
+
+    /// Half of its length.
+    pub(crate) fn half(&self) -> usize {
+        (self.memory.len() + self.files.len()) / 2
+    }
+}
+
+/// The guest in an image, for a run with `spec`.
+pub(crate) fn read(from: &Path, spec: &RunSpec, engine: &Capabilities) -> Result<Guest, FakeError> {
+    let description: Description = parse(from, ENGINE, &load(from, ENGINE)?)?;
+    for (what, needed, found) in [
+        ("engine", &description.engine, engine.name),
+        ("engine build", &description.build, &engine.build),
+        ("image", &description.image, spec.image.as_str()),
+    ] {
+        if needed != found {
+            return Err(FakeError::Dependency { what, needed: needed.clone(), found: found.to_owned() });
+        }
+    }
+    let (memory, files) = (load(from, MEMORY)?, load(from, FILES)?);
+    for (name, bytes, known) in [(MEMORY, &memory, &description.memory), (FILES, &files, &description.files)] {
+        if sum(bytes) != *known {
+            return Err(FakeError::Damaged { path: from.join(name) });
+        }
+    }
+    let mut guest: Guest = parse(from, MEMORY, &memory)?;
+    guest.files = parse::<Files>(from, FILES, &files)?;
+    guest.limit(&spec.resources);
+    Ok(guest)
+}
+
+fn load(from: &Path, name: &str) -> Result<Vec<u8>, FakeError> {
+    let path = from.join(name);
+    fs::read(&path).map_err(|source| FakeError::File { path, source })
+}
+
+fn parse<T: for<'de> Deserialize<'de>>(from: &Path, name: &str, bytes: &[u8]) -> Result<T, FakeError> {
+    serde_json::from_slice(bytes).map_err(|_| FakeError::Damaged { path: from.join(name) })
+}
+
+fn sum(bytes: &[u8]) -> String {
+    blake3::hash(bytes).to_hex().to_string()
+}

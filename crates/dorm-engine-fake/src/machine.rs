@@ -1,0 +1,309 @@
+//! A guest on its host: it runs, stands still or is dead, and whoever deals with it waits while it stands still.
+//!
+//! The guest's clock is tokio's, minus the time it stood still. Everything that touches the guest does so under one
+//! lock and to the end, so that a capture always sees a whole guest.
+
+use std::future::Future;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use dorm_engine::{BoxStream, Notice, RunSpec, Usage};
+use dorm_lifecycle::{RunCondition, RunId};
+use tokio::sync::watch;
+use tokio::task::AbortHandle;
+use tokio::time::Instant;
+
+use crate::agent;
+use crate::guest::{Guest, Moved};
+use crate::notices::Notices;
+use crate::ports;
+
+const STREAM_BYTES: usize = 64 * 1024;
+
+/// One run.
+pub(crate) struct Machine {
+    pub(crate) spec: RunSpec,
+    state: Mutex<State>,
+    changed: watch::Sender<u64>,
+    ended: watch::Sender<bool>,
+    session: Mutex<Option<AbortHandle>>,
+    notices: Notices,
+}
+
+struct State {
+    /// `None` while the run is being made, and when it is dead.
+    guest: Option<Guest>,
+    condition: RunCondition,
+    /// Up to when the guest's clock counts.
+    counted: Instant,
+    stood_still_since: Instant,
+}
+
+impl Machine {
+    /// A run that is being made: nothing can be done with it but ending it.
+    pub(crate) fn half_made(spec: RunSpec, notices: Notices) -> Arc<Self> {
+        let now = Instant::now();
+        let condition = RunCondition::Broken;
+        Arc::new(Self {
+            spec,
+            state: Mutex::new(State { guest: None, condition, counted: now, stood_still_since: now }),
+            changed: watch::Sender::new(0),
+            ended: watch::Sender::new(false),
+            session: Mutex::new(None),
+            notices,
+        })
+    }
+
+    /// Puts the guest in and lets it run.
+    pub(crate) fn begin(self: &Arc<Self>, guest: Guest) {
+        let mut state = self.lock();
+        if *self.ended.borrow() {
+            return;
+        }
+        state.guest = Some(guest);
+        state.condition = RunCondition::Running;
+        state.counted = Instant::now();
+        drop(state);
+        self.spawn(drive(Arc::clone(self)));
+    }
+
+    pub(crate) fn run(&self) -> &RunId {
+        &self.spec.run
+    }
+
+    pub(crate) fn condition(&self) -> RunCondition {
+        self.lock().condition
+    }
+
+    /// Stops the guest's clock. `None` when there is no guest.
+    pub(crate) fn pause(&self) -> Option<Duration> {
+        let mut state = self.lock();
+        state.guest.as_ref()?;
+        if state.condition == RunCondition::Running {
+            self.settle(&mut state);
+            // Settling may have paused it for its memory.
+            self.stand_still(&mut state);
+        }
+        Some(state.stood_still_since.elapsed())
+    }
+
+    /// Makes a paused run use no CPU. Answers what it was before.
+    pub(crate) fn park(&self) -> RunCondition {
+        let mut state = self.lock();
+        let before = state.condition;
+        if before == RunCondition::Paused {
+            state.condition = RunCondition::Parked;
+        }
+        before
+    }
+
+    /// Lets a run that stands still go on. Answers what it was before.
+    pub(crate) fn go_on(&self) -> RunCondition {
+        let mut state = self.lock();
+        let before = state.condition;
+        match before {
+            RunCondition::Paused | RunCondition::Parked => {
+                state.condition = RunCondition::Running;
+                state.counted = Instant::now();
+                drop(state);
+                self.tell();
+            }
+            RunCondition::Running | RunCondition::Broken => {}
+        }
+        before
+    }
+
+    /// Kills a process inside, whether the guest runs or not.
+    pub(crate) fn relieve(&self, victim: Option<u32>) -> RunCondition {
+        if let Some(guest) = &mut self.lock().guest {
+            guest.relieve(victim);
+        }
+        let before = self.go_on();
+        self.tell();
+        before
+    }
+
+    /// The guest as it stands.
+    pub(crate) fn look<R>(&self, at: impl FnOnce(&Guest) -> R) -> Option<R> {
+        self.lock().guest.as_ref().map(at)
+    }
+
+    pub(crate) fn usage(&self) -> Option<Usage> {
+        let mut state = self.lock();
+        if state.condition == RunCondition::Running {
+            self.settle(&mut state);
+        }
+        state.guest.as_ref().map(|guest| Usage {
+            cpu_micros: guest.cpu_us(),
+            memory_bytes: guest.memory().0,
+            processes: u64::from(guest.metrics().processes),
+        })
+    }
+
+    /// Ends everything that this run does. Its streams end.
+    pub(crate) fn end(&self) {
+        self.ended.send_replace(true);
+        let mut state = self.lock();
+        state.condition = RunCondition::Broken;
+        state.guest = None;
+        drop(state);
+        self.replace_session(None);
+    }
+
+    /// Waits until the guest runs, then acts on it and lets its processes do what follows.
+    pub(crate) async fn act<R>(&self, act: impl FnOnce(&mut Guest) -> R) -> R {
+        let mut act = Some(act);
+        self.when_running(|machine, state| {
+            machine.settle(state);
+            let (guest, act) = (state.guest.as_mut()?, act.take()?);
+            let answer = act(guest);
+            machine.settle(state);
+            machine.tell();
+            Some(answer)
+        })
+        .await
+    }
+
+    /// Waits until the guest runs, then looks at it, or changes what its processes need not know at once.
+    pub(crate) async fn peek<R>(&self, mut peek: impl FnMut(&mut Guest) -> R) -> R {
+        self.when_running(|_, state| state.guest.as_mut().map(&mut peek)).await
+    }
+
+    /// Waits until the guest runs.
+    pub(crate) async fn running(&self) {
+        self.when_running(|_, _| Some(())).await;
+    }
+
+    /// Something has changed about a process that may let it go on.
+    pub(crate) fn nudge(&self) {
+        let mut state = self.lock();
+        if state.condition == RunCondition::Running && self.settle(&mut state).1 == Moved::Yes {
+            drop(state);
+            self.tell();
+        }
+    }
+
+    /// Changes what is known of the guest from outside, whether it runs or not.
+    pub(crate) fn note<R>(&self, note: impl FnOnce(&mut Guest) -> R) -> Option<R> {
+        self.lock().guest.as_mut().map(note)
+    }
+
+    /// Tells of every change to the guest.
+    pub(crate) fn changes(&self) -> watch::Receiver<u64> {
+        self.changed.subscribe()
+    }
+
+    /// Does something for as long as the run is there.
+    pub(crate) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) -> AbortHandle {
+        let mut ended = self.ended.subscribe();
+        let task = tokio::spawn(async move {
+            tokio::select! {
+                biased;
+                _ = ended.wait_for(|ended| *ended) => {}
+                () = work => {}
+            }
+        });
+        task.abort_handle()
+    }
+
+    /// A fresh stream to the agent; the one before ends.
+    pub(crate) fn open_agent(self: &Arc<Self>) -> BoxStream {
+        let (host, guest) = tokio::io::duplex(STREAM_BYTES);
+        let session = self.spawn(agent::serve(Arc::clone(self), guest));
+        self.replace_session(Some(session));
+        Box::new(host)
+    }
+
+    /// A stream to a port inside. `None` when nobody listens there.
+    pub(crate) async fn open_port(self: &Arc<Self>, port: u16) -> Option<BoxStream> {
+        let service = self.peek(|guest| guest.listens(port)).await?;
+        let (host, guest) = tokio::io::duplex(STREAM_BYTES);
+        self.spawn(ports::answer(service, port, Arc::clone(self), guest));
+        Some(Box::new(host))
+    }
+
+    fn replace_session(&self, session: Option<AbortHandle>) {
+        let mut current = self.session.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(before) = std::mem::replace(&mut *current, session) {
+            before.abort();
+        }
+    }
+
+    async fn when_running<R>(&self, mut attempt: impl FnMut(&Self, &mut State) -> Option<R>) -> R {
+        let mut changes = self.changes();
+        loop {
+            changes.borrow_and_update();
+            {
+                let mut state = self.lock();
+                if state.condition == RunCondition::Running
+                    && let Some(answer) = attempt(self, &mut state)
+                {
+                    return answer;
+                }
+            }
+            if changes.changed().await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        }
+    }
+
+    /// Counts the time that has passed and lets the processes do what they can. Answers when there is more to do.
+    fn settle(&self, state: &mut State) -> (Option<Duration>, Moved) {
+        let Some(guest) = &mut state.guest else { return (None, Moved::No) };
+        if state.condition != RunCondition::Running {
+            return (None, Moved::No);
+        }
+        let now = Instant::now();
+        let passed = now.saturating_duration_since(state.counted);
+        guest.clock_us += u64::try_from(passed.as_micros()).unwrap_or(u64::MAX);
+        state.counted = now;
+        let settled = guest.settle();
+        let wait = settled.wake_us.map(|wake| Duration::from_micros(wake.saturating_sub(guest.clock_us)));
+        let (used, limit) = guest.memory();
+        if used > limit / 10 * 8 {
+            self.stand_still(state);
+            self.notices.send(Notice::MemoryHigh { run: self.spec.run.clone() });
+        }
+        (wait, settled.moved)
+    }
+
+    fn stand_still(&self, state: &mut State) {
+        state.condition = RunCondition::Paused;
+        state.stood_still_since = Instant::now();
+    }
+
+    fn tell(&self) {
+        self.changed.send_modify(|changes| *changes += 1);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Comes back to the guest whenever a process waits for its clock.
+async fn drive(machine: Arc<Machine>) {
+    let mut changes = machine.changes();
+    loop {
+        changes.borrow_and_update();
+        let (wait, moved) = {
+            let mut state = machine.lock();
+            machine.settle(&mut state)
+        };
+        if moved == Moved::Yes {
+            machine.tell();
+            continue;
+        }
+        tokio::select! {
+            _ = changes.changed() => {}
+            () = sleep(wait) => {}
+        }
+    }
+}
+
+async fn sleep(wait: Option<Duration>) {
+    match wait {
+        Some(wait) => tokio::time::sleep(wait).await,
+        None => std::future::pending().await,
+    }
+}

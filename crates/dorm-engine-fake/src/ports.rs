@@ -1,0 +1,48 @@
+//! What listens on a fake guest's ports.
+
+use std::sync::Arc;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
+
+use crate::guest::Service;
+use crate::machine::Machine;
+
+/// What the built-in `serve PORT` answers every HTTP request with, in the body.
+pub const SERVED: &str = "served by a fake guest\n";
+
+/// Serves one connection, standing still while the guest does.
+pub(crate) async fn answer(service: Service, port: u16, machine: Arc<Machine>, stream: DuplexStream) {
+    let served = match service {
+        Service::Http => http(&machine, stream).await,
+        Service::Mirror => mirror(&machine, stream).await,
+    };
+    if let Err(error) = served {
+        tracing::debug!(%error, port, run = %machine.run(), "a connection to a fake port ended early");
+    }
+}
+
+async fn http(machine: &Machine, mut stream: DuplexStream) -> std::io::Result<()> {
+    let mut request = Vec::new();
+    while !request.windows(4).any(|end| end == b"\r\n\r\n") {
+        if stream.read_buf(&mut request).await? == 0 {
+            return Ok(());
+        }
+        machine.running().await;
+    }
+    let length = SERVED.len();
+    let answer = format!(
+        "HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{SERVED}"
+    );
+    stream.write_all(answer.as_bytes()).await?;
+    stream.shutdown().await
+}
+
+async fn mirror(machine: &Machine, mut stream: DuplexStream) -> std::io::Result<()> {
+    let mut bytes = Vec::new();
+    while stream.read_buf(&mut bytes).await? > 0 {
+        machine.running().await;
+        stream.write_all(&bytes).await?;
+        bytes.clear();
+    }
+    stream.shutdown().await
+}

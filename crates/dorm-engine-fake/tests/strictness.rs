@@ -1,0 +1,251 @@
+//! The conformance suite notices engines that break their promises: each flaw here fails the check that is about it.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use dorm_engine::{BoxStream, Capabilities, Captured, Engine, EngineError, FoundRun, Notice, RunSpec, Usage};
+use dorm_engine_conformance::{CHECKS, Programs, Subject, run_check};
+use dorm_engine_fake::{FakeEngine, FakeHost};
+use dorm_lifecycle::{Digest, RunCondition, RunId};
+use tokio::sync::mpsc;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Flaw {
+    None,
+    StartsTwice,
+    CaptureLetsGoOn,
+    FailedCaptureLetsGoOn,
+    ParkDoesNothing,
+    GoOnBegetsAnother,
+    RestoreBootsAfresh,
+    RestoreWritesToTheImage,
+    RestoreTakesDamage,
+    StopDoesNothing,
+    StopIsNoticed,
+    DeathIsNotNoticed,
+    InventoryForgets,
+    SweepTakesAll,
+    UnknownRunsAreFine,
+    RelieveKillsNobody,
+}
+
+const FLAWS: &[(Flaw, &str)] = &[
+    (Flaw::StartsTwice, "starting_twice_is_refused_and_the_first_run_lives"),
+    (Flaw::CaptureLetsGoOn, "capturing_keeps_the_source_paused"),
+    (Flaw::CaptureLetsGoOn, "a_paused_run_can_be_captured_again"),
+    (Flaw::FailedCaptureLetsGoOn, "a_failed_capture_keeps_the_source"),
+    (Flaw::ParkDoesNothing, "parking_twice_is_idempotent"),
+    (Flaw::GoOnBegetsAnother, "going_on_continues_exactly"),
+    (Flaw::GoOnBegetsAnother, "going_on_after_parking_continues_exactly"),
+    (Flaw::RestoreBootsAfresh, "a_restored_run_has_the_same_memory_files_and_processes"),
+    (Flaw::RestoreBootsAfresh, "two_restores_of_one_image_diverge"),
+    (Flaw::RestoreBootsAfresh, "five_captures_in_a_chain_lose_nothing"),
+    (Flaw::RestoreBootsAfresh, "an_open_deleted_file_survives"),
+    (Flaw::RestoreWritesToTheImage, "restoring_only_reads_the_image"),
+    (Flaw::RestoreTakesDamage, "an_image_with_a_cut_file_is_refused"),
+    (Flaw::RestoreTakesDamage, "an_image_without_one_of_its_files_is_refused"),
+    (Flaw::StopDoesNothing, "stopping_twice_is_idempotent_and_leaves_nothing"),
+    (Flaw::StopDoesNothing, "a_start_dropped_anywhere_leaves_nothing_after_stop"),
+    (Flaw::StopDoesNothing, "two_runs_at_once_share_nothing"),
+    (Flaw::StopIsNoticed, "a_stopped_run_is_not_noticed"),
+    (Flaw::DeathIsNotNoticed, "a_run_killed_from_outside_is_noticed"),
+    (Flaw::InventoryForgets, "a_reopened_engine_finds_runs_in_their_conditions"),
+    (Flaw::SweepTakesAll, "a_sweep_removes_unknown_runs_only"),
+    (Flaw::UnknownRunsAreFine, "unknown_runs_are_named_as_such"),
+    (Flaw::RelieveKillsNobody, "too_much_memory_costs_one_process"),
+];
+
+struct Flawed {
+    engine: Arc<FakeEngine>,
+    flaw: Flaw,
+}
+
+impl Flawed {
+    fn has(&self, flaw: Flaw) -> bool {
+        self.flaw == flaw
+    }
+
+    async fn boot(&self, spec: &RunSpec) -> Result<(), EngineError> {
+        self.engine.stop(&spec.run).await?;
+        self.engine.start(spec).await
+    }
+}
+
+#[async_trait]
+impl Engine for Flawed {
+    fn capabilities(&self) -> &Capabilities {
+        self.engine.capabilities()
+    }
+
+    async fn start(&self, spec: &RunSpec) -> Result<(), EngineError> {
+        if self.has(Flaw::StartsTwice) { self.boot(spec).await } else { self.engine.start(spec).await }
+    }
+
+    async fn restore(&self, spec: &RunSpec, image: &Path) -> Result<(), EngineError> {
+        if self.has(Flaw::RestoreWritesToTheImage) {
+            std::fs::write(image.join("used"), "once").unwrap();
+        }
+        match self.engine.restore(spec, image).await {
+            Err(EngineError::Failed { .. }) if self.has(Flaw::RestoreTakesDamage) => self.boot(spec).await,
+            Ok(()) if self.has(Flaw::RestoreBootsAfresh) => self.boot(spec).await,
+            other => other,
+        }
+    }
+
+    async fn capture(&self, run: &RunId, into: &Path) -> Result<Captured, EngineError> {
+        let captured = self.engine.capture(run, into).await;
+        let goes_on = match captured {
+            Ok(_) => Flaw::CaptureLetsGoOn,
+            Err(_) => Flaw::FailedCaptureLetsGoOn,
+        };
+        if self.has(goes_on) {
+            self.engine.go_on(run).await?;
+        }
+        captured
+    }
+
+    async fn park(&self, run: &RunId) -> Result<(), EngineError> {
+        if self.has(Flaw::ParkDoesNothing) { Ok(()) } else { self.engine.park(run).await }
+    }
+
+    async fn go_on(&self, run: &RunId) -> Result<(), EngineError> {
+        if self.has(Flaw::GoOnBegetsAnother) {
+            let (image, rootfs) = image();
+            let (resources, egress) = Default::default();
+            return self.boot(&RunSpec { run: run.clone(), image, rootfs, resources, egress }).await;
+        }
+        self.engine.go_on(run).await
+    }
+
+    async fn stop(&self, run: &RunId) -> Result<(), EngineError> {
+        if self.has(Flaw::StopDoesNothing) {
+            return Ok(());
+        }
+        if self.has(Flaw::StopIsNoticed) {
+            self.engine.host().kill(run, "stopped");
+        }
+        self.engine.stop(run).await
+    }
+
+    async fn agent(&self, run: &RunId) -> Result<BoxStream, EngineError> {
+        self.engine.agent(run).await
+    }
+
+    async fn connect(&self, run: &RunId, port: u16) -> Result<BoxStream, EngineError> {
+        self.engine.connect(run, port).await
+    }
+
+    async fn usage(&self, run: &RunId) -> Result<Usage, EngineError> {
+        match self.engine.usage(run).await {
+            Err(_) if self.has(Flaw::UnknownRunsAreFine) => Ok(Usage::default()),
+            usage => usage,
+        }
+    }
+
+    async fn relieve(&self, run: &RunId, victim: Option<u32>) -> Result<(), EngineError> {
+        let victim = if self.has(Flaw::RelieveKillsNobody) { Some(0) } else { victim };
+        self.engine.relieve(run, victim).await
+    }
+
+    async fn inventory(&self) -> Result<Vec<FoundRun>, EngineError> {
+        let mut found = self.engine.inventory().await?;
+        if self.has(Flaw::InventoryForgets) {
+            found.retain(|found| found.condition == RunCondition::Running);
+        }
+        Ok(found)
+    }
+
+    async fn sweep(&self, known: &[RunId]) -> Result<Vec<String>, EngineError> {
+        self.engine.sweep(if self.has(Flaw::SweepTakesAll) { &[] } else { known }).await
+    }
+
+    fn notices(&self) -> mpsc::Receiver<Notice> {
+        if self.has(Flaw::DeathIsNotNoticed) { mpsc::channel(1).1 } else { self.engine.notices() }
+    }
+
+    async fn prepare(&self, image: &Digest, rootfs: &Path) -> Result<(), EngineError> {
+        self.engine.prepare(image, rootfs).await
+    }
+
+    async fn close(&self) {
+        self.engine.close().await;
+    }
+}
+
+fn image() -> (Digest, PathBuf) {
+    ("0".repeat(64).parse().unwrap(), PathBuf::from("/nowhere"))
+}
+
+struct FlawedSubject {
+    host: FakeHost,
+    engine: Mutex<Arc<Flawed>>,
+    flaw: Flaw,
+}
+
+#[async_trait]
+impl Subject for FlawedSubject {
+    fn engine(&self) -> Arc<dyn Engine> {
+        Arc::clone(&*self.engine.lock().unwrap()) as Arc<dyn Engine>
+    }
+
+    async fn reopen(&self) {
+        *self.engine.lock().unwrap() = Arc::new(Flawed { engine: self.host.open(), flaw: self.flaw });
+    }
+
+    fn image(&self) -> (Digest, PathBuf) {
+        image()
+    }
+
+    fn programs(&self) -> Programs {
+        let words = |text: &str| text.split(' ').map(str::to_owned).collect();
+        Programs {
+            counting: words("counter"),
+            ticking: words("ticker"),
+            holding_deleted: words("hold-deleted"),
+            hungry: words("hungry 1000000000000"),
+            serving: words("serve"),
+        }
+    }
+
+    async fn kill(&self, run: &RunId) {
+        self.host.kill(run, "killed by a test");
+    }
+
+    async fn left_overs(&self) -> Vec<String> {
+        self.host.runs().into_iter().map(|(run, condition)| format!("{run} is {condition:?}")).collect()
+    }
+
+    fn lacks(&self, _check: &str) -> Option<String> {
+        None
+    }
+
+    async fn close(&self) {}
+}
+
+fn passes(flaw: Flaw, check: &str) -> bool {
+    let subject = || async {
+        let host = FakeHost::new();
+        let engine = Mutex::new(Arc::new(Flawed { engine: host.open(), flaw }));
+        Ok(Arc::new(FlawedSubject { host, engine, flaw }) as Arc<dyn Subject>)
+    };
+    catch_unwind(AssertUnwindSafe(|| run_check(check, subject))).is_ok()
+}
+
+#[test]
+fn every_flaw_fails_the_check_that_is_about_it() {
+    for (flaw, check) in FLAWS {
+        assert!(!passes(*flaw, check), "{flaw:?} passes {check}");
+        assert!(passes(Flaw::None, check), "an engine without a flaw fails {check}");
+    }
+}
+
+#[test]
+fn every_check_has_a_name_of_its_own() {
+    let mut names: Vec<_> = CHECKS.iter().map(|check| check.name).collect();
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!(names.len(), CHECKS.len());
+}

@@ -1,0 +1,175 @@
+//! Beginning a run: a hull is taken or made, claimed, and started or filled; then the agent inside must answer.
+//!
+//! A cold boot needs no template: in an empty hull `StartRoot` and the agent's first answer take less time than a
+//! restore of the same (`docs/decisions`).
+
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use dorm_agent_client::Agent;
+use dorm_engine::{EngineError, RunSpec};
+use dorm_lifecycle::Egress;
+
+use crate::cgroup::Limits;
+use crate::control::ImageFiles;
+use crate::engine::Shared;
+use crate::error::{GvisorError, chain};
+use crate::hull::{Hull, Order};
+use crate::notes::{Duty, Note, Phase, Reach};
+use crate::run::{Run, Turn};
+use crate::stream;
+
+/// How long the agent may take to answer the first time.
+const HELLO_LIMIT: Duration = Duration::from_secs(120);
+
+/// The files of a memory image.
+pub(crate) const IMAGE_FILES: [&str; 3] = ["checkpoint.img", "pages_meta.img", "pages.img"];
+
+/// What a run begins with.
+pub(crate) enum Origin {
+    /// Nothing: its first process is started.
+    Cold,
+    /// A memory image, opened.
+    Image(ImageFiles),
+}
+
+impl Origin {
+    /// Opens the image in `directory`; a second descriptor of the same files is made for each try.
+    pub(crate) fn open(directory: &Path) -> Result<Self, GvisorError> {
+        let open = |name: &str| {
+            let path = directory.join(name);
+            let file = fs::File::open(&path).map_err(|source| GvisorError::file("open", &path, source))?;
+            let facts = file.metadata().map_err(|source| GvisorError::file("look at", &path, source))?;
+            if !facts.is_file() || (facts.len() == 0 && name != "pages.img") {
+                return Err(GvisorError::file("use", path, io::Error::from(io::ErrorKind::InvalidData)));
+            }
+            Ok(file.into())
+        };
+        let [first, second, third] = IMAGE_FILES;
+        Ok(Self::Image(ImageFiles([open(first)?, open(second)?, open(third)?])))
+    }
+}
+
+impl Shared {
+    /// Begins `spec`'s run. Whatever fails, nothing is left of it.
+    pub(crate) async fn begin(
+        self: &Arc<Self>,
+        operation: &'static str,
+        spec: &RunSpec,
+        origin: Origin,
+    ) -> Result<(), EngineError> {
+        let (run, mut turn) = self.runs.reserve(&spec.run).await?;
+        let begun = self.fill(&run, &mut turn, spec, origin).await;
+        match begun {
+            Ok(()) => {
+                self.watch(&run);
+                Ok(())
+            }
+            Err(error) => {
+                run.begin_stopping();
+                run.cut(None);
+                let removed = match turn.home() {
+                    Some(home) => self.host.destroy(&home).await,
+                    None => Ok(()),
+                };
+                match removed {
+                    Ok(()) => {
+                        turn.forget();
+                        self.runs.remove(&run);
+                    }
+                    // Kept as a broken run, so that stop and sweep come back to it.
+                    Err(left) => {
+                        tracing::warn!(run = %spec.run, error = %chain(&left), "a run that could not begin was left behind")
+                    }
+                }
+                Err(error.of(operation, &spec.run))
+            }
+        }
+    }
+
+    async fn fill(
+        self: &Arc<Self>,
+        run: &Arc<Run>,
+        turn: &mut Turn,
+        spec: &RunSpec,
+        origin: Origin,
+    ) -> Result<(), GvisorError> {
+        let order = order(spec);
+        let (hull, note) = self.hull_for(spec, &order).await?;
+        run.take_hull(turn, hull, note);
+        let Some(hull) = run.hull() else { return Ok(()) };
+        if let Some(lease) = &hull.lease {
+            self.host.network.allow(lease.id, &spec.egress).await?;
+        }
+        let begun = async {
+            match origin {
+                Origin::Cold => hull.control.start(hull.home.id()).await,
+                Origin::Image(files) => hull.control.restore(files).await,
+            }?;
+            self.greet(hull, spec.run.generation).await
+        };
+        tokio::select! {
+            begun = begun => begun?,
+            () = hull.processes.sandbox.ended() => return Err(GvisorError::Died { said: hull.home.last_words() }),
+        }
+        turn.set(Phase::Running)
+    }
+
+    /// A hull that is already the run's: a spare one, or else a new one.
+    async fn hull_for(&self, spec: &RunSpec, order: &Order) -> Result<(Hull, Note), GvisorError> {
+        let duty = Duty::Run { run: spec.run.to_string(), phase: Phase::Beginning };
+        while let Some((hull, mut note)) = self.spares.take(order) {
+            note.duty = duty.clone();
+            note.memory_bytes = order.limits.memory_bytes;
+            match claim(&hull, &note, order).await {
+                Ok(()) => return Ok((hull, note)),
+                Err(error) => {
+                    tracing::warn!(hull = hull.home.id(), error = %chain(&error), "a spare hull was not fit for use and is removed");
+                    self.host.destroy(&hull.home).await?;
+                }
+            }
+        }
+        let _busy = self.spares.hold_back();
+        let (hull, mut note) = self.host.make(order, duty).await?;
+        note.memory_bytes = order.limits.memory_bytes;
+        Ok((hull, note))
+    }
+
+    /// Waits until the agent inside answers.
+    async fn greet(&self, hull: &Hull, generation: u64) -> Result<(), GvisorError> {
+        let (stream, _thread) = stream::open(&hull.home)?;
+        let answered = tokio::time::timeout(HELLO_LIMIT, Agent::connect(stream, generation)).await;
+        let late = |_| GvisorError::Late { operation: "the agent's first answer", limit: HELLO_LIMIT };
+        answered.map_err(late)??;
+        Ok(())
+    }
+}
+
+async fn claim(hull: &Hull, note: &Note, order: &Order) -> Result<(), GvisorError> {
+    if !hull.is_alive() {
+        return Err(GvisorError::Died { said: hull.home.last_words() });
+    }
+    hull.home.write(note)?;
+    let limits = order.limits;
+    hull.group(move |group| {
+        group.thaw()?;
+        group.set_limits(&limits)
+    })
+    .await
+}
+
+fn order(spec: &RunSpec) -> Order {
+    Order {
+        image: spec.image.clone(),
+        rootfs: spec.rootfs.clone(),
+        reach: match spec.egress {
+            Egress::None => Reach::Alone,
+            Egress::Public | Egress::Allow(_) => Reach::Networked,
+        },
+        disk_bytes: spec.resources.disk_bytes,
+        limits: Limits::for_guest(&spec.resources),
+    }
+}

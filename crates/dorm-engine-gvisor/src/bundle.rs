@@ -1,0 +1,111 @@
+//! The OCI bundle of a hull: what `runsc create` is told about it.
+//!
+//! It is the same for a cold boot and a restore, since a memory image only fits the mounts it was made with. Guest ids
+//! are mapped to an unprivileged range, for which the image's ownership was shifted when it was imported.
+
+use std::fs;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::Path;
+
+use dorm_engine::Lease;
+use rustix::fs::{CWD, Mode, mkfifoat};
+use serde_json::{Value, json};
+
+use crate::error::GvisorError;
+use crate::notes::Home;
+
+/// The first host id of the range that guest ids map to.
+pub(crate) const ID_BASE: u32 = 100_000;
+const ID_COUNT: u32 = 65_536;
+/// Where the agent is inside. Every image has an empty file of that name.
+const AGENT: &str = "/dorm-agent";
+
+/// What the agent and, through it, root inside may do to the sandbox's own kernel. On the host they mean nothing.
+const CAPABILITIES: [&str; 17] = [
+    "CAP_AUDIT_WRITE",
+    "CAP_CHOWN",
+    "CAP_DAC_OVERRIDE",
+    "CAP_DAC_READ_SEARCH",
+    "CAP_FOWNER",
+    "CAP_FSETID",
+    "CAP_KILL",
+    "CAP_MKNOD",
+    "CAP_NET_BIND_SERVICE",
+    "CAP_NET_RAW",
+    "CAP_SETFCAP",
+    "CAP_SETGID",
+    "CAP_SETPCAP",
+    "CAP_SETUID",
+    "CAP_SYS_ADMIN",
+    "CAP_SYS_CHROOT",
+    "CAP_SYS_PTRACE",
+];
+
+/// Writes the bundle into the hull's home, with the two FIFOs of the agent.
+pub(crate) fn write(home: &Home, rootfs: &Path, agent: &Path, lease: Option<&Lease>) -> Result<(), GvisorError> {
+    for path in [home.input(), home.output()] {
+        mkfifoat(CWD, &path, Mode::RUSR | Mode::WUSR).map_err(|source| GvisorError::file("create", &path, source))?;
+    }
+    let bundle = home.bundle();
+    fs::DirBuilder::new().mode(0o700).create(&bundle).map_err(|source| GvisorError::file("create", &bundle, source))?;
+    let path = bundle.join("config.json");
+    let text = serde_json::to_vec(&describe(rootfs, agent, lease))
+        .map_err(|source| GvisorError::Text { path: path.clone(), source })?;
+    fs::write(&path, text).map_err(|source| GvisorError::file("write", &path, source))
+}
+
+fn describe(rootfs: &Path, agent: &Path, lease: Option<&Lease>) -> Value {
+    let network = match lease {
+        Some(lease) => json!({"type": "network", "path": lease.namespace}),
+        None => json!({"type": "network"}),
+    };
+    let ids = json!([{"containerID": 0, "hostID": ID_BASE, "size": ID_COUNT}]);
+    json!({
+        "ociVersion": "1.0.0",
+        "process": {
+            "user": {"uid": 0, "gid": 0},
+            "args": [AGENT, "stdio"],
+            "cwd": "/",
+            "terminal": false,
+            "env": [
+                "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+                "HOME=/root",
+                "TERM=xterm",
+            ],
+            "capabilities": {
+                "bounding": CAPABILITIES, "effective": CAPABILITIES,
+                "inheritable": CAPABILITIES, "permitted": CAPABILITIES,
+            },
+            "rlimits": [{"type": "RLIMIT_NOFILE", "hard": 1_048_576, "soft": 65_536}],
+        },
+        "root": {"path": rootfs, "readonly": false},
+        "hostname": "sandbox",
+        "mounts": mounts(rootfs, agent),
+        "linux": {
+            "namespaces": [
+                {"type": "pid"}, {"type": "ipc"}, {"type": "uts"}, {"type": "mount"}, {"type": "user"}, network,
+            ],
+            "uidMappings": ids,
+            "gidMappings": ids,
+        },
+    })
+}
+
+fn mounts(rootfs: &Path, agent: &Path) -> Vec<Value> {
+    let mut mounts = vec![
+        json!({"destination": "/proc", "type": "proc", "source": "proc"}),
+        json!({"destination": "/dev", "type": "tmpfs", "source": "tmpfs"}),
+        json!({"destination": "/dev/shm", "type": "tmpfs", "source": "tmpfs", "options": ["mode=1777"]}),
+        json!({"destination": "/sys", "type": "sysfs", "source": "sysfs",
+               "options": ["nosuid", "noexec", "nodev", "ro"]}),
+        json!({"destination": AGENT, "type": "bind", "source": agent, "options": ["ro", "bind"]}),
+    ];
+    // Without a mount of ours gVisor puts a file system in memory over an empty /tmp, unlimited. An image that has
+    // anything in its /tmp keeps it on the disk with the rest.
+    let is_empty = fs::read_dir(rootfs.join("tmp")).is_ok_and(|mut entries| entries.next().is_none());
+    if is_empty {
+        let options = ["size=512m", "mode=1777"];
+        mounts.push(json!({"destination": "/tmp", "type": "tmpfs", "source": "tmpfs", "options": options}));
+    }
+    mounts
+}

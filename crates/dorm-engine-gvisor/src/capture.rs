@@ -1,0 +1,173 @@
+//! What is done to a run that exists: capture, park, go on.
+//!
+//! Pauses nest inside the sandbox, and letting go on a guest that is not paused kills it. So the intent is written
+//! down before each call, and after a crash between the two the guest itself is asked.
+
+use std::fs;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use dorm_engine::{Captured, EngineError};
+use dorm_lifecycle::RunId;
+
+use crate::boot::IMAGE_FILES;
+use crate::control::ImageFiles;
+use crate::engine::Shared;
+use crate::error::GvisorError;
+use crate::hull::Hull;
+use crate::notes::Phase;
+use crate::run::Turn;
+
+impl Shared {
+    /// [`dorm_engine::Engine::capture`].
+    pub(crate) async fn capture(&self, id: &RunId, into: &Path) -> Result<Captured, EngineError> {
+        const OPERATION: &str = "capture";
+        let run = self.runs.get(id)?;
+        let mut turn = run.turn().await;
+        let hull = run.living(OPERATION)?;
+        let done = async {
+            let files = create_files(into)?;
+            let captured = async {
+                pause(hull, &mut turn).await?;
+                hull.control.checkpoint(files).await
+            };
+            captured.await.map_err(|error| {
+                let error = or_no_room(error, into);
+                remove_files(into);
+                error
+            })
+        };
+        done.await.map_err(|error: GvisorError| error.of(OPERATION, id))?;
+        Ok(Captured { files: IMAGE_FILES.map(PathBuf::from).into(), stopped: turn.stood() })
+    }
+
+    /// [`dorm_engine::Engine::park`].
+    pub(crate) async fn park(&self, id: &RunId) -> Result<(), EngineError> {
+        const OPERATION: &str = "park";
+        let run = self.runs.get(id)?;
+        let mut turn = run.turn().await;
+        let hull = run.living(OPERATION)?;
+        let phase = settle(hull, &mut turn).await.map_err(|error| error.of(OPERATION, id))?;
+        if phase != Phase::Paused {
+            return Err(EngineError::Condition { operation: OPERATION, run: id.clone(), condition: "running" });
+        }
+        hull.group(crate::cgroup::Cgroup::freeze).await.map_err(|error| error.of(OPERATION, id))
+    }
+
+    /// [`dorm_engine::Engine::go_on`].
+    pub(crate) async fn go_on(&self, id: &RunId) -> Result<(), EngineError> {
+        const OPERATION: &str = "let go on";
+        let run = self.runs.get(id)?;
+        let mut turn = run.turn().await;
+        let hull = run.living(OPERATION)?;
+        resume(hull, &mut turn).await.map_err(|error| error.of(OPERATION, id))
+    }
+
+    /// [`dorm_engine::Engine::relieve`].
+    pub(crate) async fn relieve(&self, id: &RunId, victim: Option<u32>) -> Result<(), EngineError> {
+        const OPERATION: &str = "relieve";
+        let run = self.runs.get(id)?;
+        let mut turn = run.turn().await;
+        let hull = run.living(OPERATION)?;
+        // A victim that has ended meanwhile is no reason to keep the guest standing.
+        let killed = match victim {
+            Some(pid) => hull.control.kill(hull.home.id(), pid).await,
+            None => Ok(()),
+        };
+        resume(hull, &mut turn).await.map_err(|error| error.of(OPERATION, id))?;
+        match killed {
+            Ok(()) | Err(GvisorError::Refused { .. }) => Ok(()),
+            Err(error) => Err(error.of(OPERATION, id)),
+        }
+    }
+}
+
+/// Less free space than this after a failed capture is taken for its cause.
+const LITTLE: u64 = 8 << 20;
+
+/// The sandbox tells of a full disk in words only, which we do not read: we look ourselves.
+fn or_no_room(error: GvisorError, into: &Path) -> GvisorError {
+    if !matches!(error, GvisorError::Refused { .. }) {
+        return error;
+    }
+    match rustix::fs::statvfs(into) {
+        Ok(room) if room.f_bavail.saturating_mul(room.f_frsize) < LITTLE => {
+            let source = io::Error::new(io::ErrorKind::StorageFull, error);
+            GvisorError::file("write the memory into", into, source)
+        }
+        _ => error,
+    }
+}
+
+/// Makes the guest stand still, if it does not.
+pub(crate) async fn pause(hull: &Hull, turn: &mut Turn) -> Result<(), GvisorError> {
+    if settle(hull, turn).await? == Phase::Paused {
+        // A parked one has to answer.
+        return hull.group(crate::cgroup::Cgroup::thaw).await;
+    }
+    turn.set(Phase::Pausing)?;
+    hull.control.pause().await?;
+    turn.set(Phase::Paused)
+}
+
+/// Lets the guest go on, if it stands still.
+pub(crate) async fn resume(hull: &Hull, turn: &mut Turn) -> Result<(), GvisorError> {
+    if settle(hull, turn).await? != Phase::Paused {
+        return Ok(());
+    }
+    turn.set(Phase::Resuming)?;
+    hull.group(crate::cgroup::Cgroup::thaw).await?;
+    hull.control.resume().await?;
+    turn.set(Phase::Running)
+}
+
+/// Finds out what the guest does when a call was begun of which nobody knows how far it came.
+pub(crate) async fn settle(hull: &Hull, turn: &mut Turn) -> Result<Phase, GvisorError> {
+    match turn.phase() {
+        Phase::Pausing | Phase::Resuming => {}
+        known => return Ok(known),
+    }
+    // Only a paused guest is ever frozen, and it is thawed before it is let go on.
+    let is_frozen = hull.group(crate::cgroup::Cgroup::is_frozen).await?;
+    let is_paused = is_frozen || hull.control.is_paused().await?;
+    turn.set(if is_paused { Phase::Paused } else { Phase::Running })?;
+    Ok(turn.phase())
+}
+
+/// Creates the three files of an image. The pages are written past the page cache where the file system can: that is
+/// faster to be durable and does not push out others' memory.
+fn create_files(into: &Path) -> Result<ImageFiles, GvisorError> {
+    let create = |name: &str, flags: i32| {
+        let path = into.join(name);
+        let file = fs::OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).custom_flags(flags).open(&path);
+        file.map(OwnedFd::from).map_err(|source| GvisorError::file("create", path, source))
+    };
+    let [first, second, third] = IMAGE_FILES;
+    let made = || {
+        let pages = match create(third, libc::O_DIRECT) {
+            Err(GvisorError::File { source, .. }) if source.kind() == io::ErrorKind::InvalidInput => {
+                // Some file systems make the file and then refuse to open it so.
+                let _ = fs::remove_file(into.join(third));
+                create(third, 0)
+            }
+            other => other,
+        }?;
+        Ok(ImageFiles([create(first, 0)?, create(second, 0)?, pages]))
+    };
+    made().inspect_err(|error: &GvisorError| {
+        let exists = matches!(error, GvisorError::File { source, .. } if source.kind() == io::ErrorKind::AlreadyExists);
+        // Somebody else's image is in the way: it is not ours to remove.
+        if !exists {
+            remove_files(into);
+        }
+    })
+}
+
+fn remove_files(into: &Path) {
+    for name in IMAGE_FILES {
+        // The caller throws away the directory anyway; this only gives back the room early.
+        let _ = fs::remove_file(into.join(name));
+    }
+}

@@ -1,0 +1,510 @@
+//! Control groups: the limits of one run, and the switch that stops all its processes at once.
+//!
+//! One meaning over both versions of the kernel's interface, also on hosts that have some of each. A group is known
+//! by its name alone (`dormouse-ab12/ID-1`), so that a restarted daemon finds it again. Nothing here knows gVisor,
+//! runs or sandboxes. All calls block for at most some milliseconds, except those that wait, which say so.
+//!
+//! ```text
+//! create ──► entry().enter() in the child ──► freeze / thaw ──► kill_all ──► remove
+//! ```
+
+mod error;
+mod file;
+mod layout;
+mod threshold;
+mod v1;
+mod v2;
+
+use std::fs;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use dorm_lifecycle::Resources;
+
+pub use error::CgroupError;
+pub use layout::{Controller, Support, Version};
+use layout::{Layout, Place};
+pub use threshold::{Threshold, soft_threshold};
+
+/// How long [`Cgroup::freeze`] and [`Cgroup::thaw`] wait for the last process.
+const MOTION_LIMIT: Duration = Duration::from_secs(10);
+/// How long [`Cgroup::remove`] waits for the last process to be gone.
+const REMOVE_LIMIT: Duration = Duration::from_secs(30);
+const CPU_PERIOD_MICROS: u64 = 100_000;
+/// What the sentry needs beside the guest's memory.
+const SENTRY_BYTES: u64 = 64 << 20;
+
+/// The limits of one group, as the host counts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Limits {
+    /// CPU time per second of wall time, in thousandths of one CPU; at least 10.
+    pub cpu_millis: u32,
+    /// Memory in bytes, file cache included. Past it the kernel kills.
+    pub memory_bytes: u64,
+    /// Host processes and threads.
+    pub threads: u64,
+}
+
+impl Limits {
+    /// What the host must give so that a guest can have `resources`: memory for the sentry beside the guest's, and
+    /// four host threads for one of the guest's (systrap stubs), 64 more for the sentry itself.
+    pub fn for_guest(resources: &Resources) -> Self {
+        Self {
+            cpu_millis: resources.cpu_millis,
+            memory_bytes: resources.memory_bytes.saturating_add(SENTRY_BYTES),
+            threads: u64::from(resources.processes) * 4 + 64,
+        }
+    }
+}
+
+/// What a group uses now.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct GroupUsage {
+    /// CPU time since the group was made, in microseconds. `None` where the host does not count it.
+    pub cpu_micros: Option<u64>,
+    /// Memory in bytes, without file cache.
+    pub memory_bytes: u64,
+    /// File cache in bytes, which the kernel drops when memory is needed.
+    pub cache_bytes: u64,
+    /// Host processes.
+    pub processes: u64,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct MemoryUse {
+    charged: u64,
+    cache: u64,
+}
+
+impl MemoryUse {
+    /// What cannot be had back without ending or paging out something.
+    fn working_set(self) -> u64 {
+        self.charged.saturating_sub(self.cache)
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Motion {
+    Frozen,
+    Moving,
+}
+
+/// A control group. The value is only a name for it: dropping it changes nothing.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Cgroup {
+    name: String,
+    places: Vec<Place>,
+}
+
+impl Cgroup {
+    /// Makes the group `name` with these limits. Groups above it in the name are made too and kept. An empty one of
+    /// that name, left by a crash, is replaced.
+    ///
+    /// # Errors
+    /// [`CgroupError::Occupied`] if there is one in use. A failure removes what was made.
+    pub fn create(name: &str, limits: &Limits) -> Result<Self, CgroupError> {
+        Self::create_in(&Layout::of_this_host()?, name, limits)
+    }
+
+    fn create_in(layout: &Layout, name: &str, limits: &Limits) -> Result<Self, CgroupError> {
+        check_name(name)?;
+        for controller in Controller::ALL {
+            if controller.is_needed() && layout.version(controller).is_none() {
+                return Err(CgroupError::Missing { controller });
+            }
+        }
+        let mut tries = 0;
+        loop {
+            match Self::try_create(layout, name, limits) {
+                // Someone has removed the empty parent between our steps.
+                Err(error) if error.is_gone() && tries < 8 => tries += 1,
+                other => return other,
+            }
+        }
+    }
+
+    fn try_create(layout: &Layout, name: &str, limits: &Limits) -> Result<Self, CgroupError> {
+        let unified: Vec<&Place> = layout.bases.iter().filter(|place| place.version == Version::V2).collect();
+        if let Some(first) = unified.first() {
+            let controllers: Vec<Controller> = unified.iter().map(|place| place.controller).collect();
+            v2::hand_down(&first.dir, name, &controllers)?;
+        }
+        let group = Self::named(layout, name);
+        let made = group.dirs().into_iter().try_for_each(|dir| group.make_empty(dir));
+        made.and_then(|()| group.set_limits(limits)).inspect_err(|error| group.discard(error))?;
+        Ok(group)
+    }
+
+    /// Makes one directory of the group, anew if there is an empty one: its counters and settings would be another
+    /// run's.
+    fn make_empty(&self, dir: &Path) -> Result<(), CgroupError> {
+        if !remove_dir(dir)? && !file::pids(dir)?.is_empty() {
+            return Err(CgroupError::Occupied { name: self.name.clone() });
+        }
+        fs::create_dir_all(dir).map_err(|source| CgroupError::file("create", dir.to_owned(), source))
+    }
+
+    /// Takes back a creation that failed for `cause`. A directory with processes, which is not ours, stays by itself.
+    fn discard(&self, cause: &CgroupError) {
+        if matches!(cause, CgroupError::Occupied { .. }) {
+            return;
+        }
+        for dir in self.dirs() {
+            if let Err(error) = remove_dir(dir) {
+                tracing::warn!(group = %self.name, %error, "a control group was left behind after a failed creation");
+            }
+        }
+    }
+
+    /// The group `name`, if there is anything left of it in any hierarchy.
+    ///
+    /// # Errors
+    /// When `/proc` cannot be read, or the name is not one.
+    pub fn find(name: &str) -> Result<Option<Self>, CgroupError> {
+        Self::find_in(&Layout::of_this_host()?, name)
+    }
+
+    fn find_in(layout: &Layout, name: &str) -> Result<Option<Self>, CgroupError> {
+        check_name(name)?;
+        let group = Self::named(layout, name);
+        let there = group.dirs().iter().any(|dir| dir.exists());
+        Ok(there.then_some(group))
+    }
+
+    /// The names of the groups directly under `parent` (`dormouse-ab12` gives `dormouse-ab12/ID-1`, …), sorted.
+    ///
+    /// # Errors
+    /// When a directory cannot be read. A parent that is not there has no groups.
+    pub fn list(parent: &str) -> Result<Vec<String>, CgroupError> {
+        check_name(parent)?;
+        let mut names = Vec::new();
+        for dir in Self::named(&Layout::of_this_host()?, parent).dirs() {
+            let entries = match fs::read_dir(dir) {
+                Ok(entries) => entries,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                Err(source) => return Err(CgroupError::file("read", dir.clone(), source)),
+            };
+            let dirs = entries.flatten().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+            names.extend(dirs.filter_map(|entry| Some(format!("{parent}/{}", entry.file_name().to_str()?))));
+        }
+        names.sort_unstable();
+        names.dedup();
+        Ok(names)
+    }
+
+    fn named(layout: &Layout, name: &str) -> Self {
+        let places = layout.bases.iter().map(|base| Place { dir: base.dir.join(name), ..base.clone() }).collect();
+        Self { name: name.to_owned(), places }
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn place(&self, controller: Controller) -> Result<&Place, CgroupError> {
+        let place = self.places.iter().find(|place| place.controller == controller);
+        place.ok_or(CgroupError::Missing { controller })
+    }
+
+    /// Every directory of the group once; hierarchies often serve several controllers.
+    fn dirs(&self) -> Vec<&PathBuf> {
+        let mut dirs: Vec<&PathBuf> = Vec::new();
+        for place in &self.places {
+            if !dirs.contains(&&place.dir) {
+                dirs.push(&place.dir);
+            }
+        }
+        dirs
+    }
+
+    /// Changes the limits of the group, also while it runs. What the host cannot limit (see [`Support`]) is left
+    /// out.
+    ///
+    /// # Errors
+    /// Memory cannot go below what is in use. The limits before it in the order memory, threads, CPU are then set.
+    pub fn set_limits(&self, limits: &Limits) -> Result<(), CgroupError> {
+        let memory = self.place(Controller::Memory)?;
+        match memory.version {
+            Version::V1 => v1::limit_memory(&memory.dir, limits.memory_bytes)?,
+            Version::V2 => v2::limit_memory(&memory.dir, limits.memory_bytes)?,
+        }
+        if let Ok(pids) = self.place(Controller::Pids) {
+            file::write_if_there(&pids.dir, "pids.max", &limits.threads.to_string())?;
+        }
+        if let Ok(cpu) = self.place(Controller::Cpu) {
+            let limited = match cpu.version {
+                Version::V1 => v1::limit_cpu(&cpu.dir, limits.cpu_millis),
+                Version::V2 => v2::limit_cpu(&cpu.dir, limits.cpu_millis),
+            };
+            match limited {
+                // The kernel offers the controller but would not hand it down.
+                Err(error) if error.is_gone() && cpu.dir.exists() => {}
+                other => other?,
+            }
+        }
+        Ok(())
+    }
+
+    /// The hard memory limit in bytes.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn memory_limit(&self) -> Result<u64, CgroupError> {
+        let place = self.place(Controller::Memory)?;
+        match place.version {
+            Version::V1 => v1::memory_limit(&place.dir),
+            Version::V2 => v2::memory_limit(&place.dir),
+        }
+    }
+
+    /// Moves a process with all its threads into the group. Memory it has already stays counted where it was.
+    ///
+    /// # Errors
+    /// When there is no such process, or the group is gone.
+    pub fn add(&self, pid: u32) -> Result<(), CgroupError> {
+        self.dirs().into_iter().try_for_each(|dir| file::write(dir, "cgroup.procs", &pid.to_string()))
+    }
+
+    /// The doors of the group, opened now, to be gone through by a child before it executes its program.
+    ///
+    /// # Errors
+    /// When the group is gone.
+    pub fn entry(&self) -> Result<Entry, CgroupError> {
+        let open = |dir: &PathBuf| {
+            let path = dir.join("cgroup.procs");
+            let file = fs::OpenOptions::new().write(true).open(&path);
+            file.map(OwnedFd::from).map_err(|source| CgroupError::file("open", path, source))
+        };
+        Ok(Entry { doors: self.dirs().into_iter().map(open).collect::<Result<_, _>>()? })
+    }
+
+    /// Stops every process where it stands and waits until all do, at most 10 s; they can then not even be killed
+    /// under version 1. Freezing a frozen group changes nothing.
+    ///
+    /// # Errors
+    /// [`CgroupError::Late`], and the group moves again.
+    pub fn freeze(&self) -> Result<(), CgroupError> {
+        let frozen = self.bring_to(Motion::Frozen, "freeze");
+        if frozen.is_err() {
+            // Half a sandbox standing still would be worse than none.
+            let place = self.place(Controller::Freezer)?;
+            ask_freezer(place, Motion::Moving)?;
+        }
+        frozen
+    }
+
+    /// Lets every process go on and waits until it may, at most 10 s. Thawing a moving group changes nothing.
+    ///
+    /// # Errors
+    /// [`CgroupError::Late`].
+    pub fn thaw(&self) -> Result<(), CgroupError> {
+        self.bring_to(Motion::Moving, "thaw")
+    }
+
+    fn bring_to(&self, wanted: Motion, operation: &'static str) -> Result<(), CgroupError> {
+        let place = self.place(Controller::Freezer)?;
+        ask_freezer(place, wanted)?;
+        let mut looks = 0_u32;
+        let done = file::wait_until(MOTION_LIMIT, || {
+            looks += 1;
+            // Version 1 can miss a process that forks just then, and only looks again when it is asked again.
+            if place.version == Version::V1 && looks.is_multiple_of(50) {
+                ask_freezer(place, wanted)?;
+            }
+            Ok(motion(place)? == Some(wanted))
+        })?;
+        if done { Ok(()) } else { Err(CgroupError::Late { operation, name: self.name.clone(), limit: MOTION_LIMIT }) }
+    }
+
+    /// Whether every process of it stands still.
+    ///
+    /// # Errors
+    /// When the group is gone.
+    pub fn is_frozen(&self) -> Result<bool, CgroupError> {
+        Ok(motion(self.place(Controller::Freezer)?)? == Some(Motion::Frozen))
+    }
+
+    /// The processes in it, sorted. One that entered halfway (a crash between two hierarchies) is among them.
+    ///
+    /// # Errors
+    /// When a directory is there and cannot be read. A group that is gone has none.
+    pub fn pids(&self) -> Result<Vec<u32>, CgroupError> {
+        let mut all = Vec::new();
+        for dir in self.dirs() {
+            match file::pids(dir) {
+                Ok(pids) => all.extend(pids),
+                Err(error) if error.is_gone() => {}
+                Err(error) => return Err(error),
+            }
+        }
+        all.sort_unstable();
+        all.dedup();
+        Ok(all)
+    }
+
+    /// What it uses now.
+    ///
+    /// # Errors
+    /// When the group is gone.
+    pub fn usage(&self) -> Result<GroupUsage, CgroupError> {
+        let cpu_micros = match self.place(Controller::CpuAccounting) {
+            Ok(Place { version: Version::V1, dir, .. }) => Some(v1::cpu_micros(dir)?),
+            Ok(Place { version: Version::V2, dir, .. }) => Some(v2::cpu_micros(dir)?),
+            Err(_) => None,
+        };
+        let memory = memory(self.place(Controller::Memory)?)?;
+        Ok(GroupUsage {
+            cpu_micros,
+            memory_bytes: memory.working_set(),
+            cache_bytes: memory.cache,
+            processes: self.pids()?.len() as u64,
+        })
+    }
+
+    /// How many of its processes the kernel has killed because memory ran out.
+    ///
+    /// # Errors
+    /// When the group is gone.
+    pub fn oom_kills(&self) -> Result<u64, CgroupError> {
+        let place = self.place(Controller::Memory)?;
+        match place.version {
+            Version::V1 => v1::oom_kills(&place.dir),
+            Version::V2 => v2::oom_kills(&place.dir),
+        }
+    }
+
+    /// Kills every process in it, frozen or not, and leaves it moving. They are gone once their parents have reaped
+    /// them; [`Cgroup::remove`] waits for that. Killing an empty group, or one that is gone, is a success.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn kill_all(&self) -> Result<(), CgroupError> {
+        let place = self.place(Controller::Freezer)?;
+        if !place.dir.exists() {
+            return self.signal_all();
+        }
+        if place.version == Version::V2 && v2::kill(&place.dir)? {
+            // Those that got only as far as another hierarchy.
+            return self.signal_all();
+        }
+        // Frozen, none of them can fork away from the signal. If they cannot be frozen in time they are killed all
+        // the same, and the rounds below catch what forked.
+        let frozen = self.freeze();
+        self.signal_all()?;
+        ask_freezer(place, Motion::Moving)?;
+        if frozen.is_err() {
+            self.signal_all()?;
+        }
+        Ok(())
+    }
+
+    fn signal_all(&self) -> Result<(), CgroupError> {
+        for pid in self.pids()? {
+            let Some(pid) = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw) else { continue };
+            if pid == rustix::process::getpid() {
+                continue;
+            }
+            match rustix::process::kill_process(pid, rustix::process::Signal::KILL) {
+                Ok(()) | Err(rustix::io::Errno::SRCH) => {}
+                Err(error) => {
+                    let path = PathBuf::from(format!("/proc/{}", pid.as_raw_nonzero()));
+                    return Err(CgroupError::file("kill the process", path, error.into()));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes the group, waiting for its last process at most 30 s. Removing one that is not there is a success.
+    ///
+    /// # Errors
+    /// [`CgroupError::Late`] while there are processes.
+    pub fn remove(&self) -> Result<(), CgroupError> {
+        let gone = file::wait_until(REMOVE_LIMIT, || {
+            let mut all = true;
+            for dir in self.dirs() {
+                all &= remove_dir(dir)?;
+            }
+            Ok(all)
+        })?;
+        let late = || CgroupError::Late { operation: "remove", name: self.name.clone(), limit: REMOVE_LIMIT };
+        if gone { Ok(()) } else { Err(late()) }
+    }
+
+    /// Removes the group `parent` that others were made under, if it has no groups left. Whether it is gone.
+    ///
+    /// # Errors
+    /// When the kernel refuses for another reason than groups under it.
+    pub fn remove_parent(parent: &str) -> Result<bool, CgroupError> {
+        check_name(parent)?;
+        let group = Self::named(&Layout::of_this_host()?, parent);
+        group.dirs().into_iter().try_fold(true, |gone, dir| Ok(gone & remove_dir(dir)?))
+    }
+}
+
+/// The doors of a group, for a child between `fork` and `exec`.
+#[derive(Debug)]
+pub struct Entry {
+    doors: Vec<OwnedFd>,
+}
+
+impl Entry {
+    /// Moves the calling process into the group. Allocates nothing and takes no lock, so it may be called in
+    /// `pre_exec`.
+    ///
+    /// # Errors
+    /// When the group is gone or full.
+    pub fn enter(&self) -> io::Result<()> {
+        for door in &self.doors {
+            rustix::io::write(door, b"0")?;
+        }
+        Ok(())
+    }
+}
+
+fn ask_freezer(place: &Place, wanted: Motion) -> Result<(), CgroupError> {
+    match place.version {
+        Version::V1 => v1::ask_freezer(&place.dir, wanted),
+        Version::V2 => v2::ask_freezer(&place.dir, wanted),
+    }
+}
+
+fn motion(place: &Place) -> Result<Option<Motion>, CgroupError> {
+    match place.version {
+        Version::V1 => v1::motion(&place.dir),
+        Version::V2 => v2::motion(&place.dir),
+    }
+}
+
+fn memory(place: &Place) -> Result<MemoryUse, CgroupError> {
+    match place.version {
+        Version::V1 => v1::memory(&place.dir),
+        Version::V2 => v2::memory(&place.dir),
+    }
+}
+
+/// Whether `dir` is gone; `false` while something is in it.
+fn remove_dir(dir: &Path) -> Result<bool, CgroupError> {
+    match fs::remove_dir(dir) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(true),
+        Err(error) if matches!(error.kind(), io::ErrorKind::ResourceBusy | io::ErrorKind::DirectoryNotEmpty) => {
+            Ok(false)
+        }
+        Err(source) => Err(CgroupError::file("remove", dir.to_owned(), source)),
+    }
+}
+
+fn check_name(name: &str) -> Result<(), CgroupError> {
+    let plain = |part: &str| {
+        let known = part.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte));
+        known && !part.is_empty() && !part.starts_with('.') && part.len() <= 200
+    };
+    if name.split('/').all(plain) { Ok(()) } else { Err(CgroupError::Name(name.to_owned())) }
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

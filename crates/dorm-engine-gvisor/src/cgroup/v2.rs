@@ -1,0 +1,166 @@
+//! The files of cgroup version 2: one hierarchy, in which a controller must be handed down level by level.
+//!
+//! Knows what to write where; does not know when.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::file;
+use super::{CPU_PERIOD_MICROS, CgroupError, Controller, MemoryUse, Motion};
+
+/// Where we put ourselves when the group we were started in has to become an inner one.
+pub(super) const ASIDE: &str = "dormouse-self";
+const ROUNDS: u32 = 10;
+
+/// The group under which ours are made: the nearest one around `own` that the service manager has delegated, else
+/// the top. It must be the same after a restart of the daemon, which `own` itself is not.
+pub(super) fn base(mount: &Path, own: &Path) -> PathBuf {
+    let start = mount.join(own.strip_prefix("/").unwrap_or(own));
+    for dir in start.ancestors().take_while(|dir| dir.starts_with(mount) && *dir != mount) {
+        if ["user.delegate", "trusted.delegate"].iter().any(|name| has_xattr(dir, name)) {
+            return dir.to_owned();
+        }
+    }
+    mount.to_owned()
+}
+
+fn has_xattr(dir: &Path, name: &str) -> bool {
+    let mut value = [0_u8; 8];
+    rustix::fs::getxattr(dir, name, &mut value[..]).is_ok_and(|length| value.get(..length) == Some(b"1"))
+}
+
+/// The controllers that can be handed down from `dir`, by the kernel's names.
+pub(super) fn available(dir: &Path) -> Result<Vec<String>, CgroupError> {
+    Ok(file::read(dir, "cgroup.controllers")?.split_whitespace().map(str::to_owned).collect())
+}
+
+/// Hands `controllers` down from `base` to the parent of the group `name`, making the groups between. One that the
+/// kernel refuses is left out where it only limits; the caller sees it by the missing files.
+pub(super) fn hand_down(base: &Path, name: &str, controllers: &[Controller]) -> Result<(), CgroupError> {
+    let mut dir = base.to_owned();
+    let mut inner: Vec<&str> = name.split('/').collect();
+    inner.pop();
+    enable(&dir, controllers)?;
+    for part in inner {
+        dir.push(part);
+        make(&dir)?;
+        enable(&dir, controllers)?;
+    }
+    Ok(())
+}
+
+fn make(dir: &Path) -> Result<(), CgroupError> {
+    match fs::create_dir(dir) {
+        Err(source) if source.kind() != io::ErrorKind::AlreadyExists => {
+            Err(CgroupError::file("create", dir.to_owned(), source))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn enable(dir: &Path, controllers: &[Controller]) -> Result<(), CgroupError> {
+    const FILE: &str = "cgroup.subtree_control";
+    let enabled = file::read(dir, FILE)?;
+    for controller in controllers {
+        let Some(word) = controller.v2_name() else { continue };
+        if enabled.split_whitespace().any(|there| there == word) {
+            continue;
+        }
+        let mut done = file::write(dir, FILE, &format!("+{word}"));
+        if done.as_ref().is_err_and(|error| error.io_kind() == Some(io::ErrorKind::ResourceBusy)) {
+            step_aside(dir)?;
+            done = file::write(dir, FILE, &format!("+{word}"));
+        }
+        match done {
+            Err(error) if controller.is_needed() => return Err(error),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// A group that hands controllers down may hold no processes itself, so those in `dir` (the daemon, and whatever
+/// was started with it) move into a group of their own beside ours.
+pub(super) fn step_aside(dir: &Path) -> Result<(), CgroupError> {
+    let aside = dir.join(ASIDE);
+    make(&aside)?;
+    // What forks meanwhile is caught by the next round.
+    for _ in 0..ROUNDS {
+        let pids = file::pids(dir)?;
+        if pids.is_empty() {
+            break;
+        }
+        for pid in pids {
+            match file::write(&aside, "cgroup.procs", &pid.to_string()) {
+                Err(error) if !error.is_no_such_process() => return Err(error),
+                _ => {}
+            }
+        }
+    }
+    Ok(())
+}
+
+/// CPU time per period, and the weight among groups that all want to run.
+pub(super) fn limit_cpu(dir: &Path, cpu_millis: u32) -> Result<(), CgroupError> {
+    let quota = u64::from(cpu_millis) * CPU_PERIOD_MICROS / 1000;
+    file::write(dir, "cpu.max", &format!("{quota} {CPU_PERIOD_MICROS}"))?;
+    let weight = (u64::from(cpu_millis) / 10).clamp(1, 10_000);
+    file::write_if_there(dir, "cpu.weight", &weight.to_string()).map(drop)
+}
+
+/// Memory, and as much swap: a guest can be paged out whole and cannot fill the host's swap.
+pub(super) fn limit_memory(dir: &Path, bytes: u64) -> Result<(), CgroupError> {
+    file::write(dir, "memory.max", &bytes.to_string())?;
+    file::write_if_there(dir, "memory.swap.max", &bytes.to_string())?;
+    // One process of a sandbox is no use without the others; the engine then learns of one death, not of several.
+    file::write_if_there(dir, "memory.oom.group", "1").map(drop)
+}
+
+/// The hard memory limit; without one, all there could be.
+pub(super) fn memory_limit(dir: &Path) -> Result<u64, CgroupError> {
+    match file::read(dir, "memory.max")?.trim() {
+        "max" => Ok(u64::MAX),
+        _ => file::number(dir, "memory.max"),
+    }
+}
+
+/// Asks the kernel to freeze or thaw.
+pub(super) fn ask_freezer(dir: &Path, wanted: Motion) -> Result<(), CgroupError> {
+    let digit = match wanted {
+        Motion::Frozen => "1",
+        Motion::Moving => "0",
+    };
+    file::write(dir, "cgroup.freeze", digit)
+}
+
+/// Whether every process stands still, or `None` while some do and some do not.
+pub(super) fn motion(dir: &Path) -> Result<Option<Motion>, CgroupError> {
+    if file::field(dir, "cgroup.events", "frozen")? == 1 {
+        return Ok(Some(Motion::Frozen));
+    }
+    Ok((file::number(dir, "cgroup.freeze")? == 0).then_some(Motion::Moving))
+}
+
+/// CPU time used, in microseconds.
+pub(super) fn cpu_micros(dir: &Path) -> Result<u64, CgroupError> {
+    file::field(dir, "cpu.stat", "usage_usec")
+}
+
+/// Memory in use, and what of it is file cache.
+pub(super) fn memory(dir: &Path) -> Result<MemoryUse, CgroupError> {
+    let stat = file::read(dir, "memory.stat")?;
+    let charged = file::number(dir, "memory.current")?;
+    let part = |key| file::find(&stat, key).unwrap_or(0);
+    Ok(MemoryUse { charged, cache: part("inactive_file") + part("active_file") })
+}
+
+/// Processes killed because memory ran out.
+pub(super) fn oom_kills(dir: &Path) -> Result<u64, CgroupError> {
+    file::field(dir, "memory.events", "oom_kill")
+}
+
+/// Kills every process at once. `false` on a kernel before 5.14, which cannot.
+pub(super) fn kill(dir: &Path) -> Result<bool, CgroupError> {
+    file::write_if_there(dir, "cgroup.kill", "1")
+}

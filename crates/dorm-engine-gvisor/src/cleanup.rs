@@ -1,0 +1,115 @@
+//! Taking a hull down again, whatever is there of it.
+//!
+//! Every step may have been done before, by us or by a daemon that died in the middle: each is a success when there is
+//! nothing to do. The note goes last, so that what is left is always known of.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use crate::cgroup::Cgroup;
+use crate::disk::Disk;
+use crate::error::GvisorError;
+use crate::hull::{Host, blocking};
+use crate::notes::{Home, Note, Processes};
+use crate::process::{self, Identity};
+use crate::run::lock;
+
+/// How long killed processes may take to be gone.
+const DEATH_LIMIT: Duration = Duration::from_secs(60);
+
+impl Host {
+    /// Removes the hull in `home` with all that it holds: processes, lease, disk, control group, files.
+    pub(crate) async fn destroy(&self, home: &Home) -> Result<(), GvisorError> {
+        let note = match home.read() {
+            Ok(note) => note,
+            // Written by a host that crashed before it was on disk: nothing of it can still run.
+            Err(GvisorError::Text { .. }) => None,
+            Err(error) => return Err(error),
+        };
+        let processes = note.as_ref().filter(|note| note.boot == self.boot).and_then(|note| note.processes.as_ref());
+        self.end_processes(home, processes).await?;
+        let (disk, released) = tokio::join!(self.remove_files(home), self.release(note.as_ref()));
+        released?;
+        disk?;
+        lock(&self.made).remove(home.directory());
+        let home = home.clone();
+        blocking(move || {
+            remove_file(&home.note())?;
+            match fs::remove_dir_all(home.directory()) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    Err(GvisorError::file("remove", home.directory(), error))
+                }
+                _ => Ok(()),
+            }
+        })
+        .await
+    }
+
+    /// Kills all processes of the hull and waits until they are gone.
+    pub(crate) async fn end_processes(&self, home: &Home, processes: Option<&Processes>) -> Result<(), GvisorError> {
+        let name = self.group_name(home);
+        let mut known: Vec<Identity> = match processes {
+            Some(processes) => processes.gofer.into_iter().chain([processes.sandbox]).collect(),
+            None => self.stray_processes(home),
+        };
+        known.dedup();
+        blocking(move || {
+            let group = Cgroup::find(&name)?;
+            if let Some(group) = &group {
+                group.kill_all()?;
+            }
+            for process in &known {
+                process.kill().map_err(|source| GvisorError::system("kill a sandbox's process", source))?;
+            }
+            let late = || GvisorError::Late { operation: "ending the sandbox's processes", limit: DEATH_LIMIT };
+            for process in known {
+                if !process.wait(DEATH_LIMIT) {
+                    return Err(late());
+                }
+            }
+            let end = Instant::now() + DEATH_LIMIT;
+            if let Some(group) = &group {
+                while !group.pids()?.is_empty() {
+                    if Instant::now() > end {
+                        return Err(late());
+                    }
+                    process::reap_group(&name);
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                process::reap_group(&name);
+                group.remove()?;
+            }
+            Ok(())
+        })
+        .await
+    }
+
+    async fn remove_files(&self, home: &Home) -> Result<(), GvisorError> {
+        let files = self.runsc_files(home);
+        let home = home.clone();
+        blocking(move || {
+            Disk::remove_in(&home.disk())?;
+            for path in [home.input(), home.output(), home.bundle().join("config.json")] {
+                remove_file(&path)?;
+            }
+            files.iter().try_for_each(|path| remove_file(path))
+        })
+        .await
+    }
+
+    async fn release(&self, note: Option<&Note>) -> Result<(), GvisorError> {
+        match note.and_then(Note::lease) {
+            Some(lease) => Ok(self.network.release(lease.id).await?),
+            None => Ok(()),
+        }
+    }
+}
+
+fn remove_file(path: &Path) -> Result<(), GvisorError> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(GvisorError::file("remove", path, error)),
+        _ => Ok(()),
+    }
+}

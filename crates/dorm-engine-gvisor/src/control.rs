@@ -1,0 +1,192 @@
+//! The control socket of a running sandbox: what `runsc` itself uses, without its 40 ms.
+//!
+//! One connection and one JSON object each way per call; descriptors travel with the question. The sandbox does not
+//! answer while it is frozen. Nothing here knows which call is safe when.
+
+use std::io::{self, IoSlice, Read};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::{SocketAddr, UnixStream};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::error::GvisorError;
+
+/// How long a call may take that should be done in milliseconds; the host may be very busy.
+const SOON: Duration = Duration::from_secs(60);
+/// How long the memory of a big guest may take to be written or read.
+const LONG: Duration = Duration::from_secs(1800);
+
+/// One sandbox's control socket.
+#[derive(Clone, Debug)]
+pub(crate) struct Control {
+    socket: PathBuf,
+}
+
+/// What stands in a memory image, in the order in which the sandbox wants them.
+#[derive(Debug)]
+pub(crate) struct ImageFiles(pub(crate) [OwnedFd; 3]);
+
+#[derive(Deserialize)]
+struct Answer {
+    success: bool,
+    #[serde(default)]
+    err: String,
+    #[serde(default)]
+    result: Value,
+}
+
+impl Control {
+    pub(crate) fn new(socket: PathBuf) -> Self {
+        Self { socket }
+    }
+
+    /// Stops the guest. Pauses nest: each needs a [`Control::resume`] of its own.
+    pub(crate) async fn pause(&self) -> Result<(), GvisorError> {
+        self.call("containerManager.Pause", Value::Null, Vec::new(), SOON).await.map(drop)
+    }
+
+    /// Takes back one pause. **Kills the sandbox when the guest is not paused** (seen with 20240729).
+    pub(crate) async fn resume(&self) -> Result<(), GvisorError> {
+        self.call("containerManager.Resume", Value::Null, Vec::new(), SOON).await.map(drop)
+    }
+
+    /// Starts the container's first process.
+    pub(crate) async fn start(&self, id: &str) -> Result<(), GvisorError> {
+        self.call("containerManager.StartRoot", json!(id), Vec::new(), SOON).await.map(drop)
+    }
+
+    /// Gives an empty hull its links; `packets` is the raw socket of the one that leads out.
+    pub(crate) async fn links(&self, links: Value, packets: Option<OwnedFd>) -> Result<(), GvisorError> {
+        self.call("Network.CreateLinksAndRoutes", links, packets.into_iter().collect(), SOON).await.map(drop)
+    }
+
+    /// Writes the guest's memory into `files`. The guest then does what it did before: a paused one stays paused.
+    pub(crate) async fn checkpoint(&self, files: ImageFiles) -> Result<(), GvisorError> {
+        let argument = json!({
+            "key": null,
+            "metadata": {"compression": "none"},
+            "MemoryFileSaveOpts": {"ExcludeCommittedZeroPages": false},
+            "have_pages_file": true,
+            "Resume": true,
+        });
+        self.call("containerManager.Checkpoint", argument, files.0.into(), LONG).await.map(drop)
+    }
+
+    /// Fills an empty hull with the memory in `files`; the guest runs when this returns.
+    pub(crate) async fn restore(&self, files: ImageFiles) -> Result<(), GvisorError> {
+        let argument = json!({"HavePagesFile": true, "HaveDeviceFile": false});
+        self.call("containerManager.Restore", argument, files.0.into(), LONG).await.map(drop)
+    }
+
+    /// Kills the guest's process `pid`.
+    pub(crate) async fn kill(&self, id: &str, pid: u32) -> Result<(), GvisorError> {
+        let argument = json!({"CID": id, "Signo": 9, "PID": pid, "Mode": 0});
+        self.call("containerManager.Signal", argument, Vec::new(), SOON).await.map(drop)
+    }
+
+    /// Whether the guest stands still: whether every one of its tasks waits to be let go on.
+    pub(crate) async fn is_paused(&self) -> Result<bool, GvisorError> {
+        let stacks = self.call("debug.Stacks", Value::Null, Vec::new(), SOON).await?;
+        Ok(stand_still(stacks.as_str().unwrap_or_default()))
+    }
+
+    async fn call(
+        &self,
+        method: &'static str,
+        argument: Value,
+        files: Vec<OwnedFd>,
+        limit: Duration,
+    ) -> Result<Value, GvisorError> {
+        let this = self.clone();
+        let answer = tokio::task::spawn_blocking(move || this.ask(method, &argument, &files, limit)).await?;
+        let answer = answer.map_err(|source| GvisorError::Control { method, source })?;
+        if answer.success { Ok(answer.result) } else { Err(GvisorError::Refused { method, said: answer.err }) }
+    }
+
+    fn connect(&self) -> io::Result<UnixStream> {
+        let bytes = self.socket.as_os_str().as_bytes();
+        match bytes.strip_prefix(b"\0") {
+            Some(name) => UnixStream::connect_addr(&SocketAddr::from_abstract_name(name)?),
+            None => UnixStream::connect(&self.socket),
+        }
+    }
+
+    fn ask(&self, method: &str, argument: &Value, files: &[OwnedFd], limit: Duration) -> io::Result<Answer> {
+        let mut stream = self.connect()?;
+        stream.set_write_timeout(Some(limit))?;
+        let question = serde_json::to_vec(&json!({"method": method, "arg": argument}))?;
+        send(&stream, &question, files)?;
+        let end = Instant::now() + limit;
+        let mut answer = Vec::new();
+        let mut buffer = vec![0_u8; 64 << 10];
+        loop {
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            stream.set_read_timeout(Some(left))?;
+            let read = match stream.read(&mut buffer) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(read) => read,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    return Err(io::ErrorKind::TimedOut.into());
+                }
+                Err(error) => return Err(error),
+            };
+            answer.extend_from_slice(&buffer[..read]);
+            // The answer has no terminator: it has ended when it can be read.
+            match serde_json::from_slice::<Answer>(&answer) {
+                Ok(answer) => return Ok(answer),
+                Err(error) if error.is_eof() => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+}
+
+fn send(stream: &UnixStream, question: &[u8], files: &[OwnedFd]) -> io::Result<()> {
+    let borrowed: Vec<_> = files.iter().map(AsFd::as_fd).collect();
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    if !borrowed.is_empty() && !control.push(SendAncillaryMessage::ScmRights(&borrowed)) {
+        return Err(io::Error::other("too many descriptors for one call"));
+    }
+    let sent = sendmsg(stream, &[IoSlice::new(question)], &mut control, SendFlags::NOSIGNAL)?;
+    io::Write::write_all(&mut &*stream, &question[sent..])
+}
+
+/// Reads the sentry's goroutines: each guest task is one, and waits in `doStop` while the guest is paused.
+fn stand_still(stacks: &str) -> bool {
+    let tasks = stacks.split("\n\n").filter(|one| one.contains("kernel.(*Task).run("));
+    let mut any = false;
+    for task in tasks {
+        any = true;
+        if !task.contains("kernel.(*Task).doStop(") {
+            return false;
+        }
+    }
+    any
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_guest_stands_still_when_all_its_tasks_do() {
+        let stopped = "goroutine 1 [running]:\nx.kernel.(*Task).doStop(0x1)\nx.kernel.(*Task).run(0x1)\n";
+        let moving = "goroutine 2 [running]:\nx.platform.Switch()\nx.kernel.(*Task).run(0x1)\n";
+        let other = "goroutine 3 [select]:\nmain.main()\n";
+        assert!(stand_still(&format!("{stopped}\n{other}")));
+        assert!(!stand_still(&format!("{stopped}\n{moving}\n{other}")));
+        assert!(!stand_still(other));
+    }
+}

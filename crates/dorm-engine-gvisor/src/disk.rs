@@ -1,0 +1,266 @@
+//! A directory for what a run writes, with a size that it cannot exceed.
+//!
+//! A sparse file with a file system in it, mounted through a loop device. Where the host has no loop devices the
+//! caller may choose a plain directory instead, which has no limit. Everything is found by the directory alone, so
+//! that a disk can be removed after a crash:
+//!
+//! ```text
+//! dir/disk.img   the file        (not there for an unlimited disk)
+//! dir/mnt        its mount point, or the plain directory
+//! ```
+//!
+//! Does not know what is written. All calls block: some milliseconds, the first of a size some tens.
+
+mod error;
+mod loop_device;
+mod template;
+
+use std::ffi::CString;
+use std::fs;
+use std::io;
+use std::os::fd::AsRawFd as _;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, CWD, StatxAttributes, StatxFlags};
+use rustix::mount::{MountFlags, UnmountFlags};
+
+pub use error::DiskError;
+use loop_device::LoopDevice;
+
+/// Host id of the guests' root, who owns the top directory.
+const GUEST_ROOT: u32 = 100_000;
+/// The smallest size: below, there is little left beside the file system's own needs.
+const BYTES_MIN: u64 = 16 << 20;
+const BLOCK_BYTES: u64 = 4096;
+
+/// How full a disk is, in bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct DiskUsage {
+    /// What files can take up in all.
+    pub size_bytes: u64,
+    /// What is left of it.
+    pub available_bytes: u64,
+}
+
+/// A run's disk. The value is only a name for it: dropping it changes nothing.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Disk {
+    dir: PathBuf,
+}
+
+impl Disk {
+    /// Makes a disk of `bytes` (rounded down to 4 KiB, at least 16 MiB) in the directory `dir`, which is made if it
+    /// is not there. `cache` is where formatted templates are kept from one disk to the next; best on the same
+    /// file system. The file takes no room on the host before it is written to, so that the host may be full before
+    /// the disk is: writes then fail with an I/O error.
+    ///
+    /// # Errors
+    /// [`DiskError::NoLoop`], for which there is [`Disk::unlimited`]. A failure removes what was made.
+    pub fn create(dir: &Path, bytes: u64, cache: &Path) -> Result<Self, DiskError> {
+        let bytes = bytes / BLOCK_BYTES * BLOCK_BYTES;
+        if bytes < BYTES_MIN {
+            return Err(DiskError::TooSmall { asked: bytes, least: BYTES_MIN });
+        }
+        let disk = Self { dir: dir.to_owned() };
+        disk.begin()?;
+        let template = template::template(cache, bytes)?;
+        disk.fill(&template).inspect_err(|_| disk.undo())?;
+        Ok(disk)
+    }
+
+    fn fill(&self, template: &Path) -> Result<(), DiskError> {
+        template::copy(template, &self.image())?;
+        let device = LoopDevice::attach(&self.image())?;
+        fs::create_dir(self.path()).map_err(|source| DiskError::file("create", &self.path(), source))?;
+        let flags = MountFlags::NOATIME | MountFlags::NODEV | MountFlags::NOSUID;
+        // The tables are zero already: the file has holes there.
+        let options = CString::from(c"noinit_itable");
+        // From here on the mount holds the device; without it the kernel clears the device when it is closed.
+        rustix::mount::mount(device.path(), self.path(), "ext4", flags, options.as_c_str())
+            .map_err(|error| DiskError::file("mount", &self.path(), error.into()))?;
+        device.bypass_cache_soon();
+        Ok(())
+    }
+
+    /// Makes a disk without a limit in `dir`: a plain directory.
+    ///
+    /// # Errors
+    /// When there is a disk, or the directory cannot be made.
+    pub fn unlimited(dir: &Path) -> Result<Self, DiskError> {
+        let disk = Self { dir: dir.to_owned() };
+        disk.begin()?;
+        let path = disk.path();
+        let made = fs::create_dir(&path)
+            .and_then(|()| std::os::unix::fs::chown(&path, Some(GUEST_ROOT), Some(GUEST_ROOT)))
+            .map_err(|source| DiskError::file("create", &path, source));
+        made.inspect_err(|_| disk.undo())?;
+        Ok(disk)
+    }
+
+    fn begin(&self) -> Result<(), DiskError> {
+        fs::create_dir_all(&self.dir).map_err(|source| DiskError::file("create", &self.dir, source))?;
+        let taken = self.image().exists() || self.path().exists();
+        if taken { Err(DiskError::Exists(self.dir.clone())) } else { Ok(()) }
+    }
+
+    fn undo(&self) {
+        if let Err(error) = self.remove() {
+            tracing::warn!(dir = %self.dir.display(), %error, "a disk was left behind after a failed creation");
+        }
+    }
+
+    /// The disk in `dir`, if there is one that is ready to be used: mounted, or unlimited.
+    ///
+    /// # Errors
+    /// When the host cannot tell.
+    pub fn find(dir: &Path) -> Result<Option<Self>, DiskError> {
+        let disk = Self { dir: dir.to_owned() };
+        if !disk.path().is_dir() {
+            return Ok(None);
+        }
+        let ready = !disk.image().exists() || disk.is_mounted()?;
+        Ok(ready.then_some(disk))
+    }
+
+    /// Whether this host can limit disks, for `dorm doctor`.
+    ///
+    /// # Errors
+    /// What is missing: loop devices, or the program that formats.
+    pub fn probe() -> Result<(), DiskError> {
+        loop_device::probe()?;
+        template::probe()
+    }
+
+    /// Where the run may write.
+    pub fn path(&self) -> PathBuf {
+        self.dir.join("mnt")
+    }
+
+    fn image(&self) -> PathBuf {
+        self.dir.join("disk.img")
+    }
+
+    /// Whether its size is limited.
+    pub fn is_limited(&self) -> bool {
+        self.image().exists()
+    }
+
+    /// How full it is. For an unlimited disk this is the file system it lies on.
+    ///
+    /// # Errors
+    /// When it is gone.
+    pub fn usage(&self) -> Result<DiskUsage, DiskError> {
+        let path = self.path();
+        let stat =
+            rustix::fs::statvfs(&path).map_err(|error| DiskError::file("look at the size of", &path, error.into()))?;
+        Ok(DiskUsage { size_bytes: stat.f_blocks * stat.f_frsize, available_bytes: stat.f_bavail * stat.f_frsize })
+    }
+
+    /// Makes it larger while it is in use. Its own size again changes nothing. May be repeated after a failure.
+    ///
+    /// # Errors
+    /// [`DiskError::TooSmall`] below its size, [`DiskError::MayNotResize`] without the capability for it.
+    pub fn grow(&self, bytes: u64) -> Result<(), DiskError> {
+        let bytes = bytes / BLOCK_BYTES * BLOCK_BYTES;
+        let image = self.image();
+        if !image.exists() || !self.is_mounted()? {
+            return Err(DiskError::NoDisk(self.dir.clone()));
+        }
+        let file = fs::OpenOptions::new().write(true).open(&image);
+        let file = file.map_err(|source| DiskError::file("open", &image, source))?;
+        let now = file.metadata().map_err(|source| DiskError::file("look at", &image, source))?.len();
+        if bytes < now {
+            return Err(DiskError::TooSmall { asked: bytes, least: now });
+        }
+        // The file first: if we die after this the file system is still whole, and a repetition goes on from here.
+        file.set_len(bytes).map_err(|source| DiskError::file("extend", &image, source))?;
+        let number = loop_device::number_below(&self.path());
+        let number = number.map_err(|source| DiskError::file("look at", &self.path(), source))?;
+        let number = number.ok_or_else(|| DiskError::NoDisk(self.dir.clone()))?;
+        LoopDevice::numbered(number)?.take_new_size()?;
+        self.resize_mounted(bytes / BLOCK_BYTES)
+    }
+
+    fn resize_mounted(&self, blocks: u64) -> Result<(), DiskError> {
+        /// `EXT4_IOC_RESIZE_FS`: `_IOW('f', 16, __u64)`.
+        const RESIZE: u64 = 0x4008_6610;
+        let path = self.path();
+        let top = fs::File::open(&path).map_err(|source| DiskError::file("open", &path, source))?;
+        // SAFETY: the request reads one u64, which outlives the call; the descriptor is open.
+        #[allow(unsafe_code)]
+        let answer = unsafe { libc::ioctl(top.as_raw_fd(), RESIZE as _, std::ptr::from_ref(&blocks)) };
+        if answer == 0 {
+            return Ok(());
+        }
+        let source = io::Error::last_os_error();
+        match source.kind() {
+            io::ErrorKind::PermissionDenied => Err(DiskError::MayNotResize { dir: self.dir.clone(), source }),
+            _ => Err(DiskError::file("resize", &path, source)),
+        }
+    }
+
+    /// Removes the disk with all that was written to it, also if it is in use, unfinished, or not there. `dir`
+    /// itself and other things in it stay.
+    ///
+    /// # Errors
+    /// When the host refuses; what is left can be removed by another call.
+    pub fn remove(&self) -> Result<(), DiskError> {
+        let path = self.path();
+        self.unmount()?;
+        // Whoever still holds the file open, in whatever mount namespace, must not hold its blocks.
+        match fs::OpenOptions::new().write(true).truncate(true).open(self.image()) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(DiskError::file("empty", &self.image(), error));
+            }
+            _ => {}
+        }
+        for (path, removed) in [(&path, fs::remove_dir_all(&path)), (&self.image(), fs::remove_file(self.image()))] {
+            match removed {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    return Err(DiskError::file("remove", path, error));
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes the disk in `dir`, whatever there is of it; see [`Disk::remove`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn remove_in(dir: &Path) -> Result<(), DiskError> {
+        Self { dir: dir.to_owned() }.remove()
+    }
+
+    fn unmount(&self) -> Result<(), DiskError> {
+        use rustix::io::Errno;
+        let path = self.path();
+        let unmount = |flags| rustix::mount::unmount(&path, UnmountFlags::NOFOLLOW | flags);
+        let mut last = Errno::BUSY;
+        // More than one mount can only be somebody else's doing; a few of them are taken off.
+        for _ in 0..8 {
+            if !self.is_mounted()? {
+                return Ok(());
+            }
+            let done = match unmount(UnmountFlags::empty()) {
+                // Still in use: it vanishes from here, and for good when the last user is gone.
+                Err(Errno::BUSY) => unmount(UnmountFlags::DETACH),
+                other => other,
+            };
+            // Another call may have been quicker; the next look tells.
+            last = done.err().unwrap_or(last);
+        }
+        if self.is_mounted()? { Err(DiskError::file("unmount", &path, last.into())) } else { Ok(()) }
+    }
+
+    /// Whether something is mounted at its path.
+    fn is_mounted(&self) -> Result<bool, DiskError> {
+        let path = self.path();
+        match rustix::fs::statx(CWD, &path, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::TYPE) {
+            Ok(found) => Ok(found.stx_attributes.contains(StatxAttributes::MOUNT_ROOT)),
+            Err(rustix::io::Errno::NOENT) => Ok(false),
+            Err(error) => Err(DiskError::file("look at", &path, error.into())),
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! What can go wrong with a disk.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::ExitStatus;
+
+use thiserror::Error;
+
+/// Why a disk could not be made, changed or removed.
+#[derive(Debug, Error)]
+pub enum DiskError {
+    /// A file, directory, device or mount could not be used.
+    #[error("cannot {operation} {}", path.display())]
+    File {
+        /// `open`, `mount`, …
+        operation: &'static str,
+        /// Which.
+        path: PathBuf,
+        /// What the host said.
+        #[source]
+        source: io::Error,
+    },
+    /// This host has no loop devices.
+    #[error(
+        "this host has no loop devices ({} cannot be used), so that disk sizes cannot be limited: \
+         run as root, load the kernel's loop module, or give the container /dev/loop-control and block devices of major 7",
+        what.display()
+    )]
+    NoLoop {
+        /// The device that failed.
+        what: PathBuf,
+        /// What the host said.
+        #[source]
+        source: io::Error,
+    },
+    /// The program that formats disks is not there.
+    #[error("cannot start mkfs.ext4, which formats disks: install e2fsprogs")]
+    NoFormatter(#[source] io::Error),
+    /// The program that formats disks failed.
+    #[error("cannot format a disk of {bytes} bytes: mkfs.ext4 ended with {status}: {said}")]
+    Format {
+        /// The size.
+        bytes: u64,
+        /// How it ended.
+        status: ExitStatus,
+        /// What it said.
+        said: String,
+    },
+    /// There is a disk already.
+    #[error("there is a disk in {} already: remove it first", .0.display())]
+    Exists(PathBuf),
+    /// There is no disk, or one without a size.
+    #[error("there is no size-limited disk in {}", .0.display())]
+    NoDisk(PathBuf),
+    /// A size that no disk can have.
+    #[error("a disk of {asked} bytes cannot be: it needs at least {least}")]
+    TooSmall {
+        /// What was asked for.
+        asked: u64,
+        /// The least possible here.
+        least: u64,
+    },
+    /// The kernel lets only those with this capability resize a mounted file system.
+    #[error("cannot resize the mounted disk in {}: the daemon needs the capability CAP_SYS_RESOURCE for that", dir.display())]
+    MayNotResize {
+        /// The disk's directory.
+        dir: PathBuf,
+        /// What the host said.
+        #[source]
+        source: io::Error,
+    },
+}
+
+impl DiskError {
+    pub(super) fn file(operation: &'static str, path: &Path, source: io::Error) -> Self {
+        Self::File { operation, path: path.to_owned(), source }
+    }
+
+    /// Whether the host's own disk is full.
+    pub fn is_no_room(&self) -> bool {
+        match self {
+            Self::File { source, .. } => {
+                matches!(source.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+            }
+            _ => false,
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! Loop devices: a file seen as a disk. Only what a run's disk needs.
+//!
+//! Every device is set to clear itself when nothing uses it any more, so that nothing of it outlives a crash.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::PoisonError;
+use std::time::{Duration, Instant};
+
+use super::DiskError;
+
+const CONTROL: &str = "/dev/loop-control";
+/// How long other processes may snatch free devices away from us.
+const SNATCH_LIMIT: Duration = Duration::from_secs(30);
+const MAJOR: u32 = 7;
+
+const LOOP_CTL_GET_FREE: u64 = 0x4C82;
+const LOOP_CONFIGURE: u64 = 0x4C0A;
+const LOOP_SET_CAPACITY: u64 = 0x4C07;
+const LOOP_SET_DIRECT_IO: u64 = 0x4C08;
+const LO_FLAGS_AUTOCLEAR: u32 = 4;
+
+/// `struct loop_info64` of the kernel.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct LoopInfo {
+    device: u64,
+    inode: u64,
+    rdevice: u64,
+    offset: u64,
+    sizelimit: u64,
+    number: u32,
+    encrypt_type: u32,
+    encrypt_key_size: u32,
+    flags: u32,
+    file_name: [u8; 64],
+    crypt_name: [u8; 64],
+    encrypt_key: [u8; 32],
+    init: [u64; 2],
+}
+
+/// `struct loop_config` of the kernel.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct LoopConfig {
+    fd: u32,
+    block_size: u32,
+    info: LoopInfo,
+    reserved: [u64; 8],
+}
+
+/// A device that lives as long as this, or longer if it has been mounted.
+#[derive(Debug)]
+pub(super) struct LoopDevice {
+    open: OwnedFd,
+    path: PathBuf,
+}
+
+impl LoopDevice {
+    /// A free device with `image` behind it.
+    pub(super) fn attach(image: &Path) -> Result<Self, DiskError> {
+        // Inside one process, at least, nobody is told of a device that another is just taking.
+        static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+        let backing = File::options()
+            .read(true)
+            .write(true)
+            .open(image)
+            .map_err(|source| DiskError::file("open", image, source))?;
+        let control = open_device(Path::new(CONTROL))?;
+        let end = Instant::now() + SNATCH_LIMIT;
+        let _guard = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            let number = call(&control, LOOP_CTL_GET_FREE, 0).map_err(|source| no_loop(CONTROL, source))?;
+            let path = PathBuf::from(format!("/dev/loop{number}"));
+            make_node(&path, number)?;
+            let device = open_device(&path)?;
+            match configure(&device, &backing, image) {
+                Ok(()) => return Ok(Self { open: device, path }),
+                Err(error) if error.kind() == io::ErrorKind::ResourceBusy && Instant::now() < end => {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                Err(source) => return Err(DiskError::file("attach the disk of", image, source)),
+            }
+        }
+    }
+
+    /// The device with this number.
+    pub(super) fn numbered(number: u32) -> Result<Self, DiskError> {
+        let path = PathBuf::from(format!("/dev/loop{number}"));
+        make_node(&path, number)?;
+        Ok(Self { open: open_device(&path)?, path })
+    }
+
+    /// Makes the mounted device pass by the page cache of the file behind it, in the background: the file system on
+    /// it has a cache already, and a second one counts against the run's memory twice and writes at a fifth of the
+    /// speed. Switching flushes the fresh copy, some 10 ms that nobody should wait for. Where the file cannot do it,
+    /// or we die before, the disk is only slower. Until it is done the device stays, even without its mount.
+    pub(super) fn bypass_cache_soon(self) {
+        let switch = move || {
+            if let Err(error) = call(&self.open, LOOP_SET_DIRECT_IO, 1) {
+                tracing::debug!(device = %self.path.display(), %error, "this disk's file is cached twice");
+            }
+        };
+        if let Err(error) = std::thread::Builder::new().name("disk-bypass".into()).spawn(switch) {
+            tracing::debug!(%error, "a disk's file is cached twice");
+        }
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Looks how long the file is now.
+    pub(super) fn take_new_size(&self) -> Result<(), DiskError> {
+        let done = call(&self.open, LOOP_SET_CAPACITY, 0);
+        done.map(drop).map_err(|source| DiskError::file("tell the new size to", &self.path, source))
+    }
+}
+
+/// Whether loop devices can be had, for `dorm doctor`. Attaches nothing.
+pub(super) fn probe() -> Result<(), DiskError> {
+    let control = open_device(Path::new(CONTROL))?;
+    let number = call(&control, LOOP_CTL_GET_FREE, 0).map_err(|source| no_loop(CONTROL, source))?;
+    let path = PathBuf::from(format!("/dev/loop{number}"));
+    make_node(&path, number)?;
+    open_device(&path).map(drop)
+}
+
+fn no_loop(what: &str, source: io::Error) -> DiskError {
+    DiskError::NoLoop { what: PathBuf::from(what), source }
+}
+
+fn open_device(path: &Path) -> Result<OwnedFd, DiskError> {
+    let file = File::options().read(true).write(true).open(path);
+    file.map(OwnedFd::from).map_err(|source| DiskError::NoLoop { what: path.to_owned(), source })
+}
+
+/// In a container `/dev` does not follow the kernel: a device made just now has no node there.
+fn make_node(path: &Path, number: u32) -> Result<(), DiskError> {
+    use rustix::fs::{CWD, FileType, Mode, makedev, mknodat};
+    if path.exists() {
+        return Ok(());
+    }
+    match mknodat(CWD, path, FileType::BlockDevice, Mode::RUSR | Mode::WUSR, makedev(MAJOR, number)) {
+        Ok(()) | Err(rustix::io::Errno::EXIST) => Ok(()),
+        Err(error) => Err(DiskError::NoLoop { what: path.to_owned(), source: error.into() }),
+    }
+}
+
+fn configure(device: &OwnedFd, backing: &File, image: &Path) -> io::Result<()> {
+    let mut file_name = [0_u8; 64];
+    let text = image.as_os_str().as_encoded_bytes();
+    // Only for people who list devices: the end of the path says most.
+    let text = text.get(text.len().saturating_sub(file_name.len() - 1)..).unwrap_or_default();
+    file_name.iter_mut().zip(text).for_each(|(to, from)| *to = *from);
+    let info = LoopInfo {
+        device: 0,
+        inode: 0,
+        rdevice: 0,
+        offset: 0,
+        sizelimit: 0,
+        number: 0,
+        encrypt_type: 0,
+        encrypt_key_size: 0,
+        flags: LO_FLAGS_AUTOCLEAR,
+        file_name,
+        crypt_name: [0; 64],
+        encrypt_key: [0; 32],
+        init: [0; 2],
+    };
+    let fd = u32::try_from(backing.as_raw_fd()).map_err(io::Error::other)?;
+    let config = LoopConfig { fd, block_size: 4096, info, reserved: [0; 8] };
+    call(device, LOOP_CONFIGURE, std::ptr::from_ref(&config) as usize).map(drop)
+}
+
+/// One of the calls above. The number it answers is a device's, where it answers one.
+fn call(device: &OwnedFd, request: u64, argument: usize) -> io::Result<u32> {
+    // SAFETY: the requests used here take nothing, or a pointer to a `LoopConfig`, which outlives the call and is
+    // only read; the descriptor is open.
+    #[allow(unsafe_code)]
+    let answer = unsafe { libc::ioctl(device.as_raw_fd(), request as _, argument) };
+    u32::try_from(answer).map_err(|_| io::Error::last_os_error())
+}
+
+/// The number of the loop device that the file system of `mounted` lies on, or `None` for another kind of device.
+pub(super) fn number_below(mounted: &Path) -> io::Result<Option<u32>> {
+    use std::os::unix::fs::MetadataExt as _;
+    let device = fs::metadata(mounted)?.dev();
+    Ok((rustix::fs::major(device) == MAJOR).then(|| rustix::fs::minor(device)))
+}

@@ -1,0 +1,303 @@
+//! The engine: its parts, and the port's methods, each carried out to its end even when its caller has gone.
+
+use std::fs;
+use std::future::Future;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use dorm_engine::{
+    BoxStream, Capabilities, Captured, Engine, EngineError, FoundRun, Network, NetworkError, Notice, RunSpec, Usage,
+};
+use dorm_lifecycle::{Digest, RunId};
+use rustix::fs::FlockOperation;
+use tokio::sync::mpsc;
+
+use crate::boot::Origin;
+use crate::cgroup::Cgroup;
+use crate::error::GvisorError;
+use crate::hull::Host;
+use crate::notes::Phase;
+use crate::probe::{self, Probe};
+use crate::process;
+use crate::run::Runs;
+use crate::spares::{self, Spares};
+use crate::stream;
+
+pub(crate) const NAME: &str = "gvisor";
+
+/// What the engine works with.
+#[derive(Clone)]
+pub struct Config {
+    /// The engine's own: notes, bundles, disks of running sandboxes. One engine at a time uses it.
+    pub directory: PathBuf,
+    /// The `runsc` program.
+    pub runsc: PathBuf,
+    /// The agent's static binary.
+    pub agent: PathBuf,
+    /// The network; used by this engine alone.
+    pub network: Arc<dyn Network>,
+    /// How many hulls of each kind are kept ready for each of the images used last; 0 for none. A kind is with
+    /// network or without.
+    pub hulls: usize,
+    /// The control group under which each sandbox gets its own.
+    pub cgroup_prefix: String,
+}
+
+impl std::fmt::Debug for Config {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Config")
+            .field("directory", &self.directory)
+            .field("runsc", &self.runsc)
+            .field("agent", &self.agent)
+            .field("hulls", &self.hulls)
+            .field("cgroup_prefix", &self.cgroup_prefix)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Runs sandboxes under gVisor.
+pub struct GvisorEngine {
+    shared: Arc<Shared>,
+}
+
+/// What the engine's parts share.
+pub(crate) struct Shared {
+    pub(crate) host: Host,
+    pub(crate) runs: Runs,
+    pub(crate) spares: Spares,
+    pub(crate) listener: Mutex<Option<mpsc::Sender<Notice>>>,
+    capabilities: Capabilities,
+    /// Locked as long as the engine lives.
+    _lock: fs::File,
+}
+
+fn unusable(hint: impl Into<String>, source: impl std::error::Error + Send + Sync + 'static) -> EngineError {
+    EngineError::Unusable { engine: NAME, hint: hint.into(), source: Some(Box::new(source)) }
+}
+
+impl GvisorEngine {
+    /// Opens the engine: looks at the host, takes over the runs of an earlier daemon. Changes nothing of them.
+    /// Must be called inside a tokio runtime. The process becomes the reaper of its orphans, so that ended sandboxes
+    /// leave no zombies.
+    ///
+    /// # Errors
+    /// [`EngineError::Unusable`], with what to do.
+    pub fn open(config: Config) -> Result<Arc<Self>, EngineError> {
+        let Config { directory, runsc, agent, network, hulls, cgroup_prefix } = config;
+        let found = probe::probe(&runsc);
+        found.usable()?;
+        let Probe { build, cpu, .. } = found;
+        let make = |name: &str| {
+            let path = directory.join(name);
+            fs::create_dir_all(&path)
+                .map(|()| path.clone())
+                .map_err(|source| unusable("make its directory writable", GvisorError::file("create", path, source)))
+        };
+        let (root, hull_homes, blanks) = (make("runsc")?, make("hulls")?, make("blanks")?);
+        let lock = lock_directory(&directory)?;
+        rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
+            .map_err(|source| unusable("run it where prctl is allowed", io::Error::from(source)))?;
+        let host = Host {
+            runsc,
+            agent,
+            network,
+            hulls: hull_homes,
+            root,
+            blanks,
+            cgroup_prefix,
+            boot: process::boot(),
+            leasing: tokio::sync::RwLock::default(),
+            made: Mutex::default(),
+        };
+        let shared = Arc::new(Shared {
+            host,
+            runs: Runs::default(),
+            spares: Spares::new(hulls),
+            listener: Mutex::default(),
+            capabilities: Capabilities { name: NAME, build, cpu, holds_after_restore: false },
+            _lock: lock,
+        });
+        shared.adopt().map_err(|source| unusable("see the cause", source))?;
+        if hulls > 0 {
+            tokio::spawn(spares::keep_filled(Arc::downgrade(&shared)));
+        }
+        Ok(Arc::new(Self { shared }))
+    }
+
+    /// How many spare hulls are ready for `image`. For tests and metrics.
+    pub fn spare_hulls(&self, image: &Digest) -> usize {
+        self.shared.spares.count(image)
+    }
+
+    /// Carries `work` out to its end, whether or not the caller still waits for it: a call cut off in the middle would
+    /// leave a run in a state that nobody knows.
+    async fn to_its_end<T, F>(&self, work: impl FnOnce(Arc<Shared>) -> F) -> Result<T, EngineError>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T, EngineError>> + Send + 'static,
+    {
+        let done = tokio::spawn(work(self.shared.clone())).await;
+        done.unwrap_or_else(|source| Err(unusable("this is a bug: please report it", source)))
+    }
+}
+
+fn lock_directory(directory: &Path) -> Result<fs::File, EngineError> {
+    let path = directory.join("lock");
+    let file = fs::OpenOptions::new().create(true).write(true).truncate(false).open(&path);
+    let file =
+        file.map_err(|source| unusable("make its directory writable", GvisorError::file("open", &path, source)))?;
+    rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(|source| {
+        let hint = format!("another daemon uses {}: stop it, or choose another data directory", directory.display());
+        unusable(hint, GvisorError::file("lock", &path, source))
+    })?;
+    Ok(file)
+}
+
+impl Shared {
+    /// [`Engine::stop`].
+    pub(crate) async fn stop(&self, id: &RunId) -> Result<(), EngineError> {
+        const OPERATION: &str = "stop";
+        let Ok(run) = self.runs.get(id) else { return Ok(()) };
+        run.begin_stopping();
+        run.cut(None);
+        if let Some(hull) = run.hull() {
+            // Not in its turn: whatever is being done to it ends at once.
+            self.host
+                .end_processes(&hull.home, Some(&hull.processes))
+                .await
+                .map_err(|error| error.of(OPERATION, id))?;
+        }
+        let mut turn = run.turn().await;
+        if let Some(home) = turn.home() {
+            // A full disk must not keep us from making room.
+            if let Err(error) = turn.set(Phase::Stopping) {
+                tracing::debug!(run = %id, error = %crate::error::chain(&error), "the end of a run could not be noted");
+            }
+            self.host.destroy(&home).await.map_err(|error| error.of(OPERATION, id))?;
+            turn.forget();
+        }
+        self.runs.remove(&run);
+        Ok(())
+    }
+
+    fn agent(&self, id: &RunId) -> Result<BoxStream, EngineError> {
+        const OPERATION: &str = "reach the agent of";
+        let run = self.runs.get(id)?;
+        let hull = run.living(OPERATION)?;
+        // The earlier stream ends before the new one throws away what came late.
+        run.cut(None);
+        let (stream, thread) = stream::open(&hull.home).map_err(|error| error.of(OPERATION, id))?;
+        run.cut(Some(thread));
+        Ok(Box::new(stream))
+    }
+
+    async fn connect(&self, id: &RunId, port: u16) -> Result<BoxStream, EngineError> {
+        const OPERATION: &str = "connect to";
+        let run = self.runs.get(id)?;
+        let hull = run.living(OPERATION)?;
+        let Some(lease) = &hull.lease else {
+            let condition = "without network (use the agent)";
+            return Err(EngineError::Condition { operation: OPERATION, run: id.clone(), condition });
+        };
+        match self.host.network.connect(lease.id, port).await {
+            Ok(stream) => Ok(stream),
+            Err(NetworkError::Refused(port)) => Err(EngineError::Refused { run: id.clone(), port }),
+            Err(error) => Err(GvisorError::from(error).of(OPERATION, id)),
+        }
+    }
+
+    async fn usage(&self, id: &RunId) -> Result<Usage, EngineError> {
+        const OPERATION: &str = "measure";
+        let run = self.runs.get(id)?;
+        let hull = run.living(OPERATION)?;
+        let usage = hull.group(Cgroup::usage).await.map_err(|error| error.of(OPERATION, id))?;
+        Ok(Usage {
+            cpu_micros: usage.cpu_micros.unwrap_or(0),
+            memory_bytes: usage.memory_bytes,
+            processes: usage.processes,
+        })
+    }
+}
+
+#[async_trait]
+impl Engine for GvisorEngine {
+    fn capabilities(&self) -> &Capabilities {
+        &self.shared.capabilities
+    }
+
+    async fn start(&self, spec: &RunSpec) -> Result<(), EngineError> {
+        let spec = spec.clone();
+        self.to_its_end(|shared| async move { shared.begin("start", &spec, Origin::Cold).await }).await
+    }
+
+    async fn restore(&self, spec: &RunSpec, image: &Path) -> Result<(), EngineError> {
+        let origin = Origin::open(image).map_err(|error| error.of("restore", &spec.run))?;
+        let spec = spec.clone();
+        self.to_its_end(|shared| async move { shared.begin("restore", &spec, origin).await }).await
+    }
+
+    async fn capture(&self, run: &RunId, into: &Path) -> Result<Captured, EngineError> {
+        let (run, into) = (run.clone(), into.to_owned());
+        self.to_its_end(|shared| async move { shared.capture(&run, &into).await }).await
+    }
+
+    async fn park(&self, run: &RunId) -> Result<(), EngineError> {
+        let run = run.clone();
+        self.to_its_end(|shared| async move { shared.park(&run).await }).await
+    }
+
+    async fn go_on(&self, run: &RunId) -> Result<(), EngineError> {
+        let run = run.clone();
+        self.to_its_end(|shared| async move { shared.go_on(&run).await }).await
+    }
+
+    async fn stop(&self, run: &RunId) -> Result<(), EngineError> {
+        let run = run.clone();
+        self.to_its_end(|shared| async move { shared.stop(&run).await }).await
+    }
+
+    async fn agent(&self, run: &RunId) -> Result<BoxStream, EngineError> {
+        self.shared.agent(run)
+    }
+
+    async fn connect(&self, run: &RunId, port: u16) -> Result<BoxStream, EngineError> {
+        self.shared.connect(run, port).await
+    }
+
+    async fn usage(&self, run: &RunId) -> Result<Usage, EngineError> {
+        self.shared.usage(run).await
+    }
+
+    async fn relieve(&self, run: &RunId, victim: Option<u32>) -> Result<(), EngineError> {
+        let run = run.clone();
+        self.to_its_end(|shared| async move { shared.relieve(&run, victim).await }).await
+    }
+
+    async fn inventory(&self) -> Result<Vec<FoundRun>, EngineError> {
+        self.to_its_end(|shared| async move { shared.inventory().await }).await
+    }
+
+    async fn sweep(&self, known: &[RunId]) -> Result<Vec<String>, EngineError> {
+        let known = known.to_vec();
+        self.to_its_end(|shared| async move { shared.sweep(&known).await }).await
+    }
+
+    fn notices(&self) -> mpsc::Receiver<Notice> {
+        self.shared.notices()
+    }
+
+    async fn prepare(&self, image: &Digest, rootfs: &Path) -> Result<(), EngineError> {
+        self.shared.spares.want(image, rootfs);
+        Ok(())
+    }
+
+    async fn close(&self) {
+        for (hull, _) in self.shared.spares.close().await {
+            if let Err(error) = self.shared.host.destroy(&hull.home).await {
+                tracing::warn!(hull = hull.home.id(), error = %crate::error::chain(&error), "a spare hull was left behind");
+            }
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! What can go wrong with `runsc` and around it, before the port's own error is made of it.
+
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use dorm_agent_client::AgentError;
+use dorm_engine::{EngineError, NetworkError};
+use dorm_lifecycle::RunId;
+use thiserror::Error;
+
+use crate::cgroup::CgroupError;
+use crate::disk::DiskError;
+
+/// Why something on the host, or a sandbox, did not do what was asked.
+#[derive(Debug, Error)]
+pub(crate) enum GvisorError {
+    #[error("cannot {operation} {}", path.display())]
+    File {
+        operation: &'static str,
+        path: PathBuf,
+        #[source]
+        source: io::Error,
+    },
+    #[error("cannot {operation}")]
+    System {
+        operation: &'static str,
+        #[source]
+        source: io::Error,
+    },
+    #[error("{} does not hold what it should", path.display())]
+    Text {
+        path: PathBuf,
+        #[source]
+        source: serde_json::Error,
+    },
+    #[error("'runsc {operation}' failed ({status}): {said}")]
+    Runsc { operation: &'static str, status: String, said: String },
+    #[error("the sandbox did not answer to {method}")]
+    Control {
+        method: &'static str,
+        #[source]
+        source: io::Error,
+    },
+    #[error("the sandbox refused {method}: {said}")]
+    Refused { method: &'static str, said: String },
+    #[error("not done after {} s: {operation}", limit.as_secs())]
+    Late { operation: &'static str, limit: Duration },
+    #[error("the sandbox ended: {said}")]
+    Died { said: String },
+    #[error("the task was ended from outside")]
+    Task(#[from] tokio::task::JoinError),
+    #[error(transparent)]
+    Cgroup(#[from] CgroupError),
+    #[error(transparent)]
+    Disk(#[from] DiskError),
+    #[error(transparent)]
+    Network(#[from] NetworkError),
+    #[error("the agent inside does not answer")]
+    Agent(#[from] AgentError),
+}
+
+impl GvisorError {
+    pub(crate) fn file(operation: &'static str, path: impl Into<PathBuf>, source: impl Into<io::Error>) -> Self {
+        Self::File { operation, path: path.into(), source: source.into() }
+    }
+
+    pub(crate) fn system(operation: &'static str, source: impl Into<io::Error>) -> Self {
+        Self::System { operation, source: source.into() }
+    }
+
+    /// The port's error for this one, met while doing `operation` on `run`.
+    pub(crate) fn of(self, operation: &'static str, run: &RunId) -> EngineError {
+        if self.is_lack_of_room() {
+            EngineError::NoRoom { operation, run: run.clone(), source: Box::new(self) }
+        } else {
+            EngineError::failed(operation, run, self)
+        }
+    }
+
+    /// Whether the host has no room left, as far as the host's own error says so.
+    fn is_lack_of_room(&self) -> bool {
+        let full = |source: &io::Error| {
+            matches!(
+                source.kind(),
+                io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::OutOfMemory
+            )
+        };
+        match self {
+            Self::File { source, .. } | Self::System { source, .. } => full(source),
+            Self::Network(NetworkError::Exhausted(_)) => true,
+            Self::Disk(error) => error.is_no_room(),
+            _ => false,
+        }
+    }
+}
+
+/// An error and its causes in one line, for the log.
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(next) = cause {
+        text.push_str(": ");
+        text.push_str(&next.to_string());
+        cause = next.source();
+    }
+    text
+}

@@ -1,0 +1,292 @@
+//! Making a hull: an empty `runsc` container with its disk, control group, FIFOs and links, ready to be started or
+//! filled from an image.
+//!
+//! ```text
+//! note ─► lease ┐
+//!         disk  ├─► bundle ─► runsc create ─► links ─► (start | restore)
+//!         group ┘
+//! ```
+//! Knows nothing of what a run's end means, nor when hulls are made ahead of time.
+
+use std::collections::HashSet;
+use std::fs;
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use dorm_engine::{Lease, Network};
+use dorm_lifecycle::Digest;
+use serde::Deserialize;
+use tokio::sync::RwLock;
+
+use crate::cgroup::{Cgroup, Entry as GroupEntry, Limits};
+use crate::control::Control;
+use crate::disk::{Disk, DiskError};
+use crate::error::{GvisorError, chain};
+use crate::links;
+use crate::notes::{Duty, FORMAT, Home, LeaseNote, Note, Processes, Reach};
+use crate::process::Identity;
+use crate::run::lock;
+use crate::stream;
+
+/// How long `runsc create` may take; a tenth of a second where nobody else works.
+const CREATE_LIMIT: Duration = Duration::from_secs(180);
+
+/// What hulls are made with on this host.
+pub(crate) struct Host {
+    pub(crate) runsc: PathBuf,
+    pub(crate) agent: PathBuf,
+    pub(crate) network: Arc<dyn Network>,
+    pub(crate) hulls: PathBuf,
+    /// `runsc --root`.
+    pub(crate) root: PathBuf,
+    /// Formatted, empty disks by size.
+    pub(crate) blanks: PathBuf,
+    pub(crate) cgroup_prefix: String,
+    pub(crate) boot: String,
+    /// Held for reading while a lease is on its way from the network into a note.
+    pub(crate) leasing: RwLock<()>,
+    /// The homes of all hulls that this daemon itself has made.
+    pub(crate) made: Mutex<HashSet<PathBuf>>,
+}
+
+/// What a hull is to be like.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Order {
+    pub(crate) image: Digest,
+    pub(crate) rootfs: PathBuf,
+    pub(crate) reach: Reach,
+    pub(crate) disk_bytes: u64,
+    pub(crate) limits: Limits,
+}
+
+/// One hull's unchanging facts.
+#[derive(Clone, Debug)]
+pub(crate) struct Hull {
+    pub(crate) home: Home,
+    pub(crate) processes: Processes,
+    pub(crate) control: Control,
+    pub(crate) lease: Option<Lease>,
+    pub(crate) group: Cgroup,
+}
+
+impl Hull {
+    pub(crate) fn is_alive(&self) -> bool {
+        self.processes.sandbox.is_alive()
+    }
+
+    /// Runs one blocking call on the hull's control group.
+    pub(crate) async fn group<T: Send + 'static>(
+        &self,
+        call: impl FnOnce(&Cgroup) -> Result<T, crate::cgroup::CgroupError> + Send + 'static,
+    ) -> Result<T, GvisorError> {
+        let group = self.group.clone();
+        Ok(tokio::task::spawn_blocking(move || call(&group)).await??)
+    }
+}
+
+/// Runs `work`, which blocks, where it may.
+pub(crate) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, GvisorError> + Send + 'static,
+) -> Result<T, GvisorError> {
+    tokio::task::spawn_blocking(work).await?
+}
+
+impl Host {
+    pub(crate) fn group_name(&self, home: &Home) -> String {
+        format!("{}/{}", self.cgroup_prefix, home.id())
+    }
+
+    /// Makes a hull. What was made of one that failed is removed again.
+    pub(crate) async fn make(&self, order: &Order, duty: Duty) -> Result<(Hull, Note), GvisorError> {
+        // What runsc says of a missing one does not name it.
+        for path in [&order.rootfs, &self.agent] {
+            fs::metadata(path).map_err(|source| GvisorError::file("use", path, source))?;
+        }
+        let home = Home::new(&self.hulls)?;
+        lock(&self.made).insert(home.directory().to_owned());
+        let made = self.try_make(&home, order, duty).await;
+        if made.is_err()
+            && let Err(error) = self.destroy(&home).await
+        {
+            tracing::warn!(hull = home.id(), error = %chain(&error), "a hull that could not be made was left behind; sweep will clear it");
+        }
+        made
+    }
+
+    async fn try_make(&self, home: &Home, order: &Order, duty: Duty) -> Result<(Hull, Note), GvisorError> {
+        let directory = home.directory();
+        let made = fs::DirBuilder::new().mode(0o700).create(directory);
+        made.map_err(|source| GvisorError::file("create", directory, source))?;
+        let mut note = Note {
+            format: FORMAT,
+            boot: self.boot.clone(),
+            image: order.image.as_str().to_owned(),
+            reach: order.reach,
+            disk_bytes: order.disk_bytes,
+            memory_bytes: 0,
+            lease: match order.reach {
+                Reach::Networked => LeaseNote::Asking,
+                Reach::Alone => LeaseNote::None,
+            },
+            processes: None,
+            duty,
+        };
+        let asking = self.leasing.read().await;
+        home.write(&note)?;
+        // Both to their ends, even if one fails: what comes after must find nobody still at work.
+        let (lease, group) = tokio::join!(self.ask_for_lease(order.reach), self.make_disk_and_group(home, order));
+        if let Some(lease) = &lease? {
+            note.lease = LeaseNote::Held(lease.clone().into());
+            home.write(&note)?;
+        }
+        drop(asking);
+        let (group, entry) = group?;
+        let lease = note.lease();
+        crate::bundle::write(home, &order.rootfs, &self.agent, lease.as_ref())?;
+        self.create(home, order.reach, entry).await?;
+        let processes = self.processes(home)?;
+        note.processes = Some(processes.clone());
+        home.write(&note)?;
+        let control = Control::new(processes.socket.clone());
+        let packets = match &lease {
+            Some(lease) => Some(links::take_over(lease).await?),
+            None => None,
+        };
+        control.links(links::describe(lease.as_ref()), packets).await?;
+        Ok((Hull { home: home.clone(), processes, control, lease, group }, note))
+    }
+
+    async fn ask_for_lease(&self, reach: Reach) -> Result<Option<Lease>, GvisorError> {
+        match reach {
+            Reach::Networked => Ok(Some(self.network.lease().await?)),
+            Reach::Alone => Ok(None),
+        }
+    }
+
+    async fn make_disk_and_group(&self, home: &Home, order: &Order) -> Result<(Cgroup, GroupEntry), GvisorError> {
+        let (disk, bytes, blanks) = (home.disk(), order.disk_bytes, self.blanks.clone());
+        let (name, limits) = (self.group_name(home), order.limits);
+        blocking(move || {
+            make_disk(&disk, bytes, &blanks)?;
+            let group = Cgroup::create(&name, &limits)?;
+            let entry = group.entry()?;
+            Ok((group, entry))
+        })
+        .await
+    }
+
+    async fn create(&self, home: &Home, reach: Reach, entry: GroupEntry) -> Result<(), GvisorError> {
+        let disk = Disk::find(&home.disk())?.map(|disk| disk.path());
+        let no_disk = || GvisorError::file("find the disk in", home.disk(), io::ErrorKind::NotFound);
+        let disk = disk.ok_or_else(no_disk)?;
+        let log = home.log();
+        let said = fs::OpenOptions::new().create(true).append(true).mode(0o600).open(&log);
+        let said = said.map_err(|source| GvisorError::file("create", &log, source))?;
+        let mut command = tokio::process::Command::new(&self.runsc);
+        command.arg(flag("--root", &self.root)).args(["--platform=systrap", "--ignore-cgroups", "--net-disconnect-ok"]);
+        command.arg(match reach {
+            Reach::Networked => "--network=sandbox",
+            Reach::Alone => "--network=none",
+        });
+        command.arg(flag("--overlay2=root:dir", disk.as_path()));
+        command.arg("create").arg(flag("--bundle", &home.bundle())).arg(home.id());
+        command.stdin(stream::fifo(&home.input())?).stdout(stream::fifo(&home.output())?).stderr(Stdio::from(said));
+        command.env_clear().current_dir("/");
+        enter_before_exec(&mut command, entry);
+        let mut child = command.spawn().map_err(|source| GvisorError::file("execute", &self.runsc, source))?;
+        let waited = tokio::time::timeout(CREATE_LIMIT, child.wait()).await;
+        let late = |_| GvisorError::Late { operation: "runsc create", limit: CREATE_LIMIT };
+        let status = waited.map_err(late)?.map_err(|source| GvisorError::system("wait for runsc create", source))?;
+        if status.success() {
+            return Ok(());
+        }
+        Err(GvisorError::Runsc { operation: "create", status: status.to_string(), said: home.last_words() })
+    }
+
+    /// What `runsc` wrote down about the container's processes.
+    fn processes(&self, home: &Home) -> Result<Processes, GvisorError> {
+        let path = self.state_file(home);
+        let state = match read_state(&path)? {
+            Some(state) => state,
+            None => return Err(GvisorError::file("read", path, io::ErrorKind::NotFound)),
+        };
+        match Identity::of(state.sandbox.pid) {
+            Some(sandbox) => Ok(Processes { sandbox, gofer: Identity::of(state.gofer), socket: state.sandbox.socket }),
+            None => Err(GvisorError::Died { said: home.last_words() }),
+        }
+    }
+
+    /// The processes that may belong to the hull, from `runsc`'s own notes, when ours do not name them yet.
+    pub(crate) fn stray_processes(&self, home: &Home) -> Vec<Identity> {
+        let Ok(Some(state)) = read_state(&self.state_file(home)) else { return Vec::new() };
+        [state.sandbox.pid, state.gofer].into_iter().filter_map(Identity::of).collect()
+    }
+
+    fn state_file(&self, home: &Home) -> PathBuf {
+        self.root.join(format!("{id}_sandbox:{id}.state", id = home.id()))
+    }
+
+    /// The files that `runsc` keeps outside the hull's home.
+    pub(crate) fn runsc_files(&self, home: &Home) -> [PathBuf; 3] {
+        let id = home.id();
+        [
+            self.state_file(home),
+            self.root.join(format!("{id}_sandbox:{id}.lock")),
+            self.root.join(format!("runsc-{id}.sock")),
+        ]
+    }
+}
+
+fn make_disk(directory: &Path, bytes: u64, blanks: &Path) -> Result<(), GvisorError> {
+    match Disk::create(directory, bytes, blanks) {
+        Err(error @ DiskError::NoLoop { .. }) => {
+            tracing::warn!(error = %chain(&error), "a sandbox's disk has no limit on this host");
+            Disk::unlimited(directory)?;
+        }
+        made => _ = made?,
+    }
+    Ok(())
+}
+
+fn flag(name: &str, value: &Path) -> std::ffi::OsString {
+    let mut flag = std::ffi::OsString::from(name);
+    flag.push("=");
+    flag.push(value);
+    flag
+}
+
+#[allow(unsafe_code)]
+fn enter_before_exec(command: &mut tokio::process::Command, entry: GroupEntry) {
+    // SAFETY: the closure runs between fork and exec; `GroupEntry::enter` only writes to open descriptors.
+    unsafe {
+        command.pre_exec(move || entry.enter());
+    }
+}
+
+#[derive(Deserialize)]
+struct State {
+    sandbox: SandboxState,
+    #[serde(rename = "goferPid")]
+    gofer: i32,
+}
+
+#[derive(Deserialize)]
+struct SandboxState {
+    pid: i32,
+    #[serde(rename = "controlSocketPath")]
+    socket: PathBuf,
+}
+
+fn read_state(path: &Path) -> Result<Option<State>, GvisorError> {
+    match fs::read(path) {
+        Ok(text) => serde_json::from_slice(&text)
+            .map(Some)
+            .map_err(|source| GvisorError::Text { path: path.to_owned(), source }),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(source) => Err(GvisorError::file("read", path, source)),
+    }
+}

@@ -1,0 +1,159 @@
+//! What there is on the host: taking over the runs of an earlier daemon, saying what all runs do, and clearing away
+//! what nobody wants.
+//!
+//! Everything starts from the notes in the hulls' homes. What has no note is not touched, with one exception that a
+//! note stands for: a lease that was being asked for when the daemon died.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use dorm_engine::{EngineError, FoundRun, LeaseId};
+use dorm_lifecycle::{RunCondition, RunId};
+
+use crate::capture::settle;
+use crate::cgroup::Cgroup;
+use crate::control::Control;
+use crate::engine::Shared;
+use crate::error::{GvisorError, chain};
+use crate::hull::{Host, Hull};
+use crate::notes::{Home, LeaseNote, Note, Phase};
+use crate::run::{Run, lock};
+
+impl Shared {
+    /// Takes over the runs that the notes name.
+    pub(crate) fn adopt(self: &Arc<Self>) -> Result<(), GvisorError> {
+        for (home, note) in self.host.noted()? {
+            let Some(id) = note.run() else { continue };
+            let hull = self.host.find_hull(&home, &note)?;
+            let is_alive = hull.as_ref().is_some_and(Hull::is_alive);
+            let run = Arc::new(Run::found(id, home, note, hull));
+            self.runs.insert(run.clone());
+            if is_alive {
+                self.watch(&run);
+            }
+        }
+        Ok(())
+    }
+
+    /// [`dorm_engine::Engine::inventory`].
+    pub(crate) async fn inventory(&self) -> Result<Vec<FoundRun>, EngineError> {
+        let mut found = Vec::new();
+        for run in self.runs.all() {
+            let mut turn = run.turn().await;
+            if turn.note().is_none() && run.hull().is_none() {
+                // It could not begin, or was stopped, while we waited.
+                continue;
+            }
+            let condition = match run.hull() {
+                Some(hull) if hull.is_alive() && !run.is_stopping() => match settle(hull, &mut turn).await {
+                    Ok(phase) => condition(hull, phase).await,
+                    Err(error) => {
+                        tracing::warn!(run = %run.id, error = %chain(&error), "a run does not say what it does");
+                        RunCondition::Broken
+                    }
+                },
+                _ => RunCondition::Broken,
+            };
+            if turn.note().is_some() {
+                found.push(FoundRun { run: run.id.clone(), condition });
+            }
+        }
+        found.sort_by(|one, other| one.run.cmp(&other.run));
+        Ok(found)
+    }
+
+    /// [`dorm_engine::Engine::sweep`].
+    pub(crate) async fn sweep(self: &Arc<Self>, known: &[RunId]) -> Result<Vec<String>, EngineError> {
+        let known: HashSet<&RunId> = known.iter().collect();
+        let mut cleared = Vec::new();
+        for run in self.runs.all() {
+            if !known.contains(&run.id) {
+                self.stop(&run.id).await?;
+                cleared.push(format!("run {}", run.id));
+            }
+        }
+        self.sweep_hulls(&known, &mut cleared).await.map_err(|source| EngineError::Unusable {
+            engine: crate::engine::NAME,
+            hint: "what an earlier daemon left behind cannot be cleared away; see the cause".to_owned(),
+            source: Some(Box::new(source)),
+        })?;
+        Ok(cleared)
+    }
+
+    async fn sweep_hulls(&self, known: &HashSet<&RunId>, cleared: &mut Vec<String>) -> Result<(), GvisorError> {
+        let mut was_asking = false;
+        for home in Home::all(&self.host.hulls)? {
+            if lock(&self.host.made).contains(home.directory()) {
+                continue;
+            }
+            let note = match home.read() {
+                Ok(note) => note,
+                Err(GvisorError::Text { .. }) => None,
+                Err(error) => return Err(error),
+            };
+            if note.as_ref().and_then(Note::run).is_some_and(|run| known.contains(&run)) {
+                continue;
+            }
+            was_asking |= note.is_some_and(|note| note.lease == LeaseNote::Asking);
+            self.host.destroy(&home).await?;
+            cleared.push(format!("hull {}", home.id()));
+        }
+        if was_asking {
+            self.release_unnamed_leases(cleared).await?;
+        }
+        Ok(())
+    }
+
+    /// Releases the leases that no note names. Only done after a daemon has died while it asked for one; nobody else
+    /// uses this engine's network.
+    async fn release_unnamed_leases(&self, cleared: &mut Vec<String>) -> Result<(), GvisorError> {
+        let _nobody_asks = self.host.leasing.write().await;
+        let named = self.host.noted()?.into_iter().filter_map(|(_, note)| note.lease());
+        let named: HashSet<LeaseId> = named.map(|lease| lease.id).collect();
+        for lease in self.host.network.leases().await? {
+            if !named.contains(&lease.id) {
+                self.host.network.release(lease.id).await?;
+                cleared.push(format!("network lease {}", lease.id.0));
+            }
+        }
+        Ok(())
+    }
+}
+
+async fn condition(hull: &Hull, phase: Phase) -> RunCondition {
+    match phase {
+        Phase::Running => RunCondition::Running,
+        Phase::Paused => match hull.group(Cgroup::is_frozen).await {
+            Ok(true) => RunCondition::Parked,
+            Ok(false) => RunCondition::Paused,
+            Err(_) => RunCondition::Broken,
+        },
+        Phase::Beginning | Phase::Pausing | Phase::Resuming | Phase::Stopping => RunCondition::Broken,
+    }
+}
+
+impl Host {
+    /// All notes that can be read.
+    fn noted(&self) -> Result<Vec<(Home, Note)>, GvisorError> {
+        let mut noted = Vec::new();
+        for home in Home::all(&self.hulls)? {
+            match home.read() {
+                Ok(Some(note)) => noted.push((home, note)),
+                Ok(None) => {}
+                Err(error @ GvisorError::Text { .. }) => {
+                    tracing::warn!(hull = home.id(), error = %chain(&error), "a note cannot be read; sweep will clear the hull");
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(noted)
+    }
+
+    /// The hull that `note` tells of; `None` when it was not made to its end or is of an earlier boot.
+    fn find_hull(&self, home: &Home, note: &Note) -> Result<Option<Hull>, GvisorError> {
+        let Some(processes) = note.processes.clone().filter(|_| note.boot == self.boot) else { return Ok(None) };
+        let Some(group) = Cgroup::find(&self.group_name(home))? else { return Ok(None) };
+        let control = Control::new(processes.socket.clone());
+        Ok(Some(Hull { home: home.clone(), processes, control, lease: note.lease(), group }))
+    }
+}

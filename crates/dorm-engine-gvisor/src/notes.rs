@@ -1,0 +1,251 @@
+//! What the engine writes down about each hull before it touches the host, so that a restarted daemon knows what
+//! there may be.
+//!
+//! A *hull* is one `runsc` container from its making to its removal: first empty, then a run's. Its directory holds
+//! everything that belongs to it on disk:
+//!
+//! ```text
+//! hulls/<id>/note.json   this note, removed last
+//!            bundle/     config.json
+//!            in, out     the agent's standard input and output
+//!            log         what runsc said
+//!            disk/       what the guest writes
+//! ```
+
+use std::fs;
+use std::io;
+use std::net::Ipv4Addr;
+use std::path::{Path, PathBuf};
+
+use dorm_engine::{Lease, LeaseId};
+use dorm_lifecycle::{Digest, RunId};
+use serde::{Deserialize, Serialize};
+
+use crate::error::GvisorError;
+use crate::process::Identity;
+
+/// What a hull is there for.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Duty {
+    /// To be taken by a run some time.
+    Spare,
+    /// A run has it.
+    Run { run: String, phase: Phase },
+}
+
+/// How far a run is, and what was about to be done with it when this was written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Phase {
+    /// The agent has not answered yet.
+    Beginning,
+    /// The guest runs.
+    Running,
+    /// The guest was about to be paused: ask it.
+    Pausing,
+    /// The guest stands still.
+    Paused,
+    /// The guest was about to go on: ask it.
+    Resuming,
+    /// The run was about to be removed.
+    Stopping,
+}
+
+/// Whether a hull has a network of its own.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Reach {
+    /// It has a lease.
+    Networked,
+    /// It has loopback only.
+    Alone,
+}
+
+/// What is known of a hull's lease.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum LeaseNote {
+    /// It has none.
+    None,
+    /// One was about to be asked for: there may be one that no note names.
+    Asking,
+    /// It has this one.
+    Held(HeldLease),
+}
+
+/// A [`Lease`] as it is written down.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(crate) struct HeldLease {
+    id: u16,
+    namespace: PathBuf,
+    interface: String,
+    mac: [u8; 6],
+    address: Ipv4Addr,
+    prefix: u8,
+    gateway: Ipv4Addr,
+}
+
+impl From<Lease> for HeldLease {
+    fn from(lease: Lease) -> Self {
+        let Lease { id, namespace, interface, mac, address, prefix, gateway } = lease;
+        Self { id: id.0, namespace, interface, mac, address, prefix, gateway }
+    }
+}
+
+impl From<HeldLease> for Lease {
+    fn from(held: HeldLease) -> Self {
+        let HeldLease { id, namespace, interface, mac, address, prefix, gateway } = held;
+        Self { id: LeaseId(id), namespace, interface, mac, address, prefix, gateway }
+    }
+}
+
+/// A hull's processes, as soon as there are any.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(crate) struct Processes {
+    pub(crate) sandbox: Identity,
+    pub(crate) gofer: Option<Identity>,
+    /// The control socket; begins with NUL in the abstract namespace.
+    pub(crate) socket: PathBuf,
+}
+
+/// All that is written down about one hull.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(crate) struct Note {
+    /// The version of this format.
+    pub(crate) format: u32,
+    /// The boot of the host it belongs to: after another, nothing of it runs.
+    pub(crate) boot: String,
+    pub(crate) image: String,
+    pub(crate) reach: Reach,
+    pub(crate) disk_bytes: u64,
+    /// The guest's memory, once a run has it.
+    pub(crate) memory_bytes: u64,
+    pub(crate) lease: LeaseNote,
+    pub(crate) processes: Option<Processes>,
+    pub(crate) duty: Duty,
+}
+
+pub(crate) const FORMAT: u32 = 1;
+
+impl Note {
+    /// The run that has the hull.
+    pub(crate) fn run(&self) -> Option<RunId> {
+        match &self.duty {
+            Duty::Spare => None,
+            Duty::Run { run, .. } => run.parse().ok(),
+        }
+    }
+
+    pub(crate) fn phase(&self) -> Phase {
+        match &self.duty {
+            Duty::Spare => Phase::Beginning,
+            Duty::Run { phase, .. } => *phase,
+        }
+    }
+
+    pub(crate) fn lease(&self) -> Option<Lease> {
+        match &self.lease {
+            LeaseNote::Held(held) => Some(held.clone().into()),
+            LeaseNote::None | LeaseNote::Asking => None,
+        }
+    }
+
+    pub(crate) fn is_for(&self, image: &Digest, reach: Reach) -> bool {
+        self.image == image.as_str() && self.reach == reach
+    }
+}
+
+/// The directory of one hull.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Home {
+    directory: PathBuf,
+    id: String,
+}
+
+impl Home {
+    /// The home of a hull that does not exist yet.
+    pub(crate) fn new(hulls: &Path) -> Result<Self, GvisorError> {
+        let mut bytes = [0_u8; 8];
+        rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())
+            .map_err(|source| GvisorError::system("get random bytes", source))?;
+        let id = format!("h{:016x}", u64::from_ne_bytes(bytes));
+        Ok(Self { directory: hulls.join(&id), id })
+    }
+
+    /// Every hull that has a directory under `hulls`.
+    pub(crate) fn all(hulls: &Path) -> Result<Vec<Self>, GvisorError> {
+        let entries = fs::read_dir(hulls).map_err(|source| GvisorError::file("read", hulls, source))?;
+        let mut homes = Vec::new();
+        for entry in entries {
+            let entry = entry.map_err(|source| GvisorError::file("read", hulls, source))?;
+            if let Ok(id) = entry.file_name().into_string() {
+                homes.push(Self { directory: entry.path(), id });
+            }
+        }
+        Ok(homes)
+    }
+
+    /// The hull's id, which is the container's too.
+    pub(crate) fn id(&self) -> &str {
+        &self.id
+    }
+
+    pub(crate) fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    pub(crate) fn bundle(&self) -> PathBuf {
+        self.directory.join("bundle")
+    }
+
+    pub(crate) fn input(&self) -> PathBuf {
+        self.directory.join("in")
+    }
+
+    pub(crate) fn output(&self) -> PathBuf {
+        self.directory.join("out")
+    }
+
+    pub(crate) fn log(&self) -> PathBuf {
+        self.directory.join("log")
+    }
+
+    pub(crate) fn disk(&self) -> PathBuf {
+        self.directory.join("disk")
+    }
+
+    pub(crate) fn note(&self) -> PathBuf {
+        self.directory.join("note.json")
+    }
+
+    /// Writes the note, wholly or not at all. It is not synced: after a crash of the host nothing of it runs.
+    pub(crate) fn write(&self, note: &Note) -> Result<(), GvisorError> {
+        let draft = self.directory.join("note.draft");
+        let text = serde_json::to_vec(note).map_err(|source| GvisorError::Text { path: draft.clone(), source })?;
+        fs::write(&draft, text).map_err(|source| GvisorError::file("write", &draft, source))?;
+        fs::rename(&draft, self.note()).map_err(|source| GvisorError::file("rename", &draft, source))
+    }
+
+    /// Reads the note; `None` when there is none (yet, or any more).
+    pub(crate) fn read(&self) -> Result<Option<Note>, GvisorError> {
+        let path = self.note();
+        let text = match fs::read(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(source) => return Err(GvisorError::file("read", path, source)),
+        };
+        serde_json::from_slice(&text).map(Some).map_err(|source| GvisorError::Text { path, source })
+    }
+
+    /// The last lines of what `runsc` said, in one.
+    pub(crate) fn last_words(&self) -> String {
+        let text = fs::read(self.log()).unwrap_or_default();
+        let text = String::from_utf8_lossy(&text[text.len().saturating_sub(4096)..]).into_owned();
+        let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+        if lines.is_empty() {
+            return "it said nothing".to_owned();
+        }
+        lines[lines.len().saturating_sub(4)..].join("; ")
+    }
+}

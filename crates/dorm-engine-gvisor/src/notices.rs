@@ -1,0 +1,96 @@
+//! Watching the runs: telling of one that ended by itself, and of one that is short of memory.
+
+use std::sync::{Arc, Weak};
+
+use dorm_engine::Notice;
+use tokio::sync::mpsc;
+
+use crate::capture::{pause, resume};
+use crate::cgroup::{Cgroup, Threshold, soft_threshold};
+use crate::engine::Shared;
+use crate::error::{GvisorError, chain};
+use crate::hull::Hull;
+use crate::notes::Phase;
+use crate::run::{Run, lock};
+
+/// How many notices may wait for their reader.
+const WAITING: usize = 1024;
+
+impl Shared {
+    /// [`dorm_engine::Engine::notices`].
+    pub(crate) fn notices(&self) -> mpsc::Receiver<Notice> {
+        let (sender, receiver) = mpsc::channel(WAITING);
+        *lock(&self.listener) = Some(sender);
+        receiver
+    }
+
+    /// Watches `run` until it has ended or the engine is gone.
+    pub(crate) fn watch(self: &Arc<Self>, run: &Arc<Run>) {
+        tokio::spawn(watch(Arc::downgrade(self), Arc::downgrade(run)));
+    }
+
+    fn listener(&self) -> Option<mpsc::Sender<Notice>> {
+        lock(&self.listener).clone().filter(|sender| !sender.is_closed())
+    }
+}
+
+async fn watch(engine: Weak<Shared>, watched: Weak<Run>) {
+    let Some(hull) = watched.upgrade().and_then(|run| run.hull().cloned()) else { return };
+    tokio::select! {
+        () = hull.processes.sandbox.ended() => {}
+        () = watch_memory(&engine, &watched, &hull) => {}
+    }
+    // Whichever came first, the end is what is left to be told.
+    hull.processes.sandbox.ended().await;
+    let (Some(shared), Some(run)) = (engine.upgrade(), watched.upgrade()) else { return };
+    run.cut(None);
+    if run.is_stopping() {
+        return;
+    }
+    let reason = reason(&hull).await;
+    tracing::warn!(run = %run.id, reason, "a run has ended by itself");
+    if let Some(listener) = shared.listener() {
+        drop(shared);
+        // Nobody reads any more: then nobody is to be told.
+        let _ = listener.send(Notice::Ended { run: run.id.clone(), reason }).await;
+    }
+}
+
+async fn reason(hull: &Hull) -> String {
+    match hull.group(Cgroup::oom_kills).await {
+        Ok(kills) if kills > 0 => "it used more memory than its limit, and the kernel killed it".to_owned(),
+        _ => format!("its sandbox process is gone; {}", hull.home.last_words()),
+    }
+}
+
+/// Pauses the guest each time it passes its soft threshold, until its group is gone.
+async fn watch_memory(engine: &Weak<Shared>, watched: &Weak<Run>, hull: &Hull) {
+    let armed = hull.group.memory_limit().and_then(|limit| Threshold::arm(&hull.group, soft_threshold(limit)));
+    let mut threshold = match armed {
+        Ok(threshold) => threshold,
+        Err(error) => {
+            tracing::warn!(hull = hull.home.id(), error = %chain(&error), "the memory of a run cannot be watched");
+            return;
+        }
+    };
+    while threshold.reached().await.is_ok() {
+        let (Some(shared), Some(run)) = (engine.upgrade(), watched.upgrade()) else { return };
+        if let Err(error) = on_high(&shared, &run, hull).await {
+            tracing::warn!(run = %run.id, error = %chain(&error), "a run short of memory could not be paused");
+        }
+    }
+}
+
+async fn on_high(shared: &Shared, run: &Run, hull: &Hull) -> Result<(), GvisorError> {
+    // A guest that nobody would ever let go on again is better left to the hard limit.
+    let Some(listener) = shared.listener() else { return Ok(()) };
+    let mut turn = run.turn().await;
+    if turn.phase() != Phase::Running || run.is_stopping() {
+        return Ok(());
+    }
+    pause(hull, &mut turn).await?;
+    if listener.send(Notice::MemoryHigh { run: run.id.clone() }).await.is_err() {
+        resume(hull, &mut turn).await?;
+    }
+    Ok(())
+}

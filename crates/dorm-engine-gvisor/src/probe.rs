@@ -1,0 +1,153 @@
+//! What this host and its `runsc` can do, for `dorm doctor` and for refusing early what would fail late.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use dorm_engine::EngineError;
+
+use crate::cgroup::{CgroupError, Support};
+use crate::engine::NAME;
+use crate::error::chain;
+
+/// What was found. Facts only; [`Probe::usable`] judges.
+#[derive(Debug)]
+pub struct Probe {
+    /// The program that was asked.
+    pub runsc: PathBuf,
+    /// Its version and a digest of its binary: a memory image is only good for the same one. Empty when it cannot be
+    /// executed.
+    pub build: String,
+    /// What executing it said when it failed.
+    pub failure: Option<io::Error>,
+    /// What we need and this build does not offer.
+    pub missing: Vec<&'static str>,
+    /// A digest of the names of the CPU's features, which a memory image depends on.
+    pub cpu: String,
+    /// The kernel's release.
+    pub kernel: String,
+    /// Whether `runsc run` of this build would refuse to give a sandbox a network on this kernel. The engine sets up
+    /// links itself and does not depend on it.
+    pub has_netns_check_fault: bool,
+    /// Which control groups there are.
+    pub groups: Result<Support, CgroupError>,
+    /// Whether user namespaces may be made.
+    pub has_user_namespaces: bool,
+}
+
+/// What the engine uses of `runsc`, beside what every version has.
+const NEEDED: [&str; 6] = ["-net-disconnect-ok", "-overlay2", "-ignore-cgroups", "-platform", "-network", "-directfs"];
+
+/// Looks at `runsc` and the host.
+pub fn probe(runsc: &Path) -> Probe {
+    let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_owned();
+    let (build, failure) = match build(runsc) {
+        Ok(build) => (build, None),
+        Err(error) => (String::new(), Some(error)),
+    };
+    let missing = if failure.is_none() { missing(runsc) } else { Vec::new() };
+    Probe {
+        runsc: runsc.to_owned(),
+        build,
+        failure,
+        missing,
+        cpu: cpu(),
+        has_netns_check_fault: is_at_least(&kernel, (6, 11)),
+        kernel,
+        groups: Support::probe(),
+        has_user_namespaces: user_namespaces() > 0,
+    }
+}
+
+impl Probe {
+    /// Whether the engine can work here.
+    ///
+    /// # Errors
+    /// [`EngineError::Unusable`] names the first thing that is missing, and what to do.
+    pub fn usable(&self) -> Result<(), EngineError> {
+        let refuse = |hint: String, source: Option<io::Error>| {
+            Err(EngineError::Unusable { engine: NAME, hint, source: source.map(Into::into) })
+        };
+        if let Some(error) = &self.failure {
+            let hint = format!("install runsc, or say where it is: {} cannot be executed", self.runsc.display());
+            return refuse(hint, Some(io::Error::other(error.to_string())));
+        }
+        if let Some(first) = self.missing.first() {
+            return refuse(format!("runsc '{}' has no {first}: use release 20240729.0", self.build), None);
+        }
+        if let Err(error) = &self.groups {
+            let hint = "mount the control groups of this host".to_owned();
+            return refuse(hint, Some(io::Error::other(chain(error))));
+        }
+        if !self.has_user_namespaces {
+            return refuse("allow user namespaces: set user.max_user_namespaces above 0".to_owned(), None);
+        }
+        if !rustix::process::geteuid().is_root() {
+            return refuse("run it as root".to_owned(), None);
+        }
+        Ok(())
+    }
+}
+
+fn build(runsc: &Path) -> io::Result<String> {
+    let text = output(runsc, &["--version"])?;
+    let version = text.lines().next().unwrap_or_default().trim().trim_start_matches("runsc version ").to_owned();
+    let mut hasher = blake3::Hasher::new();
+    hasher.update_reader(fs::File::open(runsc)?)?;
+    let digest = hasher.finalize().to_hex();
+    Ok(format!("runsc {version} {}", &digest[..16]))
+}
+
+fn missing(runsc: &Path) -> Vec<&'static str> {
+    let text = output(runsc, &["flags"]).unwrap_or_default();
+    let offered: BTreeSet<&str> = text.split_whitespace().collect();
+    NEEDED.into_iter().filter(|flag| !offered.contains(flag)).collect()
+}
+
+fn output(runsc: &Path, arguments: &[&str]) -> io::Result<String> {
+    let output = Command::new(runsc).args(arguments).env_clear().output()?;
+    let mut text = String::from_utf8_lossy(&output.stdout).into_owned();
+    text.push_str(&String::from_utf8_lossy(&output.stderr));
+    if output.status.success() { Ok(text) } else { Err(io::Error::other(text)) }
+}
+
+fn cpu() -> String {
+    let text = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let is_features = |line: &&str| line.starts_with("flags") || line.starts_with("Features");
+    let line = text.lines().find(is_features).and_then(|line| line.split_once(':')).map_or("", |(_, names)| names);
+    let names: BTreeSet<&str> = line.split_whitespace().collect();
+    let mut hasher = blake3::Hasher::new();
+    for name in names {
+        hasher.update(name.as_bytes()).update(b" ");
+    }
+    hasher.finalize().to_hex()[..16].to_owned()
+}
+
+fn is_at_least(release: &str, least: (u32, u32)) -> bool {
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|part| part.parse::<u32>().unwrap_or(0));
+    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)) >= least
+}
+
+fn user_namespaces() -> u64 {
+    let text = fs::read_to_string("/proc/sys/user/max_user_namespaces").unwrap_or_default();
+    text.trim().parse().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kernel_releases_are_compared_by_number() {
+        assert!(is_at_least("6.18.44-fc", (6, 11)) && is_at_least("7.0", (6, 11)) && is_at_least("6.11.0", (6, 11)));
+        assert!(!is_at_least("6.1.0-44-amd64", (6, 11)) && !is_at_least("", (6, 11)));
+    }
+
+    #[test]
+    fn a_missing_runsc_is_refused_by_name() {
+        let error = probe(Path::new("/nonexistent/runsc")).usable().expect_err("refused");
+        assert!(error.chain().contains("/nonexistent/runsc"), "{}", error.chain());
+    }
+}

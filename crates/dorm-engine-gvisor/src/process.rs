@@ -1,0 +1,155 @@
+//! Host processes that outlive the daemon, told apart from later ones of the same number.
+//!
+//! A pid alone is never trusted: an [`Identity`] also holds when the process began. Nothing here knows what the
+//! processes do.
+
+use std::collections::HashSet;
+use std::fs;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, pidfd_open, pidfd_send_signal, waitid};
+use serde::{Deserialize, Serialize};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+
+/// One process of this boot of the host.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(crate) struct Identity {
+    pid: i32,
+    /// Clock ticks since boot, as `/proc/PID/stat` says.
+    started: u64,
+}
+
+impl Identity {
+    /// The process that has number `pid` now, if there is one that is not dead.
+    pub(crate) fn of(pid: i32) -> Option<Self> {
+        let (state, started) = stat(pid)?;
+        (!matches!(state, 'Z' | 'X')).then_some(Self { pid, started })
+    }
+
+    /// Whether it still runs.
+    pub(crate) fn is_alive(self) -> bool {
+        Self::of(self.pid) == Some(self)
+    }
+
+    /// A descriptor of it; `None` when it is dead.
+    pub(crate) fn open(self) -> Option<OwnedFd> {
+        let fd = pidfd_open(Pid::from_raw(self.pid)?, PidfdFlags::NONBLOCK).ok()?;
+        // Only now can the number no longer be given to another process.
+        self.is_alive().then_some(fd)
+    }
+
+    /// Kills it. Killing a dead process is a success.
+    pub(crate) fn kill(self) -> io::Result<()> {
+        let Some(fd) = self.open() else { return Ok(()) };
+        match pidfd_send_signal(fd, Signal::KILL) {
+            Ok(()) | Err(Errno::SRCH) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Waits until it has ended and reaps it if it is our child; `false` when it still runs after `limit`. Blocks.
+    pub(crate) fn wait(self, limit: Duration) -> bool {
+        let end = Instant::now() + limit;
+        while let Some(fd) = self.open() {
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return false;
+            }
+            let mut fds = [PollFd::new(&fd, PollFlags::IN)];
+            // An error or a signal only makes us look again.
+            let _ = poll(&mut fds, Timespec::try_from(left).ok().as_ref());
+        }
+        reap(self.pid);
+        true
+    }
+
+    /// Resolves when it has ended.
+    pub(crate) async fn ended(self) {
+        let Some(fd) = self.open() else { return };
+        // SAFETY: the descriptor is owned by what is registered, and neither replaced nor closed before it.
+        #[allow(unsafe_code)]
+        let Ok(fd) = (unsafe { AsyncFd::register_with_interest(fd, Interest::READABLE) }) else { return };
+        // A pidfd is readable once its process has ended, and stays so.
+        let _ = fd.readable().await;
+    }
+}
+
+fn stat(pid: i32) -> Option<(char, u64)> {
+    let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name in parentheses may hold anything, also parentheses and spaces.
+    let rest = text.get(text.rfind(')')? + 2..)?;
+    let mut fields = rest.split(' ');
+    let state = fields.next()?.chars().next()?;
+    Some((state, fields.nth(18)?.parse().ok()?))
+}
+
+fn reap(pid: i32) {
+    let Some(pid) = Pid::from_raw(pid) else { return };
+    // Not our child (ECHILD), or reaped before: both are fine.
+    let _ = waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOHANG);
+}
+
+/// Reaps our dead children that belong to the control group `group`, so that none stays a zombie: the sentry's own
+/// children come to us when it dies.
+pub(crate) fn reap_group(group: &str) {
+    for pid in children() {
+        let in_group = fs::read_to_string(format!("/proc/{pid}/cgroup")).is_ok_and(|text| {
+            text.lines().any(|line| {
+                let path = line.rsplit(':').next().unwrap_or(line);
+                path.strip_suffix(" (deleted)").unwrap_or(path).ends_with(group)
+            })
+        });
+        if in_group {
+            reap(pid);
+        }
+    }
+}
+
+fn children() -> HashSet<i32> {
+    let mut found = HashSet::new();
+    let Ok(threads) = fs::read_dir("/proc/self/task") else { return found };
+    for thread in threads.flatten() {
+        if let Ok(text) = fs::read_to_string(thread.path().join("children")) {
+            found.extend(text.split_whitespace().filter_map(|pid| pid.parse::<i32>().ok()));
+        }
+    }
+    found
+}
+
+/// What tells this boot of the host from any other.
+pub(crate) fn boot() -> String {
+    fs::read_to_string("/proc/sys/kernel/random/boot_id").map(|text| text.trim().to_owned()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_process_is_alive_and_itself() {
+        let me = Identity::of(std::process::id() as i32).expect("alive");
+        assert!(me.is_alive() && me.open().is_some());
+    }
+
+    #[test]
+    fn a_later_process_of_the_same_number_is_another() {
+        let mut other = Identity::of(std::process::id() as i32).expect("alive");
+        other.started += 1;
+        assert!(!other.is_alive());
+        other.kill().expect("nobody is killed");
+    }
+
+    #[test]
+    fn a_killed_child_is_reaped() {
+        let child = std::process::Command::new("sleep").arg("1000").spawn().expect("spawn");
+        let identity = Identity::of(child.id() as i32).expect("alive");
+        identity.kill().expect("kill");
+        assert!(identity.wait(Duration::from_secs(60)));
+        assert!(!std::path::Path::new(&format!("/proc/{}", child.id())).exists());
+    }
+}

@@ -1,0 +1,185 @@
+//! The runs this daemon knows, each with its turn: at most one thing is done to a run at a time.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use dorm_engine::EngineError;
+use dorm_lifecycle::RunId;
+use tokio::sync::OwnedMutexGuard;
+
+use crate::error::GvisorError;
+use crate::hull::Hull;
+use crate::notes::{Duty, Home, Note, Phase};
+use crate::stream::Thread;
+
+/// One run.
+#[derive(Debug)]
+pub(crate) struct Run {
+    pub(crate) id: RunId,
+    hull: OnceLock<Hull>,
+    turn: Arc<tokio::sync::Mutex<Turn>>,
+    thread: Mutex<Option<Thread>>,
+    is_stopping: AtomicBool,
+}
+
+/// What may only be looked at or changed by whoever has the run's turn.
+#[derive(Debug, Default)]
+pub(crate) struct Turn {
+    /// The hull's home and note; `None` before there is a hull, and after it is gone.
+    kept: Option<(Home, Note)>,
+    /// Since when the guest stands still, as far as this daemon has seen.
+    pub(crate) still_since: Option<Instant>,
+}
+
+impl Run {
+    /// A run without a hull.
+    pub(crate) fn new(id: RunId) -> Self {
+        Self {
+            id,
+            hull: OnceLock::new(),
+            turn: Arc::default(),
+            thread: Mutex::default(),
+            is_stopping: AtomicBool::new(false),
+        }
+    }
+
+    /// A run from before a restart of the daemon. `hull` is missing when it was not made to its end.
+    pub(crate) fn found(id: RunId, home: Home, note: Note, hull: Option<Hull>) -> Self {
+        let turn = Turn { kept: Some((home, note)), still_since: None };
+        let run = Self { turn: Arc::new(tokio::sync::Mutex::new(turn)), ..Self::new(id) };
+        if let Some(hull) = hull {
+            let _ = run.hull.set(hull);
+        }
+        run
+    }
+
+    /// Waits for the run's turn.
+    pub(crate) async fn turn(&self) -> OwnedMutexGuard<Turn> {
+        self.turn.clone().lock_owned().await
+    }
+
+    /// Gives the run its hull, once.
+    pub(crate) fn take_hull(&self, turn: &mut Turn, hull: Hull, note: Note) {
+        turn.kept = Some((hull.home.clone(), note));
+        let _ = self.hull.set(hull);
+    }
+
+    /// Its hull, if it has one by now.
+    pub(crate) fn hull(&self) -> Option<&Hull> {
+        self.hull.get()
+    }
+
+    /// Its hull, whose sandbox must be alive.
+    pub(crate) fn living(&self, operation: &'static str) -> Result<&Hull, EngineError> {
+        let wrong = |condition| EngineError::Condition { operation, run: self.id.clone(), condition };
+        match self.hull() {
+            None => Err(wrong("not begun to its end")),
+            Some(hull) if !hull.is_alive() => Err(wrong("dead")),
+            Some(hull) => Ok(hull),
+        }
+    }
+
+    /// Ends the stream to the agent that was handed out last, and keeps `next` for the next time.
+    pub(crate) fn cut(&self, next: Option<Thread>) {
+        *lock(&self.thread) = next;
+    }
+
+    pub(crate) fn begin_stopping(&self) {
+        self.is_stopping.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether its end is wanted.
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.is_stopping.load(Ordering::SeqCst)
+    }
+}
+
+impl Turn {
+    pub(crate) fn note(&self) -> Option<&Note> {
+        self.kept.as_ref().map(|(_, note)| note)
+    }
+
+    pub(crate) fn home(&self) -> Option<Home> {
+        self.kept.as_ref().map(|(home, _)| home.clone())
+    }
+
+    pub(crate) fn phase(&self) -> Phase {
+        self.note().map_or(Phase::Beginning, Note::phase)
+    }
+
+    /// Writes down how far the run is, or what is about to be done.
+    pub(crate) fn set(&mut self, next: Phase) -> Result<(), GvisorError> {
+        let Some((home, note)) = &mut self.kept else { return Ok(()) };
+        if let Duty::Run { phase, .. } = &mut note.duty
+            && *phase != next
+        {
+            let before = std::mem::replace(phase, next);
+            home.write(note).inspect_err(|_| {
+                if let Duty::Run { phase, .. } = &mut note.duty {
+                    *phase = before;
+                }
+            })?;
+        }
+        match next {
+            Phase::Paused => _ = self.still_since.get_or_insert_with(Instant::now),
+            Phase::Pausing => self.still_since = Some(Instant::now()),
+            Phase::Beginning | Phase::Running | Phase::Resuming | Phase::Stopping => self.still_since = None,
+        }
+        Ok(())
+    }
+
+    /// How long the guest has stood still, as far as this daemon has seen.
+    pub(crate) fn stood(&self) -> Duration {
+        self.still_since.map_or(Duration::ZERO, |since| since.elapsed())
+    }
+
+    /// The hull is gone.
+    pub(crate) fn forget(&mut self) {
+        self.kept = None;
+    }
+}
+
+/// All runs.
+#[derive(Debug, Default)]
+pub(crate) struct Runs(Mutex<HashMap<RunId, Arc<Run>>>);
+
+impl Runs {
+    /// Puts in a new run, with its turn taken.
+    pub(crate) async fn reserve(&self, id: &RunId) -> Result<(Arc<Run>, OwnedMutexGuard<Turn>), EngineError> {
+        let run = Arc::new(Run::new(id.clone()));
+        let turn = run.turn().await;
+        let mut runs = lock(&self.0);
+        if runs.contains_key(id) {
+            return Err(EngineError::Exists(id.clone()));
+        }
+        runs.insert(id.clone(), run.clone());
+        Ok((run, turn))
+    }
+
+    pub(crate) fn insert(&self, run: Arc<Run>) {
+        lock(&self.0).insert(run.id.clone(), run);
+    }
+
+    pub(crate) fn get(&self, id: &RunId) -> Result<Arc<Run>, EngineError> {
+        lock(&self.0).get(id).cloned().ok_or_else(|| EngineError::NoRun(id.clone()))
+    }
+
+    pub(crate) fn all(&self) -> Vec<Arc<Run>> {
+        lock(&self.0).values().cloned().collect()
+    }
+
+    /// Takes out `run` itself, not a later one of that id.
+    pub(crate) fn remove(&self, run: &Arc<Run>) {
+        let mut runs = lock(&self.0);
+        if runs.get(&run.id).is_some_and(|known| Arc::ptr_eq(known, run)) {
+            runs.remove(&run.id);
+        }
+    }
+}
+
+/// Locks `mutex`, also after somebody panicked with it: what it guards is only ever replaced whole.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,249 @@
+//! A place on this host for one engine, which is gone without a trace at the end, also when the test fails.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::{chown, symlink};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use dorm_agent_client::{Agent, Identity, ProcessSpec};
+use dorm_engine::{Engine, EngineError, Lease, Network, RunSpec};
+use dorm_engine_gvisor::cgroup::Cgroup;
+use dorm_engine_gvisor::disk::Disk;
+use dorm_engine_gvisor::{Config, GvisorEngine, probe};
+use dorm_lifecycle::{Digest, Egress, Resources, RunId, SandboxId};
+
+use crate::network::NoNetwork;
+
+const GUEST_ID_BASE: u32 = 100_000;
+/// How long anything may take on a host that is very busy.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
+
+/// One engine's place.
+pub(crate) struct Place {
+    directory: tempfile::TempDir,
+    prefix: String,
+    pub(crate) network: Arc<dyn Network>,
+    pub(crate) image: Digest,
+}
+
+impl Place {
+    /// A place without network, or nothing where gVisor cannot be used.
+    pub(crate) fn new() -> Option<Self> {
+        Self::with(Arc::new(NoNetwork))
+    }
+
+    pub(crate) fn with(network: Arc<dyn Network>) -> Option<Self> {
+        if let Err(error) = probe(&runsc()).usable() {
+            eprintln!("SKIPPED: {}", error.chain());
+            return None;
+        }
+        if let Err(error) = Disk::probe() {
+            eprintln!("SKIPPED: {error}");
+            return None;
+        }
+        let directory = tempfile::Builder::new().prefix("dorm-gvisor-").tempdir_in("/var/tmp").unwrap();
+        let random = directory.path().file_name().unwrap().to_str().unwrap().trim_start_matches("dorm-gvisor-");
+        let prefix = format!("dormtest-{random}");
+        make_rootfs(&directory.path().join("rootfs"));
+        Some(Self { prefix, network, image: "a".repeat(64).parse().unwrap(), directory })
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.directory.path()
+    }
+
+    pub(crate) fn rootfs(&self) -> PathBuf {
+        self.path().join("rootfs")
+    }
+
+    pub(crate) fn prefix(&self) -> &str {
+        &self.prefix
+    }
+
+    /// Opens the engine with `hulls` spare hulls of each kind.
+    pub(crate) fn open(&self, hulls: usize) -> Arc<GvisorEngine> {
+        self.try_open(hulls).unwrap()
+    }
+
+    pub(crate) fn try_open(&self, hulls: usize) -> Result<Arc<GvisorEngine>, EngineError> {
+        GvisorEngine::open(Config {
+            directory: self.path().join("engine"),
+            runsc: runsc(),
+            agent: agent(),
+            network: self.network.clone(),
+            hulls,
+            cgroup_prefix: self.prefix.clone(),
+        })
+    }
+
+    /// A run of a new sandbox without network.
+    pub(crate) fn spec(&self) -> RunSpec {
+        let mut bytes = [0_u8; 20];
+        fs::File::open("/dev/urandom").and_then(|mut file| io::Read::read_exact(&mut file, &mut bytes)).unwrap();
+        RunSpec {
+            run: RunId { sandbox: SandboxId::from_random(bytes), generation: 1 },
+            image: self.image.clone(),
+            rootfs: self.rootfs(),
+            resources: Resources { disk_bytes: 64 << 20, memory_bytes: 256 << 20, ..Resources::default() },
+            egress: Egress::None,
+        }
+    }
+
+    /// An empty directory for an image.
+    pub(crate) fn image_directory(&self, name: &str) -> PathBuf {
+        let path = self.path().join("images").join(name);
+        fs::create_dir_all(&path).unwrap();
+        path
+    }
+
+    /// Everything of this place that is left on the host: mounts, loop devices, control groups, processes, hulls.
+    pub(crate) fn left(&self) -> Vec<String> {
+        let top = self.path().to_str().unwrap();
+        let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
+        let mut left: Vec<String> = mounts.lines().filter(|line| line.contains(top)).map(str::to_owned).collect();
+        for device in fs::read_dir("/sys/block").unwrap().flatten() {
+            let backing = fs::read_to_string(device.path().join("loop/backing_file")).unwrap_or_default();
+            if backing.contains(top) {
+                left.push(format!("loop device of {}", backing.trim()));
+            }
+        }
+        left.extend(Cgroup::list(&self.prefix).unwrap().into_iter().map(|name| format!("control group {name}")));
+        for process in fs::read_dir("/proc").unwrap().flatten() {
+            let command = fs::read(process.path().join("cmdline")).unwrap_or_default();
+            let group = fs::read_to_string(process.path().join("cgroup")).unwrap_or_default();
+            if String::from_utf8_lossy(&command).contains(top) || group.contains(&self.prefix) {
+                left.push(format!("process {}", process.file_name().display()));
+            }
+        }
+        for directory in ["engine/hulls", "engine/runsc"] {
+            let entries = fs::read_dir(self.path().join(directory)).into_iter().flatten().flatten();
+            left.extend(entries.map(|entry| entry.path().display().to_string()));
+        }
+        left
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        for name in Cgroup::list(&self.prefix).unwrap_or_default() {
+            if let Ok(Some(group)) = Cgroup::find(&name) {
+                let _ = group.kill_all();
+                let _ = group.remove();
+            }
+        }
+        let _ = Cgroup::remove_parent(&self.prefix);
+        for hull in fs::read_dir(self.path().join("engine/hulls")).into_iter().flatten().flatten() {
+            let _ = Disk::remove_in(&hull.path().join("disk"));
+        }
+    }
+}
+
+fn runsc() -> PathBuf {
+    std::env::var_os("DORM_RUNSC").map_or_else(|| PathBuf::from("/usr/bin/runsc"), PathBuf::from)
+}
+
+/// The agent's binary, installed once for all tests of this process.
+fn agent() -> PathBuf {
+    static AGENT: OnceLock<PathBuf> = OnceLock::new();
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    if let Some(agent) = std::env::var_os("DORM_TEST_AGENT") {
+        return agent.into();
+    }
+    AGENT.get_or_init(|| directory.join("dorm-agent")).clone()
+}
+
+/// A small root filesystem made of this host's own shell and a few programs, with the ownership shifted.
+fn make_rootfs(top: &Path) {
+    for name in ["bin", "dev", "etc/dormouse/on-resume.d", "proc", "root", "run", "sys", "tmp", "usr/bin", "usr/lib"] {
+        fs::create_dir_all(top.join(name)).unwrap();
+    }
+    fs::write(top.join("dorm-agent"), "").unwrap();
+    fs::write(top.join("etc/passwd"), "root:x:0:0:root:/root:/bin/sh\n").unwrap();
+    fs::write(top.join("tmp/.on-disk"), "").unwrap();
+    for program in ["sh", "cat", "sleep", "dd", "head", "tail", "true"] {
+        let from = ["/usr/bin", "/bin"].iter().map(|dir| Path::new(dir).join(program)).find(|path| path.exists());
+        let from = from.unwrap_or_else(|| panic!("this host has no {program}"));
+        fs::copy(&from, top.join("bin").join(program)).unwrap();
+        for library in libraries(&from) {
+            let to = top.join(library.strip_prefix("/").unwrap());
+            fs::create_dir_all(to.parent().unwrap()).unwrap();
+            fs::copy(&library, to).unwrap();
+        }
+    }
+    let _ = symlink("../bin/sh", top.join("usr/bin/sh"));
+    shift(top);
+}
+
+fn libraries(program: &Path) -> Vec<PathBuf> {
+    let output = Command::new("ldd").arg(program).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let path = |line: &str| line.split_whitespace().find(|word| word.starts_with('/')).map(PathBuf::from);
+    text.lines().filter_map(path).collect()
+}
+
+fn shift(path: &Path) {
+    std::os::unix::fs::lchown(path, Some(GUEST_ID_BASE), Some(GUEST_ID_BASE)).unwrap();
+    if path.is_dir() && !path.is_symlink() {
+        for entry in fs::read_dir(path).unwrap() {
+            shift(&entry.unwrap().path());
+        }
+    } else if !path.is_symlink() {
+        chown(path, Some(GUEST_ID_BASE), Some(GUEST_ID_BASE)).unwrap();
+    }
+}
+
+/// A connection to the agent of `run`.
+pub(crate) async fn agent_of(engine: &GvisorEngine, run: &RunId) -> Agent {
+    let stream = engine.agent(run).await.unwrap();
+    tokio::time::timeout(PATIENCE, Agent::connect(stream, run.generation)).await.expect("in time").unwrap()
+}
+
+/// Gives the sandbox a generation; it is kept in the agent's memory.
+pub(crate) async fn mark(agent: &Agent, generation: u64) {
+    let identity = Identity {
+        generation,
+        hostname: "marked".to_owned(),
+        unix_time_us: 1_800_000_000_000_000,
+        entropy: [7; 32],
+        variables: Vec::new(),
+    };
+    agent.resumed(&identity).await.unwrap();
+}
+
+/// Runs a shell script inside to its end, and answers its exit code.
+pub(crate) async fn shell(agent: &Agent, script: &str) -> i32 {
+    let started = begin_shell(agent, script).await;
+    let status = tokio::time::timeout(PATIENCE, agent.wait(started)).await.expect("in time").unwrap();
+    status.shell_code()
+}
+
+/// Starts a shell script inside and answers its handle.
+pub(crate) async fn begin_shell(agent: &Agent, script: &str) -> u64 {
+    let arguments = ["/bin/sh", "-c", script].map(|word| dorm_agent_client::GuestString::new(word).unwrap());
+    agent.start(&ProcessSpec::new(arguments.into())).await.unwrap().process
+}
+
+/// Waits until `condition` holds.
+pub(crate) async fn wait_for<F: Future<Output = bool>>(what: &str, mut condition: impl FnMut() -> F) {
+    let end = tokio::time::Instant::now() + PATIENCE;
+    while !condition().await {
+        assert!(tokio::time::Instant::now() < end, "not in time: {what}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// What a lease's network has, for the test networks.
+pub(crate) fn lease_like(id: u16, namespace: PathBuf) -> Lease {
+    Lease {
+        id: dorm_engine::LeaseId(id),
+        namespace,
+        interface: "eth0".to_owned(),
+        mac: [2, 0, 0, 0, 1, 2],
+        address: [10, 0, 0, 2].into(),
+        prefix: 30,
+        gateway: [10, 0, 0, 1].into(),
+    }
+}

@@ -1,0 +1,11 @@
+//! The engine on this host, for real: `runsc`, namespaces, control groups, disks.
+//!
+//! What the host cannot do is said loudly and not tested.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod begin;
+mod host;
+mod network;
+mod restart;
+mod sleep;

@@ -1,0 +1,62 @@
+//! What must hold of every sandbox at any time. The simulator and the stores check with it.
+
+use thiserror::Error;
+
+use crate::sandbox::{Sandbox, State};
+use crate::spec::SpecError;
+
+/// An invariant that does not hold.
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+pub enum Broken {
+    /// What was asked for could not have been.
+    #[error("its spec cannot be: {0}")]
+    Spec(#[from] SpecError),
+    /// Runs are counted from 1.
+    #[error("generation {generation}, run {run}: a run is 1 to the generation")]
+    Run {
+        /// The generation.
+        generation: u64,
+        /// The engine's run.
+        run: u64,
+    },
+    /// An image claims to be of a generation that has not been.
+    #[error("its image is of generation {image}, but it has only reached {generation}")]
+    Image {
+        /// The image's generation.
+        image: u64,
+        /// The sandbox's.
+        generation: u64,
+    },
+    /// It was suspended although it may not be.
+    #[error("it is {0} although it is not suspendable")]
+    Suspended(&'static str),
+}
+
+/// Checks every invariant.
+///
+/// # Errors
+/// The first that does not hold.
+pub fn check(sandbox: &Sandbox) -> Result<(), Broken> {
+    sandbox.spec.check()?;
+    if sandbox.run == 0 || sandbox.run > sandbox.generation {
+        return Err(Broken::Run { generation: sandbox.generation, run: sandbox.run });
+    }
+    if let Some(image) = sandbox.state.image()
+        && image.generation > sandbox.generation
+    {
+        return Err(Broken::Image { image: image.generation, generation: sandbox.generation });
+    }
+    match &sandbox.state {
+        State::Suspending { .. } | State::Suspended { .. } | State::Resuming { .. } if !sandbox.spec.suspendable => {
+            Err(Broken::Suspended(sandbox.state.name().as_str()))
+        }
+        State::Pending { .. }
+        | State::Running { .. }
+        | State::Snapshotting { .. }
+        | State::Suspending { .. }
+        | State::Suspended { .. }
+        | State::Resuming { .. }
+        | State::Terminating { .. }
+        | State::Terminated { .. } => Ok(()),
+    }
+}

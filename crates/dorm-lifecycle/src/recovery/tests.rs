@@ -1,0 +1,83 @@
+//! Every state with every condition of its run: nothing that was acknowledged is given up.
+
+use super::*;
+use crate::table::{image, sandboxes};
+
+const CONDITIONS: [Option<RunCondition>; 5] = [
+    None,
+    Some(RunCondition::Running),
+    Some(RunCondition::Paused),
+    Some(RunCondition::Parked),
+    Some(RunCondition::Broken),
+];
+
+fn found(sandbox: &Sandbox, condition: Option<RunCondition>) -> Vec<(RunId, RunCondition)> {
+    condition.into_iter().map(|condition| (sandbox.run_id(), condition)).collect()
+}
+
+#[test]
+fn a_run_that_can_go_on_is_never_stopped_while_its_guest_is_the_newest() {
+    for (_, sandbox) in sandboxes(true) {
+        for condition in CONDITIONS {
+            let newest =
+                matches!(sandbox.state, State::Running { .. } | State::Snapshotting { .. } | State::Suspending { .. });
+            let alive = matches!(condition, Some(RunCondition::Running | RunCondition::Paused | RunCondition::Parked));
+            let plan = recover(&sandbox, &found(&sandbox, condition));
+            if newest && alive {
+                assert!(matches!(plan, Recovery::Adopt(_) | Recovery::GoOn { .. }), "{sandbox:?} {plan:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_parked_run_is_kept_only_while_it_stood_still() {
+    let suspended = sandboxes(true)
+        .into_iter()
+        .map(|(_, sandbox)| sandbox)
+        .find(|sandbox| matches!(sandbox.state, State::Suspended { .. }))
+        .expect("a suspended one");
+    assert_eq!(recover(&suspended, &found(&suspended, Some(RunCondition::Parked))), Recovery::Nothing);
+    let stop = Recovery::Stop(vec![suspended.run_id()]);
+    assert_eq!(recover(&suspended, &found(&suspended, Some(RunCondition::Running))), stop);
+    assert_eq!(recover(&suspended, &[]), Recovery::Nothing);
+}
+
+#[test]
+fn a_transitional_state_is_always_continued_or_undone() {
+    for (name, sandbox) in sandboxes(true) {
+        for condition in CONDITIONS {
+            if sandbox.state.name().is_transitional() {
+                let plan = recover(&sandbox, &found(&sandbox, condition));
+                assert!(!matches!(plan, Recovery::Nothing | Recovery::Stop(_)), "{name} {condition:?} {plan:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn an_interrupted_wake_begins_again_from_its_image() {
+    let resuming = sandboxes(true)
+        .into_iter()
+        .map(|(_, sandbox)| sandbox)
+        .find(|sandbox| matches!(sandbox.state, State::Resuming { .. }))
+        .expect("a resuming one");
+    match recover(&resuming, &found(&resuming, Some(RunCondition::Running))) {
+        Recovery::Redo { stop, effect: Effect::Wake { image: from, .. } } => {
+            assert_eq!((stop, from), (vec![resuming.run_id()], image()));
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn what_is_over_leaves_no_run() {
+    for (_, sandbox) in sandboxes(false) {
+        if let State::Terminated { .. } = sandbox.state {
+            assert_eq!(
+                recover(&sandbox, &found(&sandbox, Some(RunCondition::Running))),
+                Recovery::Stop(vec![sandbox.run_id()])
+            );
+        }
+    }
+}

@@ -1,0 +1,260 @@
+//! The one function that changes a sandbox: [`step`].
+//!
+//! Commands come from callers and timers, observations from whoever carried out an effect. A command that meets an
+//! operation in progress waits for it and is asked again; nothing is refused merely because it came early.
+
+mod commands;
+mod observations;
+
+use std::time::Duration;
+
+use crate::denied::Denied;
+use crate::event::EventKind;
+use crate::ids::{OperationId, ProjectId, RunId, SandboxId, SnapshotId};
+use crate::sandbox::{Cause, Origin, Sandbox, SleepImage, State};
+use crate::spec::{SandboxSpec, SpecError, Timeouts};
+use crate::time::Timestamp;
+
+/// How long each operation may take before it is given up.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Limits {
+    /// Starting a first run. Default 60 s.
+    pub start: Duration,
+    /// Suspending. Default 300 s.
+    pub suspend: Duration,
+    /// Resuming. Default 300 s.
+    pub resume: Duration,
+    /// Taking a snapshot. Default 300 s.
+    pub snapshot: Duration,
+    /// Terminating; it is then reported as late and tried again. Default 60 s.
+    pub terminate: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        let minutes = |count: u64| Duration::from_secs(60 * count);
+        Self { start: minutes(1), suspend: minutes(5), resume: minutes(5), snapshot: minutes(5), terminate: minutes(1) }
+    }
+}
+
+/// What a decision depends on besides the sandbox and the input.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Context {
+    /// The time.
+    pub now: Timestamp,
+    /// The id of the operation, if one begins.
+    pub operation: OperationId,
+    /// How long operations may take.
+    pub limits: Limits,
+}
+
+/// What is wanted of a sandbox.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum Command {
+    /// Save it and let it sleep.
+    Suspend,
+    /// Let it run.
+    Resume,
+    /// Take a snapshot of it.
+    Snapshot(SnapshotId),
+    /// Change its time limits from now on.
+    SetTimeouts(Timeouts),
+    /// It is in use.
+    Touch,
+    /// Its deadline is reached; does nothing when it has moved meanwhile.
+    Expire,
+    /// End it.
+    Terminate,
+}
+
+/// What was seen of a sandbox.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum Observation {
+    /// Its first run answers.
+    Started,
+    /// Its first run could not begin; nothing of it is left.
+    StartFailed(String),
+    /// Its image is durable and verified, and its guest stands still.
+    Saved(SleepImage),
+    /// Its image could not be made; its guest goes on.
+    SaveFailed(String),
+    /// The snapshot is durable and verified, and its guest goes on.
+    SnapshotTaken,
+    /// The snapshot could not be taken; its guest goes on.
+    SnapshotFailed(String),
+    /// It runs, in the engine's run of that number.
+    Woken {
+        /// The number of the engine's run: a new one if it was restored, the old one if it was thawed.
+        run: u64,
+    },
+    /// It could not be brought back; nothing of the attempt is left and its image is untouched.
+    WakeFailed(String),
+    /// Its run has ended by itself; nothing of it is left.
+    RunLost(String),
+    /// Everything it held has been given back.
+    Stopped,
+}
+
+/// A command or an observation.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum Input {
+    /// Something is wanted.
+    Command(Command),
+    /// Something was seen.
+    Observation(Observation),
+}
+
+/// What has to be done next. It is journalled with the new state before it is begun, and can be done again.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum Effect {
+    /// Start the run.
+    Start {
+        /// The run.
+        run: RunId,
+        /// What from.
+        origin: Origin,
+    },
+    /// Hold the guest still, save it, verify it. The image before is released only after the answer is recorded.
+    Save {
+        /// The run.
+        run: RunId,
+    },
+    /// Save the guest into a snapshot and let it go on.
+    Snapshot {
+        /// The run.
+        run: RunId,
+        /// The snapshot.
+        snapshot: SnapshotId,
+    },
+    /// Bring the guest back: thaw `parked` if it is still there, else restore `image` as `fresh`.
+    Wake {
+        /// The run that may still be parked.
+        parked: RunId,
+        /// The run to make where it is not.
+        fresh: RunId,
+        /// What to restore.
+        image: SleepImage,
+    },
+    /// Give back everything: the run, then the images.
+    Stop {
+        /// The run.
+        run: RunId,
+    },
+}
+
+/// Whether a command changed anything.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Outcome {
+    /// It did: record the change, then carry out the effect.
+    Changed,
+    /// What was wanted holds already.
+    Already,
+    /// An operation is in progress: ask again when it is over.
+    Wait,
+}
+
+/// What an input leads to.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Step {
+    /// The sandbox afterwards.
+    pub next: Sandbox,
+    /// What to do then.
+    pub effect: Option<Effect>,
+    /// What to record, each with a sentence of detail or none.
+    pub events: Vec<(EventKind, Option<String>)>,
+    /// Whether anything changed.
+    pub outcome: Outcome,
+}
+
+impl Step {
+    fn stays(sandbox: &Sandbox, outcome: Outcome) -> Self {
+        Self { next: sandbox.clone(), effect: None, events: Vec::new(), outcome }
+    }
+
+    fn to(sandbox: &Sandbox, state: State) -> Self {
+        let next = Sandbox { state, ..sandbox.clone() };
+        Self { next, effect: None, events: Vec::new(), outcome: Outcome::Changed }
+    }
+
+    fn event(mut self, kind: EventKind) -> Self {
+        self.events.push((kind, None));
+        self
+    }
+
+    fn event_because(mut self, kind: EventKind, reason: impl Into<String>) -> Self {
+        self.events.push((kind, Some(reason.into())));
+        self
+    }
+
+    fn effect(mut self, effect: Effect) -> Self {
+        self.effect = Some(effect);
+        self
+    }
+
+    fn active(mut self, now: Timestamp) -> Self {
+        self.next.last_active = self.next.last_active.max(now);
+        self
+    }
+}
+
+/// A new sandbox, on its way to its first run.
+///
+/// # Errors
+/// [`SpecError`] when it cannot be asked for like this.
+pub fn create(
+    id: SandboxId,
+    project: ProjectId,
+    spec: SandboxSpec,
+    origin: Origin,
+    context: &Context,
+) -> Result<Step, SpecError> {
+    spec.check()?;
+    let run = RunId { sandbox: id.clone(), generation: 1 };
+    let next = Sandbox {
+        id,
+        project,
+        spec,
+        origin: origin.clone(),
+        created: context.now,
+        generation: 1,
+        run: 1,
+        last_active: context.now,
+        state: State::Pending {
+            operation: context.operation.clone(),
+            deadline: context.now.after(context.limits.start),
+        },
+    };
+    Ok(Step {
+        next,
+        effect: Some(Effect::Start { run, origin }),
+        events: vec![(EventKind::Created, None)],
+        outcome: Outcome::Changed,
+    })
+}
+
+/// What `input` makes of `sandbox`.
+///
+/// An observation that does not fit the state is late or doubled and changes nothing ([`Outcome::Already`]).
+///
+/// # Errors
+/// [`Denied`] when a command is refused; nothing changes then.
+pub fn step(sandbox: &Sandbox, input: &Input, context: &Context) -> Result<Step, Denied> {
+    match input {
+        Input::Command(command) => commands::decide(sandbox, command, context),
+        Input::Observation(observation) => Ok(observations::decide(sandbox, observation, context)),
+    }
+}
+
+fn terminating(sandbox: &Sandbox, cause: Cause, context: &Context) -> Step {
+    let state = State::Terminating {
+        operation: context.operation.clone(),
+        deadline: context.now.after(context.limits.terminate),
+        cause,
+    };
+    Step::to(sandbox, state).event(EventKind::Terminating).effect(Effect::Stop { run: sandbox.run_id() })
+}
+
+#[cfg(test)]
+mod properties;
+#[cfg(test)]
+mod relation;

@@ -1,0 +1,144 @@
+//! What a command leads to in each state.
+
+use super::{Command, Context, Effect, Outcome, Step, terminating};
+use crate::denied::Denied;
+use crate::event::EventKind;
+use crate::ids::{RunId, SnapshotId};
+use crate::sandbox::{Cause, Sandbox, SleepImage, State};
+use crate::spec::{OnTimeout, Timeouts};
+use crate::time::Timestamp;
+
+pub(super) fn decide(sandbox: &Sandbox, command: &Command, context: &Context) -> Result<Step, Denied> {
+    match command {
+        Command::Suspend => suspend(sandbox, context),
+        Command::Resume => resume(sandbox, context),
+        Command::Snapshot(snapshot) => take_snapshot(sandbox, snapshot, context),
+        Command::SetTimeouts(timeouts) => set_timeouts(sandbox, *timeouts, context),
+        Command::Touch => touch(sandbox, context),
+        Command::Expire => Ok(expire(sandbox, context)),
+        Command::Terminate => Ok(terminate(sandbox, context)),
+    }
+}
+
+fn over(cause: &Cause) -> Denied {
+    Denied::Terminated(cause.clone())
+}
+
+fn suspend(sandbox: &Sandbox, context: &Context) -> Result<Step, Denied> {
+    match &sandbox.state {
+        State::Terminated { cause, .. } | State::Terminating { cause, .. } => Err(over(cause)),
+        _ if !sandbox.spec.suspendable => Err(Denied::NotSuspendable),
+        State::Running { since, image } => Ok(suspending(sandbox, *since, image.as_ref(), context)),
+        State::Suspended { .. } => Ok(Step::stays(sandbox, Outcome::Already)),
+        State::Pending { .. } | State::Snapshotting { .. } | State::Suspending { .. } | State::Resuming { .. } => {
+            Ok(Step::stays(sandbox, Outcome::Wait))
+        }
+    }
+}
+
+fn suspending(sandbox: &Sandbox, since: Timestamp, image: Option<&SleepImage>, context: &Context) -> Step {
+    let state = State::Suspending {
+        operation: context.operation.clone(),
+        deadline: context.now.after(context.limits.suspend),
+        since,
+        image: image.cloned(),
+    };
+    Step::to(sandbox, state).event(EventKind::Suspending).effect(Effect::Save { run: sandbox.run_id() })
+}
+
+fn resume(sandbox: &Sandbox, context: &Context) -> Result<Step, Denied> {
+    match &sandbox.state {
+        State::Suspended { image } => {
+            let generation = sandbox.generation + 1;
+            let fresh = RunId { sandbox: sandbox.id.clone(), generation };
+            let state = State::Resuming {
+                operation: context.operation.clone(),
+                deadline: context.now.after(context.limits.resume),
+                image: image.clone(),
+            };
+            let effect = Effect::Wake { parked: sandbox.run_id(), fresh, image: image.clone() };
+            let mut step = Step::to(sandbox, state).event(EventKind::Resuming).effect(effect);
+            step.next.generation = generation;
+            Ok(step)
+        }
+        State::Running { .. } | State::Snapshotting { .. } => Ok(Step::stays(sandbox, Outcome::Already)),
+        State::Pending { .. } | State::Suspending { .. } | State::Resuming { .. } => {
+            Ok(Step::stays(sandbox, Outcome::Wait))
+        }
+        State::Terminating { cause, .. } | State::Terminated { cause, .. } => Err(over(cause)),
+    }
+}
+
+fn take_snapshot(sandbox: &Sandbox, snapshot: &SnapshotId, context: &Context) -> Result<Step, Denied> {
+    match &sandbox.state {
+        State::Running { since, image } => {
+            let state = State::Snapshotting {
+                operation: context.operation.clone(),
+                deadline: context.now.after(context.limits.snapshot),
+                snapshot: snapshot.clone(),
+                since: *since,
+                image: image.clone(),
+            };
+            let effect = Effect::Snapshot { run: sandbox.run_id(), snapshot: snapshot.clone() };
+            Ok(Step::to(sandbox, state).event_because(EventKind::Snapshotting, snapshot.as_str()).effect(effect))
+        }
+        // A suspended sandbox stays as it is: its snapshot is taken from the sleep image, without any run.
+        State::Suspended { .. } => Ok(Step::stays(sandbox, Outcome::Already)),
+        State::Pending { .. } | State::Snapshotting { .. } | State::Suspending { .. } | State::Resuming { .. } => {
+            Ok(Step::stays(sandbox, Outcome::Wait))
+        }
+        State::Terminating { cause, .. } | State::Terminated { cause, .. } => Err(over(cause)),
+    }
+}
+
+fn set_timeouts(sandbox: &Sandbox, timeouts: Timeouts, context: &Context) -> Result<Step, Denied> {
+    if let State::Terminating { cause, .. } | State::Terminated { cause, .. } = &sandbox.state {
+        return Err(over(cause));
+    }
+    let mut step = Step::to(sandbox, sandbox.state.clone()).event(EventKind::TimeoutsSet);
+    step.next.spec.timeouts = timeouts;
+    // The new limits count from now, as a caller who extends them expects.
+    if let State::Running { since, .. } = &mut step.next.state {
+        *since = context.now;
+    }
+    Ok(step.active(context.now))
+}
+
+fn touch(sandbox: &Sandbox, context: &Context) -> Result<Step, Denied> {
+    match &sandbox.state {
+        State::Terminating { cause, .. } | State::Terminated { cause, .. } => Err(over(cause)),
+        State::Pending { .. }
+        | State::Running { .. }
+        | State::Snapshotting { .. }
+        | State::Suspending { .. }
+        | State::Suspended { .. }
+        | State::Resuming { .. } => Ok(Step::to(sandbox, sandbox.state.clone()).active(context.now)),
+    }
+}
+
+fn expire(sandbox: &Sandbox, context: &Context) -> Step {
+    if sandbox.expires().is_none_or(|expires| expires > context.now) {
+        return Step::stays(sandbox, Outcome::Already);
+    }
+    let State::Running { since, image } = &sandbox.state else {
+        return Step::stays(sandbox, Outcome::Already);
+    };
+    let mut step = match sandbox.spec.on_timeout {
+        OnTimeout::Suspend => suspending(sandbox, *since, image.as_ref(), context),
+        OnTimeout::Terminate => terminating(sandbox, Cause::Timeout, context),
+    };
+    step.events.insert(0, (EventKind::DeadlinePassed, None));
+    step
+}
+
+fn terminate(sandbox: &Sandbox, context: &Context) -> Step {
+    match &sandbox.state {
+        State::Running { .. } | State::Suspended { .. } => terminating(sandbox, Cause::Requested, context),
+        State::Pending { .. }
+        | State::Snapshotting { .. }
+        | State::Suspending { .. }
+        | State::Resuming { .. }
+        | State::Terminating { .. } => Step::stays(sandbox, Outcome::Wait),
+        State::Terminated { .. } => Step::stays(sandbox, Outcome::Already),
+    }
+}

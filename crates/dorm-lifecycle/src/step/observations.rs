@@ -1,0 +1,197 @@
+//! What an observation leads to in each state. What does not fit the state came late or twice and changes nothing.
+
+use super::{Context, Observation, Outcome, Step};
+use crate::event::EventKind;
+use crate::sandbox::{Cause, Sandbox, SleepImage, State};
+use crate::time::Timestamp;
+
+pub(super) fn decide(sandbox: &Sandbox, observation: &Observation, context: &Context) -> Step {
+    match observation {
+        Observation::Started => started(sandbox, context),
+        Observation::StartFailed(reason) => start_failed(sandbox, reason, context),
+        Observation::Saved(image) => saved(sandbox, image),
+        Observation::SaveFailed(reason) => goes_on(sandbox, Over::Save(reason)),
+        Observation::SnapshotTaken => goes_on(sandbox, Over::Snapshot(Ok(()))),
+        Observation::SnapshotFailed(reason) => goes_on(sandbox, Over::Snapshot(Err(reason))),
+        Observation::Woken { run } => woken(sandbox, *run, context),
+        Observation::WakeFailed(reason) => wake_failed(sandbox, reason),
+        Observation::RunLost(reason) => run_lost(sandbox, reason, context),
+        Observation::Stopped => stopped(sandbox, context),
+    }
+}
+
+fn late(sandbox: &Sandbox) -> Step {
+    Step::stays(sandbox, Outcome::Already)
+}
+
+fn started(sandbox: &Sandbox, context: &Context) -> Step {
+    match &sandbox.state {
+        State::Pending { .. } => Step::to(sandbox, State::Running { since: context.now, image: None })
+            .event(EventKind::Started)
+            .active(context.now),
+        State::Running { .. }
+        | State::Snapshotting { .. }
+        | State::Suspending { .. }
+        | State::Suspended { .. }
+        | State::Resuming { .. }
+        | State::Terminating { .. }
+        | State::Terminated { .. } => late(sandbox),
+    }
+}
+
+fn failed(sandbox: &Sandbox, kind: EventKind, reason: &str, context: &Context) -> Step {
+    let state = State::Terminated { cause: Cause::Failed { reason: reason.to_owned() }, at: context.now };
+    Step::to(sandbox, state).event_because(kind, reason).event_because(EventKind::Terminated, reason)
+}
+
+fn start_failed(sandbox: &Sandbox, reason: &str, context: &Context) -> Step {
+    match &sandbox.state {
+        State::Pending { .. } => failed(sandbox, EventKind::StartFailed, reason, context),
+        State::Running { .. }
+        | State::Snapshotting { .. }
+        | State::Suspending { .. }
+        | State::Suspended { .. }
+        | State::Resuming { .. }
+        | State::Terminating { .. }
+        | State::Terminated { .. } => late(sandbox),
+    }
+}
+
+fn saved(sandbox: &Sandbox, image: &SleepImage) -> Step {
+    match &sandbox.state {
+        State::Suspending { .. } => {
+            Step::to(sandbox, State::Suspended { image: image.clone() }).event(EventKind::Suspended)
+        }
+        State::Pending { .. }
+        | State::Running { .. }
+        | State::Snapshotting { .. }
+        | State::Suspended { .. }
+        | State::Resuming { .. }
+        | State::Terminating { .. }
+        | State::Terminated { .. } => late(sandbox),
+    }
+}
+
+/// Which operation on a running guest is over, while the guest goes on.
+#[derive(Clone, Copy)]
+enum Over<'a> {
+    Save(&'a str),
+    Snapshot(Result<(), &'a String>),
+}
+
+fn goes_on(sandbox: &Sandbox, over: Over<'_>) -> Step {
+    let running = |since: &Timestamp, image: &Option<SleepImage>| {
+        Step::to(sandbox, State::Running { since: *since, image: image.clone() })
+    };
+    match (&sandbox.state, over) {
+        (State::Suspending { since, image, .. }, Over::Save(reason)) => {
+            running(since, image).event_because(EventKind::SuspendFailed, reason)
+        }
+        (State::Snapshotting { since, image, snapshot, .. }, Over::Snapshot(Ok(()))) => {
+            running(since, image).event_because(EventKind::SnapshotTaken, snapshot.as_str())
+        }
+        (State::Snapshotting { since, image, snapshot, .. }, Over::Snapshot(Err(reason))) => {
+            running(since, image).event_because(EventKind::SnapshotFailed, format!("{snapshot}: {reason}"))
+        }
+        (
+            State::Pending { .. }
+            | State::Running { .. }
+            | State::Snapshotting { .. }
+            | State::Suspending { .. }
+            | State::Suspended { .. }
+            | State::Resuming { .. }
+            | State::Terminating { .. }
+            | State::Terminated { .. },
+            Over::Save(_) | Over::Snapshot(_),
+        ) => late(sandbox),
+    }
+}
+
+fn woken(sandbox: &Sandbox, run: u64, context: &Context) -> Step {
+    match &sandbox.state {
+        State::Resuming { image, .. } => {
+            let state = State::Running { since: context.now, image: Some(image.clone()) };
+            let mut step = Step::to(sandbox, state).event(EventKind::Resumed).active(context.now);
+            step.next.run = run;
+            step
+        }
+        State::Pending { .. }
+        | State::Running { .. }
+        | State::Snapshotting { .. }
+        | State::Suspending { .. }
+        | State::Suspended { .. }
+        | State::Terminating { .. }
+        | State::Terminated { .. } => late(sandbox),
+    }
+}
+
+fn wake_failed(sandbox: &Sandbox, reason: &str) -> Step {
+    match &sandbox.state {
+        State::Resuming { image, .. } => {
+            Step::to(sandbox, State::Suspended { image: image.clone() }).event_because(EventKind::ResumeFailed, reason)
+        }
+        State::Pending { .. }
+        | State::Running { .. }
+        | State::Snapshotting { .. }
+        | State::Suspending { .. }
+        | State::Suspended { .. }
+        | State::Terminating { .. }
+        | State::Terminated { .. } => late(sandbox),
+    }
+}
+
+fn run_lost(sandbox: &Sandbox, reason: &str, context: &Context) -> Step {
+    match &sandbox.state {
+        State::Running { since, image } => lost(sandbox, *since, image.as_ref(), reason, context),
+        State::Snapshotting { since, image, snapshot, .. } => {
+            let mut step = lost(sandbox, *since, image.as_ref(), reason, context);
+            step.events.insert(0, (EventKind::SnapshotFailed, Some(format!("{snapshot}: {reason}"))));
+            step
+        }
+        State::Suspending { since, image, .. } => {
+            let mut step = lost(sandbox, *since, image.as_ref(), reason, context);
+            step.events.insert(0, (EventKind::SuspendFailed, Some(reason.to_owned())));
+            step
+        }
+        // What was parked was only a cache of the image.
+        State::Suspended { .. } => Step::to(sandbox, sandbox.state.clone()).event_because(EventKind::Evicted, reason),
+        // Whoever starts, wakes or stops a run answers for it.
+        State::Pending { .. } | State::Resuming { .. } | State::Terminating { .. } | State::Terminated { .. } => {
+            late(sandbox)
+        }
+    }
+}
+
+fn lost(sandbox: &Sandbox, since: Timestamp, image: Option<&SleepImage>, reason: &str, context: &Context) -> Step {
+    match image {
+        Some(image) => {
+            let gone = context.now.since(image.taken).as_secs();
+            let detail = format!(
+                "{reason}; it is back at its image of generation {}, what happened in the {gone} s since then is lost",
+                image.generation
+            );
+            Step::to(sandbox, State::Suspended { image: image.clone() }).event_because(EventKind::RunLost, detail)
+        }
+        None => {
+            let ran = context.now.since(since).as_secs();
+            let reason = format!("{reason}; it ran for {ran} s and had no image to go back to");
+            failed(sandbox, EventKind::RunLost, &reason, context)
+        }
+    }
+}
+
+fn stopped(sandbox: &Sandbox, context: &Context) -> Step {
+    match &sandbox.state {
+        State::Terminating { cause, .. } => {
+            Step::to(sandbox, State::Terminated { cause: cause.clone(), at: context.now })
+                .event_because(EventKind::Terminated, cause.to_string())
+        }
+        State::Pending { .. }
+        | State::Running { .. }
+        | State::Snapshotting { .. }
+        | State::Suspending { .. }
+        | State::Suspended { .. }
+        | State::Resuming { .. }
+        | State::Terminated { .. } => late(sandbox),
+    }
+}

@@ -1,0 +1,201 @@
+//! The whole state × input relation, made by asking [`step`] itself, as text for tests and documents.
+
+use std::fmt::Write as _;
+
+use crate::ids::{CaptureId, OperationId, ProjectId, SandboxId, SnapshotId};
+use crate::sandbox::{Cause, Origin, Sandbox, SleepImage, State, StateName};
+use crate::spec::{OnTimeout, SandboxSpec, Timeouts};
+use crate::step::{Command, Context, Effect, Input, Limits, Observation, Outcome, Step, step};
+use crate::time::Timestamp;
+
+/// One cell of the relation.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Row {
+    /// `named` or `ephemeral`.
+    pub kind: &'static str,
+    /// The state before.
+    pub from: String,
+    /// The input's name.
+    pub input: &'static str,
+    /// What it leads to, in words.
+    pub to: String,
+    /// The state afterwards, when it is another one.
+    pub next: Option<StateName>,
+}
+
+/// The relation for a named and an ephemeral sandbox whose deadline has passed.
+pub fn rows() -> Vec<Row> {
+    let mut rows = Vec::new();
+    for (kind, named) in [("named", true), ("ephemeral", false)] {
+        for (variant, sandbox) in sandboxes(named) {
+            for (input, name) in inputs() {
+                rows.push(row(kind, &variant, &sandbox, &input, name));
+            }
+        }
+    }
+    rows
+}
+
+/// The relation as text, one line each, for the snapshot test.
+pub fn relation() -> String {
+    let mut text = String::new();
+    for row in rows() {
+        let _ = writeln!(text, "{:9} {:24} {:16} -> {}", row.kind, row.from, row.input, row.to);
+    }
+    text
+}
+
+/// The diagram and the table of states for the documents, in Markdown.
+pub fn markdown() -> String {
+    let mut text = String::from(
+        "# The life of a sandbox\n\nMade from `dorm_lifecycle::step` by its tests; do not edit. `DORM_UPDATE=1 cargo nextest run -p \
+         dorm-lifecycle` writes it anew.\n\n```mermaid\nstateDiagram-v2\n    [*] --> pending: create\n",
+    );
+    let mut arrows: Vec<(StateName, StateName, Vec<&'static str>)> = Vec::new();
+    for row in rows() {
+        let Some(next) = row.next else { continue };
+        let Some(from) = StateName::ALL.into_iter().find(|name| row.from.starts_with(name.as_str())) else { continue };
+        match arrows.iter_mut().find(|(a, b, _)| (*a, *b) == (from, next)) {
+            Some((_, _, inputs)) if inputs.contains(&row.input) => {}
+            Some((_, _, inputs)) => inputs.push(row.input),
+            None => arrows.push((from, next, vec![row.input])),
+        }
+    }
+    for (from, next, inputs) in arrows {
+        let _ = writeln!(text, "    {from} --> {next}: {}", inputs.join(", "));
+    }
+    text.push_str("    terminated --> [*]\n```\n\n| kind | state | input | leads to |\n|---|---|---|---|\n");
+    for row in rows() {
+        let _ = writeln!(text, "| {} | {} | {} | {} |", row.kind, row.from, row.input, row.to);
+    }
+    text
+}
+
+fn row(kind: &'static str, variant: &str, sandbox: &Sandbox, input: &Input, name: &'static str) -> Row {
+    let mut row = Row { kind, from: variant.to_owned(), input: name, to: String::new(), next: None };
+    match step(sandbox, input, &context()) {
+        Err(denied) => row.to = format!("denied: {denied}"),
+        Ok(Step { outcome: Outcome::Wait, .. }) => row.to = "waits for the operation in progress".to_owned(),
+        Ok(Step { outcome: Outcome::Already, .. }) => row.to = "nothing changes".to_owned(),
+        Ok(made) => {
+            let next = made.next.state.name();
+            row.next = (next != sandbox.state.name()).then_some(next);
+            row.to = next.as_str().to_owned();
+            if let Some(effect) = &made.effect {
+                let _ = write!(row.to, "; do: {}", effect_word(effect));
+            }
+            if !made.events.is_empty() {
+                let words: Vec<_> = made.events.iter().map(|(kind, _)| kind.as_str()).collect();
+                let _ = write!(row.to, "; record: {}", words.join(", "));
+            }
+        }
+    }
+    row
+}
+
+fn effect_word(effect: &Effect) -> &'static str {
+    match effect {
+        Effect::Start { .. } => "start",
+        Effect::Save { .. } => "save",
+        Effect::Snapshot { .. } => "snapshot",
+        Effect::Wake { .. } => "wake",
+        Effect::Stop { .. } => "stop",
+    }
+}
+
+pub(crate) fn now() -> Timestamp {
+    Timestamp::from_millis(1_000_000)
+}
+
+pub(crate) fn context() -> Context {
+    Context { now: now(), operation: OperationId::from_random([9; 20]), limits: Limits::default() }
+}
+
+pub(crate) fn image() -> SleepImage {
+    SleepImage {
+        capture: CaptureId::from_random([3; 20]),
+        generation: 1,
+        taken: Timestamp::from_millis(500_000),
+        bytes: 1,
+    }
+}
+
+pub(crate) fn snapshot() -> SnapshotId {
+    SnapshotId::from_random([4; 20])
+}
+
+pub(crate) fn sandboxes(named: bool) -> Vec<(String, Sandbox)> {
+    let operation = OperationId::from_random([2; 20]);
+    let deadline = Timestamp::from_millis(2_000_000);
+    let since = Timestamp::from_millis(100_000);
+    let mut list = Vec::new();
+    let mut add = |word: &str, state: State| {
+        let text = if word.is_empty() { state.name().to_string() } else { format!("{} {word}", state.name()) };
+        list.push((text, sandbox(named, state)));
+    };
+    add("", State::Pending { operation: operation.clone(), deadline });
+    add("", State::Running { since, image: None });
+    add("", State::Snapshotting { operation: operation.clone(), deadline, snapshot: snapshot(), since, image: None });
+    if named {
+        add("with image", State::Running { since, image: Some(image()) });
+        let kept = Some(image());
+        add(
+            "with image",
+            State::Snapshotting { operation: operation.clone(), deadline, snapshot: snapshot(), since, image: kept },
+        );
+        add("", State::Suspending { operation: operation.clone(), deadline, since, image: None });
+        add("with image", State::Suspending { operation: operation.clone(), deadline, since, image: Some(image()) });
+        add("", State::Suspended { image: image() });
+        add("", State::Resuming { operation: operation.clone(), deadline, image: image() });
+    }
+    add("", State::Terminating { operation, deadline, cause: Cause::Requested });
+    add("", State::Terminated { cause: Cause::Timeout, at: since });
+    list
+}
+
+fn sandbox(named: bool, state: State) -> Sandbox {
+    let sixty_four_zeros = "0000000000000000000000000000000000000000000000000000000000000000";
+    let (Ok(image), Ok(name)) = (sixty_four_zeros.parse(), "web".parse()) else {
+        unreachable!("both are legal");
+    };
+    let mut spec = SandboxSpec::new(image, named.then_some(name));
+    spec.timeouts = Timeouts { total: Some(std::time::Duration::from_secs(60)), idle: None };
+    spec.on_timeout = if named { OnTimeout::Suspend } else { OnTimeout::Terminate };
+    Sandbox {
+        id: SandboxId::from_random([1; 20]),
+        project: ProjectId::local(),
+        spec,
+        origin: Origin::Image,
+        created: Timestamp::from_millis(50_000),
+        generation: 1,
+        run: 1,
+        last_active: Timestamp::from_millis(60_000),
+        state,
+    }
+}
+
+pub(crate) fn inputs() -> Vec<(Input, &'static str)> {
+    let timeouts = Timeouts { total: Some(std::time::Duration::from_secs(90)), idle: None };
+    let why = || "because".to_owned();
+    let command = |command, name| (Input::Command(command), name);
+    let seen = |observation, name| (Input::Observation(observation), name);
+    vec![
+        command(Command::Suspend, "suspend"),
+        command(Command::Resume, "resume"),
+        command(Command::Snapshot(snapshot()), "snapshot"),
+        command(Command::SetTimeouts(timeouts), "set_timeouts"),
+        command(Command::Touch, "touch"),
+        command(Command::Expire, "deadline"),
+        command(Command::Terminate, "terminate"),
+        seen(Observation::Started, "started"),
+        seen(Observation::StartFailed(why()), "start_failed"),
+        seen(Observation::Saved(image()), "saved"),
+        seen(Observation::SaveFailed(why()), "save_failed"),
+        seen(Observation::SnapshotTaken, "snapshot_taken"),
+        seen(Observation::SnapshotFailed(why()), "snapshot_failed"),
+        seen(Observation::Woken { run: 1 }, "woken"),
+        seen(Observation::WakeFailed(why()), "wake_failed"),
+        seen(Observation::RunLost(why()), "run_lost"),
+        seen(Observation::Stopped, "stopped"),
+    ]
+}

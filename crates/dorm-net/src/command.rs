@@ -1,0 +1,102 @@
+//! Runs `ip` and `nft`, with a script on their standard input, in the network namespace of the calling thread.
+//! Knows nothing of what the scripts mean.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
+use thiserror::Error;
+
+/// More than any command takes that a killed daemon has left behind.
+const LOCK_LIMIT: Duration = Duration::from_secs(15);
+const LOCK_PAUSE: Duration = Duration::from_millis(5);
+
+/// Why a command did not do its work.
+#[derive(Debug, Error)]
+pub(crate) enum CommandError {
+    /// It could not be started.
+    #[error("{program} cannot be run: install the package '{package}'")]
+    Start {
+        program: &'static str,
+        package: &'static str,
+        #[source]
+        source: io::Error,
+    },
+    /// It refused.
+    #[error("{program} failed: {said}")]
+    Refused { program: &'static str, said: String },
+}
+
+/// The commands of one daemon, and the lock that says that it is the only one.
+///
+/// A command outlives a daemon that is killed. Each holds the lock until it ends, as its standard output (on which it
+/// says nothing), so that the next daemon begins only when nothing of the last one goes on.
+#[derive(Debug)]
+pub(crate) struct Commands {
+    lock: File,
+}
+
+impl Commands {
+    /// Waits for the lock, which is a file in `directory`.
+    pub(crate) fn of_daemon(directory: &Path) -> io::Result<Self> {
+        let lock = File::options().create(true).truncate(false).write(true).open(directory.join("lock"))?;
+        let begun = Instant::now();
+        loop {
+            match flock(lock.as_fd(), FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => return Ok(Self { lock }),
+                Err(Errno::WOULDBLOCK | Errno::INTR) if begun.elapsed() < LOCK_LIMIT => std::thread::sleep(LOCK_PAUSE),
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// Carries out the lines, the first failure ending it.
+    pub(crate) fn ip(&self, lines: &[String]) -> Result<(), CommandError> {
+        self.run("ip", "iproute2", &["-batch", "-"], &(lines.join("\n") + "\n"))
+    }
+
+    /// Carries out the whole script, or nothing of it.
+    pub(crate) fn nft(&self, script: &str) -> Result<(), CommandError> {
+        self.run("nft", "nftables", &["-f", "-"], script)
+    }
+
+    fn run(
+        &self,
+        program: &'static str,
+        package: &'static str,
+        arguments: &[&str],
+        script: &str,
+    ) -> Result<(), CommandError> {
+        let start = |source| CommandError::Start { program, package, source };
+        let mut child = Command::new(find(program))
+            .args(arguments)
+            .env("LC_ALL", "C")
+            .stdin(Stdio::piped())
+            .stdout(self.lock.try_clone().map_err(start)?)
+            .stderr(Stdio::piped())
+            .spawn()
+            .map_err(start)?;
+        // Both programs read all of their input before they say much, so this cannot block. If one ends early, its
+        // exit status tells why, and the broken pipe does not matter.
+        if let Some(mut input) = child.stdin.take() {
+            let _ = input.write_all(script.as_bytes());
+        }
+        let output = child.wait_with_output().map_err(start)?;
+        if output.status.success() {
+            return Ok(());
+        }
+        let said = String::from_utf8_lossy(&output.stderr).split_whitespace().collect::<Vec<_>>().join(" ");
+        Err(CommandError::Refused { program, said: format!("{} ({})", said, output.status) })
+    }
+}
+
+/// These programs are often in directories that are not in the search path of a shell made by `su`.
+fn find(program: &'static str) -> String {
+    let places = ["/usr/sbin", "/sbin", "/usr/bin", "/bin"].map(|place| format!("{place}/{program}"));
+    places.into_iter().find(|path| Path::new(path).exists()).unwrap_or_else(|| program.into())
+}

@@ -1,0 +1,147 @@
+//! What all leases of a host share: the lock under which a number is chosen, the networks that are taken, the host's
+//! own packet rules and its forwarding.
+//!
+//! `/proc/thread-self` rather than `/proc/net` is read everywhere: the latter shows the namespace of the process's
+//! first thread.
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io;
+use std::net::Ipv4Addr;
+use std::os::fd::AsFd;
+use std::path::Path;
+
+use dorm_engine::LeaseId;
+use ipnet::Ipv4Net;
+use rustix::fs::{FlockOperation, flock};
+
+use crate::command::{CommandError, Commands};
+use crate::layout::{INTERFACES, Layout, path};
+use crate::{namespace, ruleset};
+
+const DIRECTORY: &str = "/run/dormouse";
+const FORWARD: &str = "/proc/sys/net/ipv4/ip_forward";
+const MTU_USUAL: u16 = 1500;
+const MTU_LEAST: u16 = 576;
+
+/// The lock that every daemon on the host takes to choose a number and to change the host's rules. It goes with the
+/// process.
+#[derive(Debug)]
+pub(crate) struct HostLock {
+    _file: File,
+}
+
+impl HostLock {
+    /// Waits for it.
+    pub(crate) fn take() -> io::Result<Self> {
+        std::fs::create_dir_all(DIRECTORY)?;
+        let path = Path::new(DIRECTORY).join("net.lock");
+        let file = File::options().create(true).truncate(false).write(true).open(path)?;
+        rustix::io::retry_on_intr(|| flock(file.as_fd(), FlockOperation::LockExclusive))?;
+        Ok(Self { _file: file })
+    }
+
+    /// The least number whose names and network nobody uses, or how many there are.
+    pub(crate) fn free(&self, layout: &Layout, noted: &BTreeSet<LeaseId>) -> io::Result<Result<LeaseId, usize>> {
+        let taken: BTreeSet<LeaseId> = interfaces()?.iter().filter_map(|name| uplink_number(name)).collect();
+        let routes: Vec<Ipv4Net> = routes()?
+            .into_iter()
+            .map(|route| route.network)
+            .filter(|route| layout.supernet().contains(route))
+            .collect();
+        let free = |id: &LeaseId| {
+            let network = layout.uplink_network(*id);
+            let overlaps = |route: &Ipv4Net| route.contains(&network) || network.contains(route);
+            !noted.contains(id) && !taken.contains(id) && !routes.iter().any(overlaps) && unnamed(layout, *id)
+        };
+        let found = layout.ids().find(free);
+        Ok(found.ok_or_else(|| layout.ids().count()))
+    }
+
+    /// Makes the host let sandboxes out, and nothing else of them in. Done for every lease, since other programs may
+    /// have emptied the host's rules.
+    pub(crate) fn open_way(&self, layout: &Layout, commands: &Commands) -> Result<(), WayError> {
+        // Left on afterwards: by then others may depend on it.
+        if std::fs::read_to_string(FORWARD).map_err(WayError::Forward)?.trim() == "0" {
+            std::fs::write(FORWARD, "1").map_err(WayError::Forward)?;
+        }
+        commands.nft(&ruleset::host(layout)).map_err(WayError::Rules)
+    }
+
+    /// Removes the host's rules.
+    pub(crate) fn close_way(&self, layout: &Layout, commands: &Commands) -> Result<(), WayError> {
+        commands.nft(&ruleset::no_host(layout)).map_err(WayError::Rules)
+    }
+}
+
+/// Why the host cannot let sandboxes out.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum WayError {
+    /// The host would not forward.
+    #[error("cannot switch on {FORWARD}: run as root, outside of a container with a read-only /proc/sys")]
+    Forward(#[source] io::Error),
+    /// The packet rules.
+    #[error("cannot change the host's packet rules")]
+    Rules(#[source] CommandError),
+}
+
+/// The names of the interfaces in the namespace of this thread.
+pub(crate) fn interfaces() -> io::Result<Vec<String>> {
+    let text = std::fs::read_to_string("/proc/thread-self/net/dev")?;
+    Ok(text.lines().filter_map(|line| Some(line.split_once(':')?.0.trim().to_owned())).collect())
+}
+
+/// The size of the largest packet that gets out of the host whole, for what is known here: at most 1500 bytes.
+pub(crate) fn uplink_mtu() -> u16 {
+    let device = routes().ok().and_then(|routes| routes.into_iter().find(|route| route.network.prefix_len() == 0));
+    let size = device
+        .and_then(|route| std::fs::read_to_string(format!("/sys/class/net/{}/mtu", route.device)).ok())
+        .and_then(|text| text.trim().parse::<u16>().ok());
+    size.unwrap_or(MTU_USUAL).clamp(MTU_LEAST, MTU_USUAL)
+}
+
+struct Route {
+    device: String,
+    network: Ipv4Net,
+}
+
+fn routes() -> io::Result<Vec<Route>> {
+    let text = std::fs::read_to_string("/proc/thread-self/net/route")?;
+    Ok(text.lines().skip(1).filter_map(route).collect())
+}
+
+fn route(line: &str) -> Option<Route> {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    // Numbers whose bytes in memory are the address.
+    let address = |word: &str| u32::from_str_radix(word, 16).ok().map(|number| Ipv4Addr::from(number.to_ne_bytes()));
+    let (network, mask) = (address(words.get(1)?)?, address(words.get(7)?)?);
+    Some(Route { device: (*words.first()?).to_owned(), network: Ipv4Net::with_netmask(network, mask).ok()? })
+}
+
+/// The number in the name of any daemon's uplink.
+fn uplink_number(name: &str) -> Option<LeaseId> {
+    name.strip_prefix(INTERFACES)?.rsplit_once('-')?.1.parse().ok().map(LeaseId)
+}
+
+fn unnamed(layout: &Layout, id: LeaseId) -> bool {
+    let names = [layout.sandbox_namespace(id), layout.gateway_namespace(id)];
+    !names.iter().any(|name| namespace::exists(&path(name)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_of_the_routing_table_is_read() {
+        let read = route("eth0\t000200C0\t00000000\t0001\t0\t0\t0\t00FFFFFF\t0\t0\t0").unwrap();
+        assert_eq!((read.device.as_str(), read.network.to_string().as_str()), ("eth0", "192.0.2.0/24"));
+        assert_eq!(route("eth0 00000000 0102000A 0003 0 0 0 00000000 0 0 0").unwrap().network.prefix_len(), 0);
+    }
+
+    #[test]
+    fn numbers_of_other_daemons_count_as_taken() {
+        assert_eq!(uplink_number("dormzz-12"), Some(LeaseId(12)));
+        assert_eq!(uplink_number("eth0-1"), None);
+    }
+}

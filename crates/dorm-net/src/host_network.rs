@@ -1,0 +1,209 @@
+//! [`Network`] on this host. Turns blocking work into futures and keeps what lives in this process: the look-up of
+//! names for each lease. What exists is asked of the notes and the kernel, never of memory.
+
+use std::collections::BTreeMap;
+use std::net::TcpStream;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use dorm_engine::{BoxStream, Lease, LeaseId, Network, NetworkError};
+use dorm_lifecycle::Egress;
+use ipnet::Ipv4Net;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
+use tokio::net::TcpSocket;
+use tokio::sync::oneshot;
+
+use crate::command::Commands;
+use crate::config::Config;
+use crate::layout::{Layout, SANDBOX};
+use crate::lease::Leases;
+use crate::names::{Forwarder, NameSockets};
+use crate::notes::Notes;
+use crate::ruleset::Policy;
+use crate::{failed, namespace};
+
+const CONNECT_LIMIT: Duration = Duration::from_secs(5);
+
+/// The leases of one daemon on this host.
+///
+/// Dropping it leaves every lease as it is, to be found by the next [`HostNetwork::open`]. Only while one is open are
+/// look-ups of names answered; in between they are refused at once.
+#[derive(Debug)]
+pub struct HostNetwork {
+    leases: Arc<Leases>,
+    forwarders: Mutex<BTreeMap<LeaseId, Forwarder>>,
+}
+
+impl HostNetwork {
+    /// Takes up the leases that are there, and removes those that are half-made or half-removed. Needs root.
+    ///
+    /// # Errors
+    /// A configuration that cannot work, or the host refuses; the text says which.
+    pub async fn open(config: Config) -> Result<Self, NetworkError> {
+        let layout = Layout::new(&config).map_err(|error| failed("read the configuration", error))?;
+        let opened = blocking("open the host's network", move || {
+            let directory = config.directory.display().to_string();
+            let notes = Notes::open(&config.directory)
+                .map_err(|error| failed(format!("open the notes on network leases in {directory}"), error))?;
+            let commands = Commands::of_daemon(&config.directory)
+                .map_err(|error| failed(format!("lock {directory}: is another daemon using this directory?"), error))?;
+            let leases = Leases { layout, notes, commands, servers: config.dns };
+            let whole = leases.recover()?;
+            let sockets: Vec<_> = whole.into_iter().map(|id| (id, leases.name_sockets(id))).collect();
+            Ok((leases, sockets))
+        });
+        let (leases, found) = opened.await?;
+        let network = Self { leases: Arc::new(leases), forwarders: Mutex::default() };
+        for (id, sockets) in found {
+            let served = sockets.and_then(|sockets| network.serve_names(id, sockets));
+            if let Err(error) = served {
+                tracing::error!(lease = id.0, error = &error as &dyn std::error::Error, "this sandbox has no names");
+            }
+        }
+        Ok(network)
+    }
+
+    /// Stops answering look-ups of names. Every lease stays; nothing else may be called afterwards.
+    pub async fn close(&self) {
+        let forwarders = std::mem::take(&mut *self.forwarders());
+        for forwarder in forwarders.into_values() {
+            forwarder.stop().await;
+        }
+    }
+
+    /// Removes every lease, and everything on the host that bears this prefix, noted or not. For uninstalling and
+    /// tests.
+    ///
+    /// # Errors
+    /// What the host refuses to give up.
+    pub async fn remove_all(&self) -> Result<(), NetworkError> {
+        self.close().await;
+        let leases = Arc::clone(&self.leases);
+        blocking("remove all network leases", move || leases.remove_all()).await
+    }
+
+    fn serve_names(&self, id: LeaseId, sockets: NameSockets) -> Result<(), NetworkError> {
+        let forwarder = Forwarder::start(sockets, self.leases.servers.clone())
+            .map_err(|error| failed(format!("serve names to network lease {}", id.0), error))?;
+        self.forwarders().insert(id, forwarder);
+        Ok(())
+    }
+
+    fn forwarders(&self) -> MutexGuard<'_, BTreeMap<LeaseId, Forwarder>> {
+        self.forwarders.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[async_trait]
+impl Network for HostNetwork {
+    async fn lease(&self) -> Result<Lease, NetworkError> {
+        let leases = Arc::clone(&self.leases);
+        let (send, receive) = oneshot::channel();
+        tokio::task::spawn_blocking(move || {
+            let made = leases.make().map(|(id, sockets)| (Unclaimed { leases, id, claim: Claim::Open }, sockets));
+            // When the caller is gone, what it does not take removes itself.
+            let _ = send.send(made);
+        });
+        let lost = |error| failed("make a network lease", error);
+        let (unclaimed, sockets) = receive.await.map_err(lost)??;
+        self.serve_names(unclaimed.id, sockets)?;
+        Ok(unclaimed.take())
+    }
+
+    async fn allow(&self, lease: LeaseId, egress: &Egress) -> Result<(), NetworkError> {
+        let policy = policy(egress)?;
+        let leases = Arc::clone(&self.leases);
+        blocking("change the egress", move || leases.set_policy(lease, &policy)).await
+    }
+
+    async fn connect(&self, lease: LeaseId, port: u16) -> Result<BoxStream, NetworkError> {
+        let fail = |error| failed(format!("connect to port {port} of network lease {}", lease.0), error);
+        let gateway = self.leases.gateway(lease)?;
+        // A socket belongs to the namespace it was made in, wherever it is used.
+        let made = namespace::inside_soon(&gateway, || {
+            let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+            socket_with(AddressFamily::INET, SocketType::STREAM, flags, None)
+        });
+        let socket =
+            made.await.map_err(|error| self.leases.gone_or(lease, error))?.map_err(|error| fail(error.into()))?;
+        let connecting = TcpSocket::from_std_stream(TcpStream::from(socket)).connect((SANDBOX, port).into());
+        let connected = tokio::time::timeout(CONNECT_LIMIT, connecting).await;
+        let stream = connected.map_err(|elapsed| fail(elapsed.into()))?.map_err(|error| match error.kind() {
+            std::io::ErrorKind::ConnectionRefused => NetworkError::Refused(port),
+            _ => fail(error),
+        })?;
+        stream.set_nodelay(true).map_err(fail)?;
+        Ok(Box::new(stream))
+    }
+
+    async fn release(&self, lease: LeaseId) -> Result<(), NetworkError> {
+        let forwarder = self.forwarders().remove(&lease);
+        if let Some(forwarder) = forwarder {
+            forwarder.stop().await;
+        }
+        let leases = Arc::clone(&self.leases);
+        blocking("release a network lease", move || leases.remove(lease)).await
+    }
+
+    async fn leases(&self) -> Result<Vec<Lease>, NetworkError> {
+        let leases = Arc::clone(&self.leases);
+        let found = blocking("list network leases", move || leases.list()).await?;
+        Ok(found.into_iter().map(|id| self.leases.layout.lease(id)).collect())
+    }
+}
+
+/// A lease that is made but that nobody knows of yet.
+struct Unclaimed {
+    leases: Arc<Leases>,
+    id: LeaseId,
+    claim: Claim,
+}
+
+#[derive(PartialEq)]
+enum Claim {
+    Open,
+    Taken,
+}
+
+impl Unclaimed {
+    fn take(mut self) -> Lease {
+        self.claim = Claim::Taken;
+        self.leases.layout.lease(self.id)
+    }
+}
+
+impl Drop for Unclaimed {
+    fn drop(&mut self) {
+        if self.claim == Claim::Open {
+            let (id, leases) = (self.id, Arc::clone(&self.leases));
+            std::thread::spawn(move || {
+                if let Err(error) = leases.remove(id) {
+                    tracing::warn!(lease = id.0, error = &error as &dyn std::error::Error, "a network lease stays");
+                }
+            });
+        }
+    }
+}
+
+fn policy(egress: &Egress) -> Result<Policy, NetworkError> {
+    match egress {
+        Egress::None => Ok(Policy::Nothing),
+        Egress::Public => Ok(Policy::Public),
+        Egress::Allow(networks) => {
+            networks.iter().map(|text| network(text)).collect::<Result<_, _>>().map(Policy::Only)
+        }
+    }
+}
+
+fn network(text: &str) -> Result<Ipv4Net, NetworkError> {
+    let whole = if text.contains('/') { text.to_owned() } else { format!("{text}/32") };
+    whole.parse().map_err(|error: ipnet::AddrParseError| failed(format!("read '{text}' as an IPv4 network"), error))
+}
+
+async fn blocking<T: Send + 'static>(
+    operation: &'static str,
+    work: impl FnOnce() -> Result<T, NetworkError> + Send + 'static,
+) -> Result<T, NetworkError> {
+    tokio::task::spawn_blocking(work).await.map_err(|error| failed(operation, error))?
+}

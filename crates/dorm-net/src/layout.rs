@@ -1,0 +1,232 @@
+//! What the parts of a lease are called and which addresses they have. Pure: it looks at nothing.
+
+use std::net::Ipv4Addr;
+use std::path::PathBuf;
+
+use dorm_engine::{Lease, LeaseId};
+use ipnet::Ipv4Net;
+
+use crate::config::{Config, ConfigError};
+
+/// Where the names of network namespaces are kept, by the convention of `ip netns`.
+pub(crate) const NAMESPACES: &str = "/run/netns";
+/// What every interface of every daemon on the host begins with.
+pub(crate) const INTERFACES: &str = "dorm";
+
+/// The interface inside the sandbox's namespace.
+pub(crate) const SANDBOX_INTERFACE: &str = "eth0";
+/// The gateway's interface towards the sandbox.
+pub(crate) const INNER_INTERFACE: &str = "inner";
+/// The gateway's interface towards the host.
+pub(crate) const UPLINK_INTERFACE: &str = "uplink";
+
+/// The sandbox's address, the same everywhere.
+pub(crate) const SANDBOX: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
+/// The gateway's address for the sandbox, the same everywhere.
+pub(crate) const GATEWAY: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
+/// The length of both networks' prefix.
+pub(crate) const PREFIX_LENGTH: u8 = 30;
+
+// All hardware addresses are fixed. A restored guest has the gateway's in its memory, and on our own ends nobody needs
+// to ask for the other's: a question that gets lost costs a second.
+const SANDBOX_MAC: [u8; 6] = [2, 0, 10, 0, 0, 2];
+const GATEWAY_MAC: [u8; 6] = [2, 0, 10, 0, 0, 1];
+const UPLINK_HOST_MAC: [u8; 6] = [2, 0, 10, 0, 1, 1];
+const UPLINK_GATEWAY_MAC: [u8; 6] = [2, 0, 10, 0, 1, 2];
+
+/// The naming plan of one daemon.
+#[derive(Clone, Debug)]
+pub(crate) struct Layout {
+    prefix: String,
+    supernet: Ipv4Net,
+}
+
+impl Layout {
+    pub(crate) fn new(config: &Config) -> Result<Self, ConfigError> {
+        let prefix = config.prefix.clone();
+        let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
+        if prefix.is_empty() || prefix.len() > 4 || !prefix.chars().all(plain) {
+            return Err(ConfigError::Prefix(prefix));
+        }
+        if !(14..=PREFIX_LENGTH).contains(&config.supernet.prefix_len()) {
+            return Err(ConfigError::Supernet(config.supernet));
+        }
+        Ok(Self { prefix, supernet: config.supernet.trunc() })
+    }
+
+    pub(crate) fn supernet(&self) -> Ipv4Net {
+        self.supernet
+    }
+
+    /// Every number a lease can have.
+    pub(crate) fn ids(&self) -> impl Iterator<Item = LeaseId> + use<> {
+        let last = (1_u32 << (PREFIX_LENGTH - self.supernet.prefix_len())) - 1;
+        (0..=u16::try_from(last).unwrap_or(u16::MAX)).map(LeaseId)
+    }
+
+    /// The name of the sandbox's namespace.
+    pub(crate) fn sandbox_namespace(&self, id: LeaseId) -> String {
+        format!("{}{}", self.namespaces_start(), id.0)
+    }
+
+    /// The name of the gateway's namespace.
+    pub(crate) fn gateway_namespace(&self, id: LeaseId) -> String {
+        format!("{}{}-gw", self.namespaces_start(), id.0)
+    }
+
+    /// The host's end of the uplink.
+    pub(crate) fn uplink(&self, id: LeaseId) -> String {
+        format!("{}{}", self.uplinks_start(), id.0)
+    }
+
+    /// What the host's uplinks of this daemon begin with.
+    pub(crate) fn uplinks_start(&self) -> String {
+        format!("{INTERFACES}{}-", self.prefix)
+    }
+
+    /// What the names of this daemon's namespaces begin with.
+    pub(crate) fn namespaces_start(&self) -> String {
+        format!("{INTERFACES}-{}-", self.prefix)
+    }
+
+    /// The host's table of packet rules.
+    pub(crate) fn table(&self) -> String {
+        format!("dorm_{}", self.prefix)
+    }
+
+    /// The network between host and gateway.
+    pub(crate) fn uplink_network(&self, id: LeaseId) -> Ipv4Net {
+        let base = u32::from(self.supernet.network()) + 4 * u32::from(id.0);
+        Ipv4Net::new_assert(base.into(), PREFIX_LENGTH)
+    }
+
+    /// The host's address on it.
+    pub(crate) fn uplink_host(&self, id: LeaseId) -> Ipv4Addr {
+        (u32::from(self.uplink_network(id).network()) + 1).into()
+    }
+
+    /// The gateway's address on it.
+    pub(crate) fn uplink_gateway(&self, id: LeaseId) -> Ipv4Addr {
+        (u32::from(self.uplink_network(id).network()) + 2).into()
+    }
+
+    /// The lease as its user sees it.
+    pub(crate) fn lease(&self, id: LeaseId) -> Lease {
+        Lease {
+            id,
+            namespace: path(&self.sandbox_namespace(id)),
+            interface: SANDBOX_INTERFACE.into(),
+            mac: SANDBOX_MAC,
+            address: SANDBOX,
+            prefix: PREFIX_LENGTH,
+            gateway: GATEWAY,
+        }
+    }
+
+    /// The number in the name of an interface or namespace that begins with `start`.
+    pub(crate) fn id_in(name: &str, start: &str) -> Option<LeaseId> {
+        let rest = name.strip_prefix(start)?;
+        rest.strip_suffix("-gw").unwrap_or(rest).parse().ok().map(LeaseId)
+    }
+}
+
+/// Where a namespace of this name is found.
+pub(crate) fn path(namespace: &str) -> PathBuf {
+    [NAMESPACES, namespace].iter().collect()
+}
+
+/// The lines for `ip -batch` that make the namespaces and the uplink, in the host's namespace.
+pub(crate) fn uplink_lines(layout: &Layout, id: LeaseId, mtu: u16) -> Vec<String> {
+    let (sandbox, gateway) = (layout.sandbox_namespace(id), layout.gateway_namespace(id));
+    let (uplink, address) = (layout.uplink(id), layout.uplink_host(id));
+    let (near, far) = (mac(UPLINK_HOST_MAC), mac(UPLINK_GATEWAY_MAC));
+    let peer = format!("address {far} mtu {mtu} netns {gateway}");
+    vec![
+        format!("netns add {sandbox}"),
+        format!("netns add {gateway}"),
+        format!("link add {uplink} address {near} mtu {mtu} type veth peer name {UPLINK_INTERFACE} {peer}"),
+        format!("link set {uplink} addrgenmode none"),
+        format!("addr add {address}/{PREFIX_LENGTH} dev {uplink}"),
+        format!("link set {uplink} up"),
+        format!("neigh replace {} lladdr {far} dev {uplink} nud permanent", layout.uplink_gateway(id)),
+    ]
+}
+
+/// The lines that set up the gateway, in its namespace, and make the link to the sandbox.
+pub(crate) fn gateway_lines(layout: &Layout, id: LeaseId) -> Vec<String> {
+    let (inner, outer) = (mac(GATEWAY_MAC), mac(SANDBOX_MAC));
+    let host = layout.uplink_host(id);
+    let peer = format!("peer name {SANDBOX_INTERFACE} address {outer} netns {}", layout.sandbox_namespace(id));
+    vec![
+        format!("link add {INNER_INTERFACE} address {inner} type veth {peer}"),
+        format!("addr add {GATEWAY}/{PREFIX_LENGTH} dev {INNER_INTERFACE}"),
+        format!("link set {INNER_INTERFACE} up"),
+        format!("neigh replace {SANDBOX} lladdr {outer} dev {INNER_INTERFACE} nud permanent"),
+        format!("addr add {}/{PREFIX_LENGTH} dev {UPLINK_INTERFACE}", layout.uplink_gateway(id)),
+        format!("link set {UPLINK_INTERFACE} up"),
+        format!("neigh replace {host} lladdr {} dev {UPLINK_INTERFACE} nud permanent", mac(UPLINK_HOST_MAC)),
+        format!("route add default via {host}"),
+    ]
+}
+
+/// The lines that set up the sandbox's own namespace, in it.
+pub(crate) fn sandbox_lines() -> Vec<String> {
+    vec![
+        "link set lo up".into(),
+        format!("addr add {SANDBOX}/{PREFIX_LENGTH} dev {SANDBOX_INTERFACE}"),
+        format!("link set {SANDBOX_INTERFACE} up"),
+        format!("route add default via {GATEWAY}"),
+    ]
+}
+
+fn mac(octets: [u8; 6]) -> String {
+    octets.map(|octet| format!("{octet:02x}")).join(":")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn layout(prefix: &str, supernet: &str) -> Result<Layout, ConfigError> {
+        let mut config = Config::new("/nowhere", prefix);
+        config.supernet = supernet.parse().unwrap();
+        Layout::new(&config)
+    }
+
+    #[test]
+    fn the_longest_interface_name_fits_the_kernel() {
+        let name = layout("zzzz", "10.200.0.0/14").unwrap().uplink(LeaseId(u16::MAX));
+        assert_eq!((name.as_str(), name.len()), ("dormzzzz-65535", 14));
+    }
+
+    #[test]
+    fn every_lease_has_four_addresses_of_its_own() {
+        let layout = layout("a", "10.200.0.0/16").unwrap();
+        assert_eq!(layout.ids().count(), 16_384);
+        assert_eq!(layout.uplink_network(LeaseId(16_383)).to_string(), "10.200.255.252/30");
+        assert_eq!(layout.uplink_host(LeaseId(1)).to_string(), "10.200.0.5");
+        assert_eq!(layout.uplink_gateway(LeaseId(1)).to_string(), "10.200.0.6");
+    }
+
+    #[test]
+    fn a_prefix_or_supernet_that_cannot_work_is_refused() {
+        for prefix in ["", "abcde", "A", "a-b", "ä"] {
+            assert_eq!(layout(prefix, "10.0.0.0/16").unwrap_err(), ConfigError::Prefix(prefix.into()));
+        }
+        for supernet in ["10.0.0.0/8", "10.0.0.0/31"] {
+            assert_eq!(layout("a", supernet).unwrap_err(), ConfigError::Supernet(supernet.parse().unwrap()));
+        }
+        assert_eq!(layout("a", "10.0.0.0/30").unwrap().ids().count(), 1);
+        assert_eq!(layout("a", "10.0.0.0/14").unwrap().ids().count(), 65_536);
+    }
+
+    #[test]
+    fn numbers_are_found_in_names_of_this_daemon_only() {
+        let layout = layout("ab", "10.200.0.0/16").unwrap();
+        let start = layout.namespaces_start();
+        assert_eq!(Layout::id_in("dorm-ab-7", &start), Some(LeaseId(7)));
+        assert_eq!(Layout::id_in("dorm-ab-7-gw", &start), Some(LeaseId(7)));
+        assert_eq!(Layout::id_in("dorm-abc-7", &start), None);
+        assert_eq!(Layout::id_in("dormab-7", &layout.uplinks_start()), Some(LeaseId(7)));
+    }
+}

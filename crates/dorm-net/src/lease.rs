@@ -1,0 +1,246 @@
+//! Makes, completes and removes leases. Everything here blocks and runs on threads made for that.
+//!
+//! What if the process dies between two commands? The note came first, and says `making` until the last command: the
+//! next start removes what there is. Removing takes away whatever is there, in any state, and the note last.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::path::Path;
+
+use dorm_engine::{LeaseId, NetworkError};
+
+use crate::command::Commands;
+use crate::config::NameServers;
+use crate::host::{self, HostLock};
+use crate::layout::{self, Layout, path};
+use crate::names::NameSockets;
+use crate::notes::{Notes, Stage};
+use crate::ruleset::{self, Policy};
+use crate::{failed, link, namespace};
+
+/// The leases of one daemon on this host.
+#[derive(Debug)]
+pub(crate) struct Leases {
+    pub(crate) layout: Layout,
+    pub(crate) notes: Notes,
+    pub(crate) commands: Commands,
+    pub(crate) servers: NameServers,
+}
+
+impl Leases {
+    /// A new lease, and the sockets on which it asks for names.
+    pub(crate) fn make(&self) -> Result<(LeaseId, NameSockets), NetworkError> {
+        let mtu = host::uplink_mtu();
+        let id = self.begin(mtu)?;
+        let furnished = self.furnish(id, mtu).map_err(|error| failed(format!("set up network lease {}", id.0), error));
+        let done = furnished.and_then(|sockets| {
+            self.notes.write(id, Stage::Made).map_err(|error| failed(format!("note network lease {}", id.0), error))?;
+            Ok((id, sockets))
+        });
+        if done.is_err() {
+            self.give_up(id);
+        }
+        done
+    }
+
+    /// Takes away whatever there is of a lease.
+    pub(crate) fn remove(&self, id: LeaseId) -> Result<(), NetworkError> {
+        let fail = |source| failed(format!("remove network lease {}", id.0), source);
+        self.remove_parts(id).map_err(fail)?;
+        let lock = HostLock::take().map_err(|error| failed("lock the host's network", error))?;
+        self.notes.remove(id).map_err(|error| failed(format!("remove the note of network lease {}", id.0), error))?;
+        self.close_way_after_last(&lock)
+    }
+
+    /// Takes away all that bears this daemon's prefix, noted or not.
+    pub(crate) fn remove_all(&self) -> Result<(), NetworkError> {
+        let mut ids: BTreeSet<LeaseId> = self.noted()?;
+        let names = match std::fs::read_dir(layout::NAMESPACES) {
+            Ok(entries) => entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect(),
+            Err(_) => Vec::new(),
+        };
+        ids.extend(names.iter().filter_map(|name| Layout::id_in(name, &self.layout.namespaces_start())));
+        let links = host::interfaces().map_err(|error| failed("list the host's interfaces", error))?;
+        ids.extend(links.iter().filter_map(|name| Layout::id_in(name, &self.layout.uplinks_start())));
+        for id in ids {
+            self.remove(id)?;
+        }
+        let lock = HostLock::take().map_err(|error| failed("lock the host's network", error))?;
+        self.close_way_after_last(&lock)
+    }
+
+    /// After a restart: the leases that are whole. What is half-made or half-removed goes.
+    pub(crate) fn recover(&self) -> Result<Vec<LeaseId>, NetworkError> {
+        let notes = self.notes.list().map_err(|error| failed("read the notes on network leases", error))?;
+        let mut whole = Vec::new();
+        for (id, stage) in notes {
+            if stage == Stage::Made && self.is_whole(id)? {
+                whole.push(id);
+            } else {
+                tracing::info!(lease = id.0, "removing what is left of a network lease");
+                self.remove(id)?;
+            }
+        }
+        if !whole.is_empty() {
+            let lock = HostLock::take().map_err(|error| failed("lock the host's network", error))?;
+            lock.open_way(&self.layout, &self.commands)
+                .map_err(|error| failed("let sandboxes out of the host", error))?;
+        }
+        Ok(whole)
+    }
+
+    /// The complete leases.
+    pub(crate) fn list(&self) -> Result<Vec<LeaseId>, NetworkError> {
+        let notes = self.notes.list().map_err(|error| failed("read the notes on network leases", error))?;
+        let mut whole = Vec::new();
+        for (id, _) in notes.into_iter().filter(|(_, stage)| *stage == Stage::Made) {
+            if self.is_whole(id)? {
+                whole.push(id);
+            }
+        }
+        Ok(whole)
+    }
+
+    /// Replaces the policy of a lease.
+    pub(crate) fn set_policy(&self, id: LeaseId, policy: &Policy) -> Result<(), NetworkError> {
+        let gateway = self.gateway(id)?;
+        let change = namespace::inside(&gateway, || self.commands.nft(&ruleset::egress(policy)));
+        let fail = |error| failed(format!("change the egress of network lease {}", id.0), error);
+        change.map_err(|error| self.gone_or(id, error))?.map_err(|error| fail(Box::new(error)))
+    }
+
+    /// The sockets for names of a lease that was found again.
+    pub(crate) fn name_sockets(&self, id: LeaseId) -> Result<NameSockets, NetworkError> {
+        let sockets = namespace::inside(&path(&self.layout.gateway_namespace(id)), NameSockets::bind);
+        sockets.and_then(|bound| bound).map_err(|error| failed(format!("serve names to network lease {}", id.0), error))
+    }
+
+    /// Where the gateway of a lease is.
+    pub(crate) fn gateway(&self, id: LeaseId) -> Result<std::path::PathBuf, NetworkError> {
+        let stage = self.notes.get(id).map_err(|error| failed("read the notes on network leases", error))?;
+        match stage {
+            Some(Stage::Made) => Ok(path(&self.layout.gateway_namespace(id))),
+            Some(Stage::Making) | None => Err(NetworkError::NoLease(id)),
+        }
+    }
+
+    /// What it means that a namespace could not be entered.
+    pub(crate) fn gone_or(&self, id: LeaseId, error: io::Error) -> NetworkError {
+        if namespace::exists(&path(&self.layout.gateway_namespace(id))) {
+            failed(format!("enter the gateway of network lease {}", id.0), error)
+        } else {
+            NetworkError::NoLease(id)
+        }
+    }
+
+    /// Chooses a number, notes it, and makes what others on this host must see: all under the host's lock.
+    fn begin(&self, mtu: u16) -> Result<LeaseId, NetworkError> {
+        let lock = HostLock::take().map_err(|error| failed("lock the host's network; run as root", error))?;
+        let noted = self.noted()?;
+        let free = lock.free(&self.layout, &noted).map_err(|error| failed("look at the host's networks", error))?;
+        let id = free.map_err(NetworkError::Exhausted)?;
+        self.notes.write(id, Stage::Making).map_err(|error| failed(format!("note network lease {}", id.0), error))?;
+        let lines = layout::uplink_lines(&self.layout, id, mtu);
+        let (way, links) = std::thread::scope(|scope| {
+            let way = scope.spawn(|| lock.open_way(&self.layout, &self.commands));
+            let links = self.commands.ip(&lines);
+            (way.join(), links)
+        });
+        let made = match (way, links) {
+            (Ok(Ok(())), Ok(())) => return Ok(id),
+            (Ok(Err(error)), _) => failed("let sandboxes out of the host", error),
+            (_, Err(error)) => failed(format!("make network lease {}", id.0), error),
+            (Err(_), Ok(())) => failed("let sandboxes out of the host", "the thread panicked"),
+        };
+        drop(lock);
+        self.give_up(id);
+        Err(made)
+    }
+
+    /// Fills the two namespaces. Nothing but this knows of them yet.
+    fn furnish(&self, id: LeaseId, mtu: u16) -> Result<NameSockets, Error> {
+        let (sandbox, gateway) = (path(&self.layout.sandbox_namespace(id)), path(&self.layout.gateway_namespace(id)));
+        let links = || -> Result<(), Error> {
+            namespace::inside(&gateway, || -> Result<(), Error> {
+                quiet()?;
+                set("ipv4/ip_forward", "1")?;
+                // Every refused packet is answered, not only some each second.
+                set("ipv4/icmp_ratelimit", "0")?;
+                Ok(self.commands.ip(&layout::gateway_lines(&self.layout, id))?)
+            })??;
+            namespace::inside(&sandbox, || -> Result<(), Error> {
+                quiet()?;
+                self.commands.ip(&layout::sandbox_lines())?;
+                Ok(link::settle(layout::SANDBOX_INTERFACE)?)
+            })??;
+            Ok(link::settle(&self.layout.uplink(id))?)
+        };
+        let (rules, links) = std::thread::scope(|scope| {
+            let rules = scope.spawn(|| namespace::inside(&gateway, || self.commands.nft(&ruleset::gateway(mtu))));
+            let links = links();
+            (rules.join(), links)
+        });
+        rules.map_err(|_| "the thread that sets the packet rules panicked")???;
+        links?;
+        namespace::inside(&gateway, || -> Result<NameSockets, Error> {
+            link::settle(layout::INNER_INTERFACE)?;
+            link::settle(layout::UPLINK_INTERFACE)?;
+            Ok(NameSockets::bind()?)
+        })?
+    }
+
+    fn remove_parts(&self, id: LeaseId) -> Result<(), Error> {
+        let uplink = self.layout.uplink(id);
+        if host::interfaces()?.contains(&uplink)
+            && let Err(error) = self.commands.ip(&[format!("link del {uplink}")])
+            && host::interfaces()?.contains(&uplink)
+        {
+            return Err(error.into());
+        }
+        namespace::remove(&path(&self.layout.sandbox_namespace(id)))?;
+        namespace::remove(&path(&self.layout.gateway_namespace(id)))?;
+        Ok(())
+    }
+
+    fn close_way_after_last(&self, lock: &HostLock) -> Result<(), NetworkError> {
+        if self.noted()?.is_empty() {
+            lock.close_way(&self.layout, &self.commands)
+                .map_err(|error| failed("remove the host's packet rules", error))?;
+        }
+        Ok(())
+    }
+
+    fn give_up(&self, id: LeaseId) {
+        if let Err(error) = self.remove(id) {
+            tracing::warn!(lease = id.0, error = &error as &dyn std::error::Error, "part of a network lease stays");
+        }
+    }
+
+    fn is_whole(&self, id: LeaseId) -> Result<bool, NetworkError> {
+        let links = host::interfaces().map_err(|error| failed("list the host's interfaces", error))?;
+        let names = [self.layout.sandbox_namespace(id), self.layout.gateway_namespace(id)];
+        Ok(links.contains(&self.layout.uplink(id)) && names.iter().all(|name| namespace::exists(&path(name))))
+    }
+
+    fn noted(&self) -> Result<BTreeSet<LeaseId>, NetworkError> {
+        let notes = self.notes.list().map_err(|error| failed("read the notes on network leases", error))?;
+        Ok(notes.into_keys().collect())
+    }
+}
+
+type Error = Box<dyn std::error::Error + Send + Sync>;
+
+/// No IPv6 in this thread's namespace: the rules do not know it.
+fn quiet() -> Result<(), Error> {
+    for scope in ["all", "default"] {
+        let setting = format!("ipv6/conf/{scope}/disable_ipv6");
+        if Path::new("/proc/sys/net").join(&setting).exists() {
+            set(&setting, "1")?;
+        }
+    }
+    Ok(())
+}
+
+fn set(setting: &str, value: &str) -> io::Result<()> {
+    std::fs::write(Path::new("/proc/sys/net").join(setting), value)
+}

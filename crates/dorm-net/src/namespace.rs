@@ -1,0 +1,61 @@
+//! Network namespaces by path: work in one, see whether it exists, take its name away. Making them is left to
+//! `ip netns`, which also prepares `/run/netns` so that every mount namespace of the host sees them.
+
+use std::io;
+use std::path::Path;
+use std::thread::Builder;
+
+use rustix::io::Errno;
+use rustix::mount::{UnmountFlags, unmount};
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+use tokio::sync::oneshot;
+
+// The type of the file system that namespaces are on.
+const NSFS_MAGIC: u64 = 0x6e73_6673;
+
+/// Does `work` in the namespace, on a thread of its own that ends with it.
+pub(crate) fn inside<T: Send>(namespace: &Path, work: impl FnOnce() -> T + Send) -> io::Result<T> {
+    std::thread::scope(|scope| {
+        let thread = Builder::new().name("dorm-net".into()).spawn_scoped(scope, || {
+            enter(namespace)?;
+            Ok(work())
+        })?;
+        thread.join().unwrap_or_else(|_| Err(io::Error::other("the thread in the namespace panicked")))
+    })
+}
+
+/// The same for a caller that must not be held up.
+pub(crate) async fn inside_soon<T: Send + 'static>(
+    namespace: &Path,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> io::Result<T> {
+    let (send, receive) = oneshot::channel();
+    let namespace = namespace.to_owned();
+    Builder::new().name("dorm-net".into()).spawn(move || {
+        let _ = send.send(enter(&namespace).map(|()| work()));
+    })?;
+    receive.await.unwrap_or_else(|_| Err(io::Error::other("the thread in the namespace panicked")))
+}
+
+/// Whether a namespace is at `path`; a plain file left over from before a restart of the host is none.
+pub(crate) fn exists(path: &Path) -> bool {
+    rustix::fs::statfs(path).is_ok_and(|found| u64::try_from(found.f_type) == Ok(NSFS_MAGIC))
+}
+
+/// Takes the name away; the namespace itself ends with its last process and socket. No name is a success.
+pub(crate) fn remove(path: &Path) -> io::Result<()> {
+    match unmount(path, UnmountFlags::DETACH) {
+        // INVAL: a plain file. It goes as well.
+        Ok(()) | Err(Errno::INVAL | Errno::NOENT) => {}
+        Err(error) => return Err(error.into()),
+    }
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+fn enter(namespace: &Path) -> io::Result<()> {
+    let file = std::fs::File::open(namespace)?;
+    Ok(move_into_link_name_space(std::os::fd::AsFd::as_fd(&file), Some(LinkNameSpaceType::Network))?)
+}

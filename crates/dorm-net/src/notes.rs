@@ -1,0 +1,85 @@
+//! The notes on leases: one small file each, written before the first command and removed after the last.
+//!
+//! ```text
+//! (none) ── note "making" ── commands ── note "made" ── use ── commands ── (none)
+//! ```
+//!
+//! They are not synced to disk: what they speak of does not outlive the kernel either.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use dorm_engine::LeaseId;
+use serde_json::{Value, json};
+
+/// How far a lease has come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Stage {
+    /// Some of it may be missing.
+    Making,
+    /// All of it was there.
+    Made,
+}
+
+/// The directory of the notes.
+#[derive(Clone, Debug)]
+pub(crate) struct Notes {
+    directory: PathBuf,
+}
+
+impl Notes {
+    pub(crate) fn open(directory: &Path) -> io::Result<Self> {
+        std::fs::create_dir_all(directory)?;
+        Ok(Self { directory: directory.to_owned() })
+    }
+
+    /// Every note. One that cannot be understood counts as [`Stage::Making`].
+    pub(crate) fn list(&self) -> io::Result<BTreeMap<LeaseId, Stage>> {
+        let mut found = BTreeMap::new();
+        for entry in std::fs::read_dir(&self.directory)? {
+            let path = entry?.path();
+            let number = path.file_stem().and_then(|stem| stem.to_str()).and_then(|stem| stem.parse().ok());
+            if let (Some(number), Some("json")) = (number, path.extension().and_then(|end| end.to_str())) {
+                match read(&path) {
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                    stage => drop(found.insert(LeaseId(number), stage?)),
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    pub(crate) fn get(&self, id: LeaseId) -> io::Result<Option<Stage>> {
+        match read(&self.path(id)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            stage => stage.map(Some),
+        }
+    }
+
+    pub(crate) fn write(&self, id: LeaseId, stage: Stage) -> io::Result<()> {
+        let word = match stage {
+            Stage::Making => "making",
+            Stage::Made => "made",
+        };
+        let draft = self.directory.join(format!("{}.draft", id.0));
+        std::fs::write(&draft, json!({ "stage": word }).to_string())?;
+        std::fs::rename(draft, self.path(id))
+    }
+
+    pub(crate) fn remove(&self, id: LeaseId) -> io::Result<()> {
+        match std::fs::remove_file(self.path(id)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    fn path(&self, id: LeaseId) -> PathBuf {
+        self.directory.join(format!("{}.json", id.0))
+    }
+}
+
+fn read(path: &Path) -> io::Result<Stage> {
+    let note: Value = serde_json::from_slice(&std::fs::read(path)?).unwrap_or_default();
+    Ok(if note["stage"] == "made" { Stage::Made } else { Stage::Making })
+}

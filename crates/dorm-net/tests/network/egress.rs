@@ -1,0 +1,155 @@
+//! Where a sandbox may connect to.
+
+use std::io;
+use std::path::Path;
+
+use dorm_engine::Network;
+use dorm_lifecycle::Egress;
+use tokio::io::AsyncReadExt;
+
+use crate::support::{
+    DEADLINE, Host, PORT, PRIVATE, PUBLIC, PUBLIC_TOO, ask, connect, datagrams, echo, lease, on_a_host, only, reaches,
+    run, say,
+};
+
+/// Echoes everywhere in the internet.
+fn internet(host: &Host) {
+    echo(&host.internet(), [0, 0, 0, 0].into(), PORT);
+}
+
+/// Whether an echo over UDP would be let through: refused at once, or the internet's own "nobody listens".
+async fn refused(namespace: &Path) -> bool {
+    let socket = datagrams(namespace, PUBLIC, PORT);
+    ask(&socket, b"hello").await.is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
+}
+
+#[test]
+fn nothing_leaves_before_it_is_allowed_and_every_try_is_refused_at_once() {
+    on_a_host(async |host| {
+        internet(&host);
+        let network = host.open("a").await;
+        let lease = network.lease().await.unwrap();
+        assert!(!reaches(&lease.namespace, PUBLIC, PORT).await);
+        assert!(!reaches(&lease.namespace, lease.gateway, PORT).await);
+        // More than the kernel answers by default.
+        for _ in 0..30 {
+            assert!(refused(&lease.namespace).await);
+        }
+    });
+}
+
+#[test]
+fn the_public_internet_is_reached_but_no_private_network() {
+    on_a_host(async |host| {
+        internet(&host);
+        let network = host.open("a").await;
+        let lease = lease(&network, Egress::Public).await;
+        assert!(reaches(&lease.namespace, PUBLIC, PORT).await);
+        assert!(reaches(&lease.namespace, PUBLIC_TOO, PORT).await);
+        for address in PRIVATE {
+            assert!(reaches(&host.itself(), address, PORT).await, "the host reaches {address}");
+            assert!(!reaches(&lease.namespace, address, PORT).await);
+        }
+        for address in [[169, 254, 169, 254], [10, 1, 2, 3], [172, 31, 0, 1], [168, 63, 129, 16], [240, 0, 0, 1]] {
+            assert!(!reaches(&lease.namespace, address.into(), PORT).await);
+        }
+    });
+}
+
+#[test]
+fn an_allow_list_lets_only_its_networks_through() {
+    on_a_host(async |host| {
+        internet(&host);
+        let network = host.open("a").await;
+        let lease = lease(&network, only(&["198.51.100.10/32", "192.168.77.0/24", "192.168.77.5"])).await;
+        assert!(reaches(&lease.namespace, PUBLIC, PORT).await);
+        assert!(reaches(&lease.namespace, PRIVATE[0], PORT).await);
+        assert!(!reaches(&lease.namespace, PUBLIC_TOO, PORT).await);
+        network.allow(lease.id, &only(&[])).await.unwrap();
+        assert!(!reaches(&lease.namespace, PUBLIC, PORT).await);
+        network.allow(lease.id, &only(&["0.0.0.0/0"])).await.unwrap();
+        assert!(reaches(&lease.namespace, PUBLIC_TOO, PORT).await);
+    });
+}
+
+#[test]
+fn a_changed_policy_ends_connections_that_it_does_not_allow_and_no_others() {
+    on_a_host(async |host| {
+        internet(&host);
+        let network = host.open("a").await;
+        let lease = lease(&network, Egress::Public).await;
+        let mut kept = connect(&lease.namespace, PUBLIC, PORT).await.unwrap();
+        let mut cut = connect(&lease.namespace, PUBLIC_TOO, PORT).await.unwrap();
+        say(&mut kept, b"before").await.unwrap();
+        say(&mut cut, b"before").await.unwrap();
+
+        network.allow(lease.id, &only(&["198.51.100.10"])).await.unwrap();
+        say(&mut kept, b"after").await.unwrap();
+        assert!(say(&mut cut, b"after").await.is_err());
+
+        network.allow(lease.id, &Egress::None).await.unwrap();
+        assert!(say(&mut kept, b"after").await.is_err());
+        assert!(!reaches(&lease.namespace, PUBLIC, PORT).await);
+    });
+}
+
+#[test]
+fn a_list_that_cannot_be_read_changes_nothing() {
+    on_a_host(async |host| {
+        internet(&host);
+        let network = host.open("a").await;
+        let lease = lease(&network, Egress::Public).await;
+        for wrong in ["example.org", "198.51.100.0/33", "::/0", "1.2.3.4; flush ruleset"] {
+            assert!(network.allow(lease.id, &only(&["10.0.0.0/8", wrong])).await.is_err());
+        }
+        assert!(reaches(&lease.namespace, PUBLIC, PORT).await);
+    });
+}
+
+#[test]
+fn much_data_passes_a_host_with_small_packets() {
+    on_a_host(async |host| {
+        internet(&host);
+        let network = host.open("a").await;
+        let lease = lease(&network, Egress::Public).await;
+        let stream = connect(&lease.namespace, PUBLIC, PORT).await.unwrap();
+        let (mut reading, mut writing) = stream.into_split();
+        let sent = vec![7; 4 << 20];
+        let sending = tokio::spawn(async move { tokio::io::copy(&mut sent.as_slice(), &mut writing).await.unwrap() });
+        let mut heard = vec![0; 4 << 20];
+        tokio::time::timeout(2 * DEADLINE, reading.read_exact(&mut heard)).await.unwrap().unwrap();
+        assert_eq!(sending.await.unwrap(), 4 << 20);
+    });
+}
+
+#[test]
+fn sandboxes_with_a_forged_address_are_not_let_out() {
+    on_a_host(async |host| {
+        internet(&host);
+        let network = host.open("a").await;
+        let lease = lease(&network, Egress::Public).await;
+        let name = lease.namespace.file_name().unwrap().to_str().unwrap().to_owned();
+        assert!(reaches(&lease.namespace, PUBLIC, PORT).await);
+        run(&format!("ip -n {name} addr flush dev eth0"));
+        run(&format!("ip -n {name} addr add 10.9.9.9/32 dev eth0"));
+        run(&format!("ip -n {name} route add 10.0.0.1/32 dev eth0"));
+        run(&format!("ip -n {name} route add default via 10.0.0.1"));
+        let before = counted(&host);
+        let socket = datagrams(&lease.namespace, PUBLIC, PORT);
+        for _ in 0..5 {
+            socket.send(b"hello").await.unwrap();
+        }
+        // A packet of another lease shows that those before it have been dealt with.
+        let other = crate::support::lease(&network, Egress::Public).await;
+        assert!(refused(&other.namespace).await);
+        assert_eq!(counted(&host), before + 1);
+    });
+}
+
+/// Datagrams that found nobody in the internet.
+fn counted(host: &Host) -> u64 {
+    let text =
+        crate::support::inside(&host.internet(), || std::fs::read_to_string("/proc/thread-self/net/snmp").unwrap());
+    let line = text.lines().filter(|line| line.starts_with("Udp:")).nth(1).unwrap();
+    line.split_whitespace().nth(2).unwrap().parse().unwrap()
+}

@@ -1,0 +1,179 @@
+//! Captures: directories that hold the memory of a sandbox, from a draft through a checked whole to removal.
+//!
+//! ```text
+//! begin ─► ID.draft ── commit ──► ID ── remove ──► ID.gone ─► nothing
+//!             └─ abandoned, or left by a dead process: cleared by remove, or by the next begin
+//! ```
+
+mod copy;
+mod draft;
+mod manifest;
+#[cfg(test)]
+mod tests;
+mod verify;
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use dorm_lifecycle::{CaptureId, Digest, Resources, SandboxId, Timestamp};
+
+use crate::disk;
+use crate::error::{PoolError, failed};
+use crate::steps::{Step, Steps};
+
+pub use draft::CaptureDraft;
+
+const MANIFEST: &str = "manifest.json";
+const DRAFT: &str = ".draft";
+const GONE: &str = ".gone";
+
+/// What a capture is of and what it depends on. Written once, never changed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CaptureFacts {
+    /// The engine that made it, such as `gvisor`.
+    pub engine: String,
+    /// The exact build of that engine.
+    pub build: String,
+    /// The CPU features it depends on, as the engine names them.
+    pub cpu: String,
+    /// The image below it.
+    pub image: Digest,
+    /// The sandbox whose memory it holds.
+    pub sandbox: SandboxId,
+    /// The run of that sandbox it was taken of.
+    pub generation: u64,
+    /// The capture that this run began from; `None` when it began with a cold boot.
+    pub parent: Option<CaptureId>,
+    /// The limits the sandbox had.
+    pub resources: Resources,
+    /// When it was taken.
+    pub taken: Timestamp,
+}
+
+/// One file of a capture.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CaptureFile {
+    /// Relative to the capture's directory.
+    pub name: PathBuf,
+    /// Its length.
+    pub bytes: u64,
+    /// BLAKE3 of its content, 64 hexadecimal digits.
+    pub blake3: String,
+}
+
+/// A complete capture. Its files are immutable: other captures may share them.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Capture {
+    /// Which one.
+    pub id: CaptureId,
+    /// Where its files are.
+    pub directory: PathBuf,
+    /// What it is of.
+    pub facts: CaptureFacts,
+    /// Its files, ordered by name, without the manifest.
+    pub files: Vec<CaptureFile>,
+}
+
+impl Capture {
+    /// The length of all files together, in bytes. What they occupy may be less: copies share files.
+    pub fn bytes(&self) -> u64 {
+        self.files.iter().map(|file| file.bytes).sum()
+    }
+}
+
+/// What this host has, to be compared with what a capture needs. An engine's capabilities, as they are.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Expected {
+    /// The engine.
+    pub engine: String,
+    /// Its build.
+    pub build: String,
+    /// The CPU features.
+    pub cpu: String,
+}
+
+/// All captures of one data directory.
+pub(crate) struct Captures {
+    directory: PathBuf,
+    steps: Steps,
+    /// The drafts being written by this process, with the room promised to each.
+    live: Mutex<BTreeMap<CaptureId, u64>>,
+}
+
+impl Captures {
+    pub(crate) fn open(directory: PathBuf, steps: Steps) -> Result<Self, PoolError> {
+        disk::make_directories(&directory)?;
+        disk::close_directory(&directory)?;
+        for name in disk::names(&directory)? {
+            if id_with(&name, GONE).is_some() {
+                disk::remove_tree(&directory.join(name))?;
+            }
+        }
+        Ok(Self { directory, steps, live: Mutex::default() })
+    }
+
+    pub(crate) fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    pub(crate) fn list(&self) -> Result<Vec<CaptureId>, PoolError> {
+        let mut ids: Vec<CaptureId> =
+            disk::names(&self.directory)?.iter().filter_map(|name| name.parse().ok()).collect();
+        ids.sort_unstable();
+        Ok(ids)
+    }
+
+    pub(crate) fn drafts(&self) -> Result<Vec<CaptureId>, PoolError> {
+        let names = disk::names(&self.directory)?;
+        let live = self.live();
+        let mut ids: Vec<CaptureId> = names.iter().filter_map(|name| id_with(name, DRAFT)).collect();
+        ids.retain(|id| !live.contains_key(id));
+        ids.sort_unstable();
+        Ok(ids)
+    }
+
+    /// The captures whose image is `image`. One whose manifest cannot be read may be: it counts.
+    pub(crate) fn standing_on(&self, image: &Digest) -> Result<Vec<CaptureId>, PoolError> {
+        let mut ids = self.list()?;
+        ids.retain(|id| match self.load(id) {
+            Ok(capture) => capture.facts.image == *image,
+            Err(PoolError::Missing(_)) => false,
+            Err(_) => true,
+        });
+        Ok(ids)
+    }
+
+    pub(crate) fn remove(&self, id: &CaptureId) -> Result<(), PoolError> {
+        let gone = self.path(id, GONE);
+        disk::remove_tree(&gone)?;
+        match disk::rename_new(&self.path(id, ""), &gone) {
+            Ok(()) => {
+                self.steps.reach(Step::GoneRenamed)?;
+                disk::sync_directory(&self.directory)?;
+                disk::remove_tree(&gone)?;
+                self.steps.reach(Step::Removed)?;
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(failed("rename before removing", &self.path(id, ""))(error)),
+        }
+        if !self.live().contains_key(id) {
+            disk::remove_tree(&self.path(id, DRAFT))?;
+        }
+        disk::sync_directory(&self.directory)
+    }
+
+    fn path(&self, id: &CaptureId, suffix: &str) -> PathBuf {
+        self.directory.join(format!("{id}{suffix}"))
+    }
+
+    fn live(&self) -> MutexGuard<'_, BTreeMap<CaptureId, u64>> {
+        // The map is whole between any two statements that hold it: a panic elsewhere cannot have spoilt it.
+        self.live.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn id_with(name: &str, suffix: &str) -> Option<CaptureId> {
+    name.strip_suffix(suffix)?.parse().ok()
+}

@@ -1,0 +1,233 @@
+//! A capture while it is written, and the commit that makes it a whole one.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread;
+
+use dorm_lifecycle::CaptureId;
+use rustix::fs::OFlags;
+
+use super::manifest::{self, is_inside};
+use super::{Capture, CaptureFacts, CaptureFile, Captures, DRAFT, MANIFEST};
+use crate::disk;
+use crate::error::{PoolError, failed};
+use crate::hashing::hash_file;
+use crate::pool::blocking;
+use crate::steps::Step;
+
+/// A file by its name in the draft.
+type Opened = (PathBuf, File);
+
+/// A capture being written. Dropping it clears it away.
+pub struct CaptureDraft {
+    captures: Arc<Captures>,
+    id: CaptureId,
+    directory: PathBuf,
+}
+
+impl Captures {
+    pub(crate) fn begin(self: &Arc<Self>, id: &CaptureId, need_bytes: u64) -> Result<CaptureDraft, PoolError> {
+        let draft = self.draft(id, need_bytes)?;
+        self.steps.reach(Step::DraftMade)?;
+        Ok(draft)
+    }
+
+    /// An empty draft, with room promised to it.
+    pub(super) fn draft(self: &Arc<Self>, id: &CaptureId, need_bytes: u64) -> Result<CaptureDraft, PoolError> {
+        let directory = self.path(id, DRAFT);
+        {
+            let mut live = self.live();
+            if live.contains_key(id) || self.path(id, "").symlink_metadata().is_ok() {
+                return Err(PoolError::Exists(id.clone()));
+            }
+            let mut promised = 0u64;
+            for (other, bytes) in live.iter() {
+                promised = promised.saturating_add(bytes.saturating_sub(written(&self.path(other, DRAFT))));
+            }
+            let free_bytes = disk::free_bytes(&self.directory)?.saturating_sub(promised);
+            if need_bytes > free_bytes {
+                return Err(PoolError::NoRoom { path: self.directory.clone(), need_bytes, free_bytes });
+            }
+            live.insert(id.clone(), need_bytes);
+        }
+        let draft = CaptureDraft { captures: self.clone(), id: id.clone(), directory };
+        disk::remove_tree(&draft.directory)?;
+        disk::make_directory(&draft.directory).map_err(failed("make the directory", &draft.directory))?;
+        Ok(draft)
+    }
+}
+
+/// What the files directly in a draft occupy so far. An estimate: what cannot be read counts as nothing.
+fn written(draft: &Path) -> u64 {
+    let Ok(entries) = fs::read_dir(draft) else { return 0 };
+    entries.flatten().filter_map(|entry| entry.metadata().ok()).map(|facts| facts.len()).sum()
+}
+
+impl CaptureDraft {
+    /// Where the files are to be written.
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// Checks, hashes and syncs `files` (relative to the directory), and makes them a capture. When this returns, the
+    /// capture outlives a loss of power. When it fails, there is no capture.
+    ///
+    /// # Errors
+    /// [`PoolError::BadFile`] when a file is not a regular file in the draft, or one in the draft is not in `files`;
+    /// [`PoolError::DiskFull`] or [`PoolError::Io`] when the disk refuses.
+    pub async fn commit(self, facts: CaptureFacts, files: &[PathBuf]) -> Result<Capture, PoolError> {
+        let files = files.to_vec();
+        blocking(move || self.commit_now(&facts, &files)).await
+    }
+
+    /// Clears the draft away.
+    ///
+    /// # Errors
+    /// [`PoolError::Io`] when files cannot be removed; [`crate::Pool::remove`] tries again.
+    pub async fn abandon(self) -> Result<(), PoolError> {
+        blocking(move || disk::remove_tree(&self.directory)).await
+    }
+
+    fn commit_now(self, facts: &CaptureFacts, files: &[PathBuf]) -> Result<Capture, PoolError> {
+        let steps = &self.captures.steps;
+        let (opened, directories) = self.check(files)?;
+        steps.reach(Step::FilesChecked)?;
+        let files = self.hash_and_sync(opened)?;
+        self.finish(facts, files, &directories)
+    }
+
+    /// Writes the manifest for files that are durable already, and gives the capture its name.
+    pub(super) fn finish(
+        &self,
+        facts: &CaptureFacts,
+        files: Vec<CaptureFile>,
+        directories: &BTreeSet<PathBuf>,
+    ) -> Result<Capture, PoolError> {
+        let steps = &self.captures.steps;
+        let path = self.directory.join(MANIFEST);
+        let text = manifest::text(&self.id, facts, &files)
+            .map_err(|error| failed("put together", &path)(io::Error::from(error)))?;
+        disk::write_new(&path, &text)?;
+        steps.reach(Step::ManifestWritten)?;
+        for directory in directories.iter().rev() {
+            disk::sync_directory(&self.directory.join(directory))?;
+        }
+        disk::sync_directory(&self.directory)?;
+        steps.reach(Step::DraftSynced)?;
+        let directory = self.captures.path(&self.id, "");
+        match disk::rename_new(&self.directory, &directory) {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                return Err(PoolError::Exists(self.id.clone()));
+            }
+            Err(error) => return Err(failed("rename the complete draft", &self.directory)(error)),
+        }
+        if let Err(error) = self.name_durably() {
+            if steps.alive() {
+                // The caller is told that there is no capture, so there must be none.
+                self.captures.remove(&self.id)?;
+            }
+            return Err(error);
+        }
+        Ok(Capture { id: self.id.clone(), directory, facts: facts.clone(), files })
+    }
+
+    fn name_durably(&self) -> Result<(), PoolError> {
+        self.captures.steps.reach(Step::Renamed)?;
+        disk::sync_directory(&self.captures.directory)?;
+        self.captures.steps.reach(Step::ParentSynced)
+    }
+
+    /// Opens every file once and finds the directories between, so that nothing is checked under one name and
+    /// hashed under another.
+    fn check(&self, files: &[PathBuf]) -> Result<(Vec<Opened>, BTreeSet<PathBuf>), PoolError> {
+        let bad = |file: &Path, what| PoolError::BadFile { capture: self.id.clone(), file: file.to_owned(), what };
+        let mut opened = Vec::new();
+        let mut listed = BTreeSet::new();
+        for name in files {
+            if !is_inside(name) || name.to_str().is_none() || name.as_os_str() == MANIFEST {
+                return Err(bad(name, "is not the name of a file in it"));
+            }
+            if !listed.insert(name.clone()) {
+                return Err(bad(name, "is listed twice"));
+            }
+            let file = match open_regular(&self.directory.join(name)) {
+                Ok(Some(file)) => file,
+                Ok(None) => return Err(bad(name, "is not a regular file")),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(bad(name, "is missing")),
+                Err(error) => return Err(failed("open", &self.directory.join(name))(error)),
+            };
+            opened.push((name.clone(), file));
+        }
+        let mut directories = BTreeSet::new();
+        let mut open = vec![PathBuf::new()];
+        while let Some(directory) = open.pop() {
+            for entry in fs::read_dir(self.directory.join(&directory)).map_err(failed("list", &self.directory))? {
+                let entry = entry.map_err(failed("list", &self.directory))?;
+                let name = directory.join(entry.file_name());
+                if entry.file_type().map_err(failed("look at", &entry.path()))?.is_dir() {
+                    directories.insert(name.clone());
+                    open.push(name);
+                } else if !listed.contains(&name) {
+                    return Err(bad(&name, "is not listed by the engine"));
+                }
+            }
+        }
+        opened.sort_by(|(a, _), (b, _)| a.cmp(b));
+        Ok((opened, directories))
+    }
+
+    /// Writing back to the disk goes on while the content is hashed.
+    fn hash_and_sync(&self, opened: Vec<Opened>) -> Result<Vec<CaptureFile>, PoolError> {
+        thread::scope(|scope| {
+            let sync = scope.spawn(|| {
+                opened.iter().try_for_each(|(name, file)| {
+                    file.sync_all().map_err(|error| failed("sync", &self.directory.join(name))(error))
+                })
+            });
+            let hashed: Result<Vec<CaptureFile>, PoolError> = opened
+                .iter()
+                .map(|(name, file)| {
+                    let bytes = file.metadata().map(|facts| facts.len());
+                    let hash = bytes.and_then(|bytes| Ok((bytes, hash_file(file, bytes)?)));
+                    let (bytes, hash) = hash.map_err(|error| failed("hash", &self.directory.join(name))(error))?;
+                    Ok(CaptureFile { name: name.clone(), bytes, blake3: hash.to_hex().to_string() })
+                })
+                .collect();
+            self.captures.steps.reach(Step::FilesHashed)?;
+            match sync.join() {
+                Ok(result) => result?,
+                Err(_) => {
+                    return Err(failed("sync", &self.directory)(io::Error::other("the syncing thread ended early")));
+                }
+            }
+            self.captures.steps.reach(Step::FilesSynced)?;
+            hashed
+        })
+    }
+}
+
+/// Opens a file for reading when it is a regular one; never follows a link, never waits for the other end of a pipe.
+pub(super) fn open_regular(path: &Path) -> io::Result<Option<File>> {
+    if !path.symlink_metadata()?.is_file() {
+        return Ok(None);
+    }
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let file = OpenOptions::new().read(true).custom_flags(flags.bits() as i32).open(path)?;
+    Ok(file.metadata()?.is_file().then_some(file))
+}
+
+impl Drop for CaptureDraft {
+    fn drop(&mut self) {
+        if self.captures.steps.alive()
+            && let Err(error) = disk::remove_tree(&self.directory)
+        {
+            tracing::warn!(capture = %self.id, %error, "a half-written capture is left; removing the capture clears it");
+        }
+        self.captures.live().remove(&self.id);
+    }
+}

@@ -1,0 +1,370 @@
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use dorm_lifecycle::{CaptureId, Resources, SandboxId, Timestamp};
+use tempfile::TempDir;
+
+use super::{CaptureFacts, Expected};
+use crate::error::PoolError;
+use crate::pool::Pool;
+use crate::steps::{Ending, Step, Steps};
+
+const GOLDEN: &str = include_str!("tests/manifest-v1.json");
+
+fn id(seed: u8) -> CaptureId {
+    CaptureId::from_random([seed; 20])
+}
+
+fn facts() -> CaptureFacts {
+    CaptureFacts {
+        engine: "gvisor".to_owned(),
+        build: "release-20240729.0".to_owned(),
+        cpu: "avx2 avx512f".to_owned(),
+        image: "5".repeat(64).parse().unwrap(),
+        sandbox: SandboxId::from_random([1; 20]),
+        generation: 7,
+        parent: Some(id(200)),
+        resources: Resources::default(),
+        taken: Timestamp::from_millis(1_795_000_000_123),
+    }
+}
+
+fn expected() -> Expected {
+    let facts = facts();
+    Expected { engine: facts.engine, build: facts.build, cpu: facts.cpu }
+}
+
+fn names() -> Vec<PathBuf> {
+    vec!["pages.img".into(), "checkpoint.img".into(), "more/state".into()]
+}
+
+fn open(home: &Path, steps: Steps) -> Pool {
+    let pool = Pool::open_with(&home.join("data"), &home.join("images"), steps).unwrap();
+    // A captured image has to be there; what is in it does not matter here.
+    let image = home.join("images").join(facts().image.as_str());
+    fs::create_dir_all(image.join("rootfs")).unwrap();
+    let about = format!(r#"{{"format":1,"digest":"{}","bytes":0,"files":1,"created_ms":1}}"#, facts().image);
+    fs::write(image.join("image.json"), about).unwrap();
+    pool
+}
+
+fn home() -> (TempDir, Pool) {
+    let home = tempfile::tempdir().unwrap();
+    let pool = open(home.path(), Steps::default());
+    (home, pool)
+}
+
+fn fill(draft: &Path) {
+    fs::write(draft.join("pages.img"), vec![42u8; 100_000]).unwrap();
+    fs::write(draft.join("checkpoint.img"), b"state").unwrap();
+    fs::create_dir(draft.join("more")).unwrap();
+    fs::write(draft.join("more/state"), b"").unwrap();
+}
+
+async fn make(pool: &Pool, id: &CaptureId) -> Result<super::Capture, PoolError> {
+    let draft = pool.begin(id, 100_000).await?;
+    fill(draft.directory());
+    draft.commit(facts(), &names()).await
+}
+
+#[tokio::test]
+async fn a_committed_capture_is_there_and_sound() {
+    let (_home, pool) = home();
+    let made = make(&pool, &id(1)).await.unwrap();
+    assert_eq!(pool.captures().await.unwrap(), [id(1)]);
+    assert_eq!(pool.drafts().await.unwrap(), []);
+    assert_eq!(pool.verify(&id(1), &expected()).await.unwrap(), made);
+    assert_eq!(made.facts, facts());
+    assert_eq!(made.bytes(), 100_005);
+    assert_eq!(made.files[2].blake3, blake3::hash(&[42; 100_000]).to_hex().to_string());
+}
+
+#[tokio::test]
+async fn whatever_step_fails_the_capture_is_wholly_there_or_not_there() {
+    let steps_of_commit = [
+        Step::DraftMade,
+        Step::FilesChecked,
+        Step::FilesHashed,
+        Step::FilesSynced,
+        Step::ManifestWritten,
+        Step::DraftSynced,
+        Step::Renamed,
+        Step::ParentSynced,
+    ];
+    for step in steps_of_commit {
+        for ending in [Ending::Fails, Ending::Dies] {
+            let home = tempfile::tempdir().unwrap();
+            let steps = Steps::default();
+            let pool = open(home.path(), steps.clone());
+            steps.arm(step, ending);
+            make(&pool, &id(1)).await.expect_err("the armed step was not reached");
+            if ending == Ending::Fails {
+                assert_eq!(pool.captures().await.unwrap(), [], "{step:?}: an error means there is none");
+                assert_eq!(pool.drafts().await.unwrap(), [], "{step:?}: the draft is cleared");
+            }
+            drop(pool);
+            let pool = open(home.path(), Steps::default());
+            if pool.captures().await.unwrap().is_empty() {
+                let left = pool.drafts().await.unwrap();
+                assert_eq!(left.is_empty(), ending == Ending::Fails, "{step:?} {ending:?}");
+                for draft in left {
+                    pool.remove(&draft).await.unwrap();
+                }
+                assert_eq!(pool.drafts().await.unwrap(), []);
+                make(&pool, &id(1)).await.unwrap();
+            } else {
+                assert_eq!((step == Step::Renamed || step == Step::ParentSynced, ending), (true, Ending::Dies));
+            }
+            pool.verify(&id(1), &expected()).await.unwrap();
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_draft_of_a_dead_process_does_not_hinder_the_next_try() {
+    let (home, pool) = home();
+    fs::create_dir_all(home.path().join("data/captures").join(format!("{}.draft/more", id(1)))).unwrap();
+    assert_eq!(pool.drafts().await.unwrap(), [id(1)]);
+    make(&pool, &id(1)).await.unwrap();
+    assert_eq!(pool.drafts().await.unwrap(), []);
+}
+
+#[tokio::test]
+async fn whatever_step_of_a_removal_fails_removing_again_ends_it() {
+    for step in [Step::GoneRenamed, Step::Removed] {
+        for ending in [Ending::Fails, Ending::Dies] {
+            let home = tempfile::tempdir().unwrap();
+            let steps = Steps::default();
+            let pool = open(home.path(), steps.clone());
+            make(&pool, &id(1)).await.unwrap();
+            steps.arm(step, ending);
+            pool.remove(&id(1)).await.unwrap_err();
+            let pool = if ending == Ending::Dies { open(home.path(), Steps::default()) } else { pool };
+            assert_eq!(pool.captures().await.unwrap(), []);
+            pool.remove(&id(1)).await.unwrap();
+            assert_eq!(fs::read_dir(home.path().join("data/captures")).unwrap().count(), 0, "{step:?} {ending:?}");
+            make(&pool, &id(1)).await.unwrap();
+        }
+    }
+}
+
+#[tokio::test]
+async fn removing_twice_is_idempotent_and_spares_a_live_draft() {
+    let (_home, pool) = home();
+    make(&pool, &id(1)).await.unwrap();
+    pool.remove(&id(1)).await.unwrap();
+    pool.remove(&id(1)).await.unwrap();
+    assert!(matches!(pool.capture(&id(1)).await, Err(PoolError::Missing(_))));
+    let draft = pool.begin(&id(1), 0).await.unwrap();
+    pool.remove(&id(1)).await.unwrap();
+    assert!(draft.directory().is_dir());
+}
+
+#[tokio::test]
+async fn a_dropped_or_abandoned_draft_leaves_nothing() {
+    let (home, pool) = home();
+    let draft = pool.begin(&id(1), 10).await.unwrap();
+    fill(draft.directory());
+    assert!(matches!(pool.begin(&id(1), 10).await, Err(PoolError::Exists(_))));
+    drop(draft);
+    pool.begin(&id(1), 10).await.unwrap().abandon().await.unwrap();
+    assert_eq!(fs::read_dir(home.path().join("data/captures")).unwrap().count(), 0);
+    make(&pool, &id(1)).await.unwrap();
+    assert!(matches!(pool.begin(&id(1), 10).await, Err(PoolError::Exists(_))));
+}
+
+#[tokio::test]
+async fn room_is_promised_once() {
+    let (_home, pool) = home();
+    let whole = match pool.begin(&id(1), u64::MAX).await {
+        Err(PoolError::NoRoom { need_bytes: u64::MAX, free_bytes, .. }) => free_bytes,
+        other => panic!("{:?}", other.map(|_| ())),
+    };
+    // Two thirds fit once; the rest of the machine may use a little meanwhile.
+    let two_thirds = whole / 3 * 2;
+    let first = pool.begin(&id(1), two_thirds).await.unwrap();
+    let refused = pool.begin(&id(2), two_thirds).await.map(|_| ()).unwrap_err();
+    assert!(refused.is_no_room(), "{refused}");
+    drop(first);
+    pool.begin(&id(2), two_thirds).await.unwrap();
+}
+
+#[tokio::test]
+async fn what_the_engine_did_not_write_or_not_list_is_refused() {
+    let (_home, pool) = home();
+    let rows: [(&[&str], &str); 7] = [
+        (&["pages.img", "checkpoint.img"], "more/state is not listed by the engine"),
+        (&["pages.img", "checkpoint.img", "more/state", "none"], "none is missing"),
+        (&["pages.img", "pages.img", "checkpoint.img", "more/state"], "pages.img is listed twice"),
+        (&["../images"], "../images is not the name of a file in it"),
+        (&["/etc/passwd"], "/etc/passwd is not the name of a file in it"),
+        (&["manifest.json"], "manifest.json is not the name of a file in it"),
+        (&["more"], "more is not a regular file"),
+    ];
+    for (files, expected) in rows {
+        let draft = pool.begin(&id(1), 0).await.unwrap();
+        fill(draft.directory());
+        let files: Vec<PathBuf> = files.iter().map(PathBuf::from).collect();
+        let error = draft.commit(facts(), &files).await.unwrap_err().to_string();
+        assert!(error.contains(expected), "{error}");
+        assert_eq!(pool.captures().await.unwrap(), []);
+    }
+}
+
+#[tokio::test]
+async fn verify_names_the_file_that_is_damaged() {
+    type Damage = fn(&Path);
+    let rows: [(&str, Damage, &str); 7] = [
+        ("flipped", |file| change(file, |content| content[70_000] ^= 1), "has other content"),
+        ("cut", |file| change(file, |content| content.truncate(99_999)), "has 99999 bytes instead of 100000"),
+        ("emptied", |file| fs::write(file, b"").unwrap(), "has 0 bytes"),
+        ("grown", |file| change(file, |content| content.push(0)), "has 100001 bytes"),
+        ("removed", |file| fs::remove_file(file).unwrap(), "is missing"),
+        (
+            "a directory",
+            |file| {
+                fs::remove_file(file).unwrap();
+                fs::create_dir(file).unwrap();
+            },
+            "is not a regular file",
+        ),
+        (
+            "a link",
+            |file| {
+                fs::rename(file, file.with_extension("moved")).unwrap();
+                std::os::unix::fs::symlink(file.with_extension("moved"), file).unwrap();
+            },
+            "is not a regular file",
+        ),
+    ];
+    for (name, damage, expected) in rows {
+        let (_home, pool) = home();
+        let made = make(&pool, &id(1)).await.unwrap();
+        damage(&made.directory.join("pages.img"));
+        match pool.verify(&id(1), &self::expected()).await {
+            Err(PoolError::Damaged { file, what, .. }) => {
+                assert_eq!(file, Path::new("pages.img"), "{name}");
+                assert!(what.contains(expected), "{name}: {what}");
+            }
+            other => panic!("{name}: {other:?}"),
+        }
+        pool.remove(&id(1)).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn verify_notices_every_changed_byte_of_the_manifest_that_means_something() {
+    let (_home, pool) = home();
+    let made = make(&pool, &id(1)).await.unwrap();
+    let path = made.directory.join("manifest.json");
+    let sound = fs::read(&path).unwrap();
+    for at in 0..sound.len() {
+        if sound[at].is_ascii_whitespace() {
+            continue;
+        }
+        let mut changed = sound.clone();
+        changed[at] ^= 4;
+        fs::write(&path, changed).unwrap();
+        let result = pool.verify(&id(1), &expected()).await;
+        assert!(
+            matches!(&result, Err(PoolError::Damaged { file, .. }) if file == Path::new("manifest.json"))
+                || matches!(&result, Err(PoolError::Format { .. })),
+            "byte {at}: {result:?}"
+        );
+    }
+    fs::remove_file(&path).unwrap();
+    assert!(matches!(pool.capture(&id(1)).await, Err(PoolError::Damaged { .. })));
+}
+
+fn change(file: &Path, change: impl Fn(&mut Vec<u8>)) {
+    let mut content = fs::read(file).unwrap();
+    change(&mut content);
+    fs::write(file, content).unwrap();
+}
+
+#[tokio::test]
+async fn verify_names_what_this_host_lacks() {
+    let (home, pool) = home();
+    make(&pool, &id(1)).await.unwrap();
+    let rows = [
+        ("engine", Expected { engine: "fake".to_owned(), ..expected() }),
+        ("build", Expected { build: "newer".to_owned(), ..expected() }),
+        ("cpu", Expected { cpu: "sse2".to_owned(), ..expected() }),
+    ];
+    for (expected, host) in rows {
+        match pool.verify(&id(1), &host).await {
+            Err(PoolError::Incompatible { what, .. }) => assert_eq!(what, expected),
+            other => panic!("{other:?}"),
+        }
+    }
+    fs::remove_dir_all(home.path().join("images").join(facts().image.as_str())).unwrap();
+    assert!(matches!(pool.verify(&id(1), &expected()).await, Err(PoolError::MissingImage { .. })));
+}
+
+#[tokio::test]
+async fn a_copy_outlives_its_source_and_shares_its_files() {
+    let (_home, pool) = home();
+    let source = make(&pool, &id(1)).await.unwrap();
+    let copy = pool.copy(&id(1), &id(2)).await.unwrap();
+    assert_eq!(copy.files, source.files);
+    let inode = |capture: &super::Capture| fs::metadata(capture.directory.join("pages.img")).unwrap().ino();
+    assert_eq!(inode(&source), inode(&copy));
+    assert_eq!(pool.copy(&id(1), &id(2)).await.unwrap(), copy, "again changes nothing");
+    assert_eq!(pool.verify(&id(1), &expected()).await.unwrap(), source);
+    pool.remove(&id(1)).await.unwrap();
+    pool.verify(&id(2), &expected()).await.unwrap();
+    assert!(matches!(pool.copy(&id(1), &id(3)).await, Err(PoolError::Missing(_))));
+    let draft = pool.begin(&id(4), 0).await.unwrap();
+    fs::write(draft.directory().join("other"), b"other").unwrap();
+    draft.commit(facts(), &["other".into()]).await.unwrap();
+    assert!(matches!(pool.copy(&id(2), &id(4)).await, Err(PoolError::Exists(_))));
+}
+
+#[tokio::test]
+async fn whatever_step_of_a_copy_fails_the_source_is_sound_and_copying_again_works() {
+    for step in [Step::Linked, Step::ManifestWritten, Step::DraftSynced, Step::Renamed, Step::ParentSynced] {
+        for ending in [Ending::Fails, Ending::Dies] {
+            let home = tempfile::tempdir().unwrap();
+            let steps = Steps::default();
+            let pool = open(home.path(), steps.clone());
+            make(&pool, &id(1)).await.unwrap();
+            steps.arm(step, ending);
+            pool.copy(&id(1), &id(2)).await.unwrap_err();
+            let pool = if ending == Ending::Dies { open(home.path(), Steps::default()) } else { pool };
+            pool.copy(&id(1), &id(2)).await.unwrap();
+            pool.verify(&id(1), &expected()).await.unwrap();
+            pool.verify(&id(2), &expected()).await.unwrap();
+            assert_eq!(pool.drafts().await.unwrap(), []);
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_image_below_a_capture_is_not_removed() {
+    let (_home, pool) = home();
+    make(&pool, &id(1)).await.unwrap();
+    match pool.remove_image(&facts().image, &["sandbox web".to_owned()]).await {
+        Err(PoolError::InUse { held_by, .. }) => {
+            assert_eq!(held_by, ["sandbox web".to_owned(), format!("capture {}", id(1))]);
+        }
+        other => panic!("{other:?}"),
+    }
+    pool.remove(&id(1)).await.unwrap();
+    pool.remove_image(&facts().image, &[]).await.unwrap();
+    assert_eq!(pool.images().await.unwrap(), []);
+}
+
+/// Manifests of format 1 must load for ever: neither this file nor what it means may change.
+#[tokio::test]
+async fn the_first_format_loads_and_is_still_written_the_same() {
+    let (home, pool) = home();
+    let made = make(&pool, &id(1)).await.unwrap();
+    let written = fs::read_to_string(made.directory.join("manifest.json")).unwrap();
+    assert_eq!(written, GOLDEN);
+    let directory = home.path().join("data/captures").join(id(1).as_str());
+    fs::write(directory.join("manifest.json"), GOLDEN).unwrap();
+    assert_eq!(pool.verify(&id(1), &expected()).await.unwrap(), made);
+    fs::write(directory.join("manifest.json"), GOLDEN.replacen("\"format\": 1", "\"format\": 2", 1)).unwrap();
+    assert!(matches!(pool.capture(&id(1)).await, Err(PoolError::Format { found: 2, known: 1, .. })));
+}

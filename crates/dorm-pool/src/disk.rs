@@ -1,0 +1,125 @@
+//! The few operations on files that everything durable here is made of.
+
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::path::Path;
+
+use rustix::fs::{CWD, FlockOperation, RenameFlags};
+use rustix::io::Errno;
+
+use crate::error::{PoolError, failed};
+
+/// Makes a directory, and those above it, that only its owner may list. Those that exist are left as they are.
+pub(crate) fn make_directories(path: &Path) -> Result<(), PoolError> {
+    DirBuilder::new().recursive(true).mode(0o711).create(path).map_err(failed("make the directory", path))
+}
+
+/// Lets only its owner enter a directory.
+pub(crate) fn close_directory(path: &Path) -> Result<(), PoolError> {
+    fs::set_permissions(path, Permissions::from_mode(0o700)).map_err(failed("set the mode of", path))
+}
+
+/// Lets the host's group `group` pass through a directory, and nobody else but its owner. Without root nothing of
+/// that group can run, and the directory is closed.
+pub(crate) fn let_pass(path: &Path, group: u32) -> Result<(), PoolError> {
+    match std::os::unix::fs::chown(path, None, Some(group)) {
+        Ok(()) => {}
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return close_directory(path),
+        Err(error) => return Err(failed("set the group of", path)(error)),
+    }
+    fs::set_permissions(path, Permissions::from_mode(0o710)).map_err(failed("set the mode of", path))
+}
+
+/// Makes one directory that is not there yet.
+pub(crate) fn make_directory(path: &Path) -> io::Result<()> {
+    DirBuilder::new().mode(0o700).create(path)
+}
+
+/// Makes what a directory lists durable.
+pub(crate) fn sync_directory(path: &Path) -> Result<(), PoolError> {
+    File::open(path).and_then(|directory| directory.sync_all()).map_err(failed("sync the directory", path))
+}
+
+/// Writes a file that is not there yet and makes its content durable; its name is, once the directory is synced.
+pub(crate) fn write_new(path: &Path, content: &[u8]) -> Result<(), PoolError> {
+    OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(path)
+        .and_then(|mut file| {
+            file.write_all(content)?;
+            file.sync_all()
+        })
+        .map_err(failed("write", path))
+}
+
+/// Renames to a name that is not taken. [`io::ErrorKind::AlreadyExists`] when it is.
+pub(crate) fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
+    match rustix::fs::renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
+        // Some file systems do not know the flag. An empty directory at the new name would be replaced unnoticed;
+        // names here are never of empty directories.
+        Err(Errno::INVAL | Errno::NOSYS) => {
+            if to.symlink_metadata().is_ok() {
+                return Err(io::ErrorKind::AlreadyExists.into());
+            }
+            fs::rename(from, to)
+        }
+        other => other.map_err(io::Error::from),
+    }
+}
+
+/// Removes a directory and everything in it, without following links. One that is not there is a success.
+pub(crate) fn remove_tree(path: &Path) -> Result<(), PoolError> {
+    match fs::remove_dir_all(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        other => other.map_err(failed("remove", path)),
+    }
+}
+
+/// How many bytes an ordinary user could still write to the file system that holds `path`.
+pub(crate) fn free_bytes(path: &Path) -> Result<u64, PoolError> {
+    let facts = rustix::fs::statvfs(path).map_err(failed("ask for free space in", path))?;
+    Ok(facts.f_bavail.saturating_mul(facts.f_frsize))
+}
+
+/// The names in a directory that are text, in no order.
+pub(crate) fn names(path: &Path) -> Result<Vec<String>, PoolError> {
+    let entries = fs::read_dir(path).map_err(failed("list", path))?;
+    let mut names = Vec::new();
+    for entry in entries {
+        let entry = entry.map_err(failed("list", path))?;
+        if let Ok(name) = entry.file_name().into_string() {
+            names.push(name);
+        }
+    }
+    Ok(names)
+}
+
+/// Waits until nobody else holds `path` and holds it until the answer is dropped or the process dies.
+pub(crate) fn lock(path: &Path) -> Result<File, PoolError> {
+    let file = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .open(path)
+        .map_err(failed("open the lock", path))?;
+    loop {
+        match rustix::fs::flock(&file, FlockOperation::LockExclusive) {
+            Err(Errno::INTR) => {}
+            other => return other.map(|()| file).map_err(failed("lock", path)),
+        }
+    }
+}
+
+/// Holds the directory `path` when nobody else does.
+pub(crate) fn try_lock_directory(path: &Path) -> Result<Option<File>, PoolError> {
+    let directory = File::open(path).map_err(failed("open", path))?;
+    match rustix::fs::flock(&directory, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(Some(directory)),
+        Err(Errno::WOULDBLOCK) => Ok(None),
+        Err(error) => Err(failed("lock", path)(error)),
+    }
+}

@@ -1,0 +1,199 @@
+//! What can go wrong on the disk. Every text names what was done to which file and what to do next.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use dorm_lifecycle::{CaptureId, Digest};
+use thiserror::Error;
+
+/// Why the pool could not do what it was asked to.
+#[derive(Debug, Error)]
+pub enum PoolError {
+    /// The disk refused something.
+    #[error("cannot {operation} {path}")]
+    Io {
+        /// What was done.
+        operation: &'static str,
+        /// To which file.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+    /// The disk became full on the way.
+    #[error("cannot {operation} {path}: the disk is full; remove snapshots, images or other files there")]
+    DiskFull {
+        /// What was done.
+        operation: &'static str,
+        /// To which file.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+    /// There is too little room to begin.
+    #[error(
+        "not enough room in {path}: {need_bytes} bytes are needed, {free_bytes} are free and not promised to others; \
+         remove snapshots, images or other files there"
+    )]
+    NoRoom {
+        /// Where.
+        path: PathBuf,
+        /// What is needed.
+        need_bytes: u64,
+        /// What could be had.
+        free_bytes: u64,
+    },
+    /// A capture of that id is there already, or is being written.
+    #[error("capture {0} exists already: choose a new id")]
+    Exists(CaptureId),
+    /// There is no such capture.
+    #[error("there is no capture {0}: it was removed, or never completed")]
+    Missing(CaptureId),
+    /// A file of a capture is not what was written.
+    #[error("capture {capture} is damaged: {file} {what}; go back to an older snapshot, and check the disk")]
+    Damaged {
+        /// Which capture.
+        capture: CaptureId,
+        /// Which file of it.
+        file: PathBuf,
+        /// What is wrong with it.
+        what: String,
+    },
+    /// The capture is sound, but this host cannot use it.
+    #[error(
+        "capture {capture} needs another {what}: it was made with '{needs}', this host has '{has}'; \
+         resume it on a host that has it"
+    )]
+    Incompatible {
+        /// Which capture.
+        capture: CaptureId,
+        /// What differs: `engine`, `build` or `cpu`.
+        what: &'static str,
+        /// What this host has.
+        has: String,
+        /// What the capture was made with.
+        needs: String,
+    },
+    /// The image below a capture is not there.
+    #[error("capture {capture} stands on image {image}, which is not here: import that image again")]
+    MissingImage {
+        /// Which capture.
+        capture: CaptureId,
+        /// Which image.
+        image: Digest,
+    },
+    /// A file that was to become part of a capture cannot.
+    #[error("cannot complete capture {capture}: {file} {what}; capture again")]
+    BadFile {
+        /// Which capture.
+        capture: CaptureId,
+        /// Which file of it.
+        file: PathBuf,
+        /// What is wrong with it.
+        what: &'static str,
+    },
+    /// A description was written by a newer version.
+    #[error("{path} has format {found}, this version reads up to {known}: use a newer version of dorm")]
+    Format {
+        /// Which file.
+        path: PathBuf,
+        /// Its format.
+        found: u32,
+        /// The newest format known here.
+        known: u32,
+    },
+    /// Nothing fits a reference to an image.
+    #[error("there is no image '{reference}': {}", listed(available))]
+    NoImage {
+        /// What was asked for.
+        reference: String,
+        /// What there is: tags, or digests of images without one.
+        available: Vec<String>,
+    },
+    /// A prefix fits several images.
+    #[error("'{reference}' is the beginning of several images: {}; give more digits", matches.join(", "))]
+    Ambiguous {
+        /// What was asked for.
+        reference: String,
+        /// What it could be.
+        matches: Vec<String>,
+    },
+    /// The image is needed.
+    #[error("image {image} is in use by {}: remove them first", held_by.join(", "))]
+    InUse {
+        /// Which image.
+        image: Digest,
+        /// Who needs it.
+        held_by: Vec<String>,
+    },
+    /// An image is not what its digest says.
+    #[error("image {image} is damaged: {what}; import it again")]
+    DamagedImage {
+        /// Which image.
+        image: Digest,
+        /// What is wrong with it.
+        what: String,
+    },
+    /// Not a legal tag.
+    #[error(
+        "'{0}' is not a tag: tags are 1 to 128 letters, digits and '.', '_', '-', ':', the first a letter or digit"
+    )]
+    Tag(String),
+    /// What was to be imported cannot be read.
+    #[error("cannot import {path}: {what}")]
+    Source {
+        /// The archive or directory.
+        path: PathBuf,
+        /// What is wrong, and what to do.
+        what: String,
+        /// What the system said.
+        #[source]
+        source: Option<io::Error>,
+    },
+    /// One entry of what was to be imported is refused.
+    #[error("cannot import {path}: entry '{entry}' {what}")]
+    Entry {
+        /// The archive or directory.
+        path: PathBuf,
+        /// The entry, as it is written there.
+        entry: String,
+        /// What is wrong with it.
+        what: String,
+        /// What the system said.
+        #[source]
+        source: Option<io::Error>,
+    },
+    /// The work itself was interrupted: the program is being stopped, or has an error.
+    #[error("the work on the pool was interrupted; try again")]
+    Interrupted(#[source] tokio::task::JoinError),
+}
+
+impl PoolError {
+    /// Whether room on the disk is what is missing.
+    pub fn is_no_room(&self) -> bool {
+        matches!(self, Self::NoRoom { .. } | Self::DiskFull { .. })
+    }
+
+    pub(crate) fn io(operation: &'static str, path: &Path, source: io::Error) -> Self {
+        let path = path.to_owned();
+        if is_full(&source) { Self::DiskFull { operation, path, source } } else { Self::Io { operation, path, source } }
+    }
+}
+
+pub(crate) fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}
+
+/// For `map_err`: an [`io::Error`] of `operation` on `path`.
+pub(crate) fn failed<E: Into<io::Error>>(operation: &'static str, path: &Path) -> impl FnOnce(E) -> PoolError {
+    move |source| PoolError::io(operation, path, source.into())
+}
+
+fn listed(available: &[String]) -> String {
+    if available.is_empty() {
+        "there are none; import one with `dorm image import`".to_owned()
+    } else {
+        format!("there are {}", available.join(", "))
+    }
+}

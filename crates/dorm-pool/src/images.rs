@@ -1,0 +1,239 @@
+//! Images: immutable root filesystems named by what is in them, and the tags that people call them by.
+//!
+//! ```text
+//! source ─► .import-N/rootfs (unpack, mount points, ownership) ─► digest ─► sync ─► DIGEST/ ─► tags/TAG
+//! ```
+//!
+//! Several processes may share the directory. Short steps that look and then change hold `.lock`; an import under
+//! way holds its own directory, so that what a dead process left can be told from what a living one is making.
+//!
+//! An engine that runs with guest ids must be able to pass to a root filesystem, and ordinary users of the host must
+//! not, since there are set-uid programs in it: the directories above belong to root and the group of guest root,
+//! mode 0710. Those above `IMAGES` itself have to let everybody pass.
+
+mod archive;
+mod directory;
+mod import;
+mod listing;
+mod node;
+mod tags;
+#[cfg(test)]
+mod tests;
+mod tree;
+
+use std::fs::{self, File, Metadata};
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use dorm_lifecycle::{Digest, Timestamp};
+use serde::{Deserialize, Serialize};
+
+use crate::disk;
+use crate::error::{PoolError, failed};
+use crate::steps::{Step, Steps};
+
+pub(crate) use import::Limits;
+pub use import::{Progress, Stage};
+
+/// The host's user and group id that root of a sandbox has. Ids inside, 0 to 65,535, are that many higher outside.
+pub const GUEST_ID_BASE: u32 = 100_000;
+
+/// How many ids there are in a sandbox.
+pub const GUEST_ID_COUNT: u32 = 65_536;
+
+const LOCK: &str = ".lock";
+const IMPORT: &str = ".import-";
+const GONE: &str = ".gone-";
+const ABOUT: &str = "image.json";
+const ROOTFS: &str = "rootfs";
+const FORMAT: u32 = 1;
+
+/// An immutable root filesystem.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Image {
+    /// BLAKE3 over all that is in it, save times.
+    pub digest: Digest,
+    /// Its tags, in order.
+    pub tags: Vec<String>,
+    /// The length of all its files together, hard links counted once.
+    pub bytes: u64,
+    /// How many files, directories and links it has.
+    pub files: u64,
+    /// When it was imported here.
+    pub created: Timestamp,
+    /// Where it is. Owned by guest ids; nothing may be written there.
+    pub rootfs: PathBuf,
+}
+
+/// `image.json`.
+#[derive(Serialize, Deserialize)]
+struct AboutV1 {
+    format: u32,
+    digest: String,
+    bytes: u64,
+    files: u64,
+    created_ms: u64,
+}
+
+/// All images of one directory.
+pub(crate) struct Images {
+    directory: PathBuf,
+    steps: Steps,
+    limits: Limits,
+}
+
+impl Images {
+    pub(crate) fn open(directory: PathBuf, steps: Steps) -> Result<Self, PoolError> {
+        disk::make_directories(&directory)?;
+        disk::make_directories(&directory.join(tags::DIRECTORY))?;
+        disk::let_pass(&directory, GUEST_ID_BASE)?;
+        let images = Self { directory, steps, limits: Limits::default() };
+        let held = images.lock()?;
+        images.clear(&held)?;
+        Ok(images)
+    }
+
+    pub(crate) fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    pub(crate) fn closed_to_guests(&self) -> Option<PathBuf> {
+        let whole = fs::canonicalize(&self.directory).unwrap_or_else(|_| self.directory.clone());
+        let lets_pass =
+            |facts: &Metadata| facts.mode() & 0o001 != 0 || (facts.gid() == GUEST_ID_BASE && facts.mode() & 0o010 != 0);
+        let closed = whole.ancestors().skip(1).find(|above| !fs::metadata(above).is_ok_and(|facts| lets_pass(&facts)));
+        closed.map(Path::to_owned)
+    }
+
+    pub(crate) fn list(&self) -> Result<Vec<Image>, PoolError> {
+        let tags = self.tags()?;
+        let mut images = Vec::new();
+        for digest in self.digests()? {
+            match self.read(&digest, &tags) {
+                Ok(image) => images.push(image),
+                // Removed since the directory was listed.
+                Err(PoolError::NoImage { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(images)
+    }
+
+    pub(crate) fn get(&self, digest: &Digest) -> Result<Image, PoolError> {
+        match self.read(digest, &self.tags()?) {
+            Err(PoolError::NoImage { reference, .. }) => {
+                Err(PoolError::NoImage { reference, available: self.available()? })
+            }
+            other => other,
+        }
+    }
+
+    pub(crate) fn resolve(&self, reference: &str) -> Result<Image, PoolError> {
+        if let Some((_, digest)) = self.tags()?.into_iter().find(|(tag, _)| tag == reference) {
+            return self.get(&digest);
+        }
+        let is_prefix = reference.len() >= 8 && reference.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let mut matches = if is_prefix { self.digests()? } else { Vec::new() };
+        matches.retain(|digest| digest.as_str().starts_with(reference));
+        match matches.as_slice() {
+            [] => Err(PoolError::NoImage { reference: reference.to_owned(), available: self.available()? }),
+            [digest] => self.get(digest),
+            several => Err(PoolError::Ambiguous {
+                reference: reference.to_owned(),
+                matches: several.iter().map(Digest::to_string).collect(),
+            }),
+        }
+    }
+
+    pub(crate) fn verify(&self, digest: &Digest) -> Result<Image, PoolError> {
+        let image = self.get(digest)?;
+        let found = listing::list(&image.rootfs, GUEST_ID_BASE)?;
+        if found.digest.as_str() != digest.as_str() {
+            let what = format!("its content now is {}", found.digest);
+            return Err(PoolError::DamagedImage { image: digest.clone(), what });
+        }
+        Ok(image)
+    }
+
+    pub(crate) fn remove(&self, digest: &Digest) -> Result<(), PoolError> {
+        let held = self.lock()?;
+        self.untag(digest)?;
+        let gone = self.directory.join(format!("{GONE}{digest}"));
+        disk::remove_tree(&gone)?;
+        match disk::rename_new(&self.path(digest), &gone) {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(error) => return Err(failed("rename before removing", &self.path(digest))(error)),
+        }
+        self.steps.reach(Step::GoneRenamed)?;
+        disk::sync_directory(&self.directory)?;
+        disk::remove_tree(&gone)?;
+        drop(held);
+        Ok(())
+    }
+
+    fn digests(&self) -> Result<Vec<Digest>, PoolError> {
+        let mut digests: Vec<Digest> =
+            disk::names(&self.directory)?.iter().filter_map(|name| name.parse().ok()).collect();
+        digests.sort_unstable();
+        Ok(digests)
+    }
+
+    fn read(&self, digest: &Digest, tags: &[(String, Digest)]) -> Result<Image, PoolError> {
+        let path = self.path(digest).join(ABOUT);
+        let text = match fs::read(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Err(PoolError::NoImage { reference: digest.to_string(), available: Vec::new() });
+            }
+            Err(error) => return Err(failed("read", &path)(error)),
+        };
+        let damaged = |error: serde_json::Error| PoolError::DamagedImage {
+            image: digest.clone(),
+            what: format!("{ABOUT}: {error}"),
+        };
+        let about: AboutV1 = serde_json::from_slice(&text).map_err(damaged)?;
+        if about.format != FORMAT {
+            return Err(PoolError::Format { path, found: about.format, known: FORMAT });
+        }
+        Ok(Image {
+            digest: digest.clone(),
+            tags: tags.iter().filter(|(_, of)| of == digest).map(|(tag, _)| tag.clone()).collect(),
+            bytes: about.bytes,
+            files: about.files,
+            created: Timestamp::from_millis(about.created_ms),
+            rootfs: self.path(digest).join(ROOTFS),
+        })
+    }
+
+    /// What a user could have meant: tags, and short digests of images without one.
+    fn available(&self) -> Result<Vec<String>, PoolError> {
+        let tags = self.tags()?;
+        let digests = self.digests()?;
+        let untagged = digests.iter().filter(|digest| !tags.iter().any(|(_, of)| of == *digest));
+        let short = untagged.map(|digest| digest.as_str().chars().take(12).collect());
+        Ok(tags.iter().map(|(tag, _)| tag.clone()).chain(short).collect())
+    }
+
+    fn path(&self, digest: &Digest) -> PathBuf {
+        self.directory.join(digest.as_str())
+    }
+
+    fn lock(&self) -> Result<File, PoolError> {
+        disk::lock(&self.directory.join(LOCK))
+    }
+
+    /// Removes what dead imports and unfinished removals left. The caller holds the lock.
+    fn clear(&self, _held: &File) -> Result<(), PoolError> {
+        for name in disk::names(&self.directory)? {
+            let path = self.directory.join(&name);
+            let dead =
+                name.starts_with(GONE) || (name.starts_with(IMPORT) && disk::try_lock_directory(&path)?.is_some());
+            if dead {
+                disk::remove_tree(&path)?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,178 @@
+//! Reads a tar archive, plain or gzip-compressed. The archive may be hostile: what is parsed is never trusted, memory
+//! is bounded, and an archive that ends early is refused.
+
+use std::cell::Cell;
+use std::fs::File;
+use std::io::{self, BufReader, Read, Seek};
+use std::rc::Rc;
+
+use flate2::read::MultiGzDecoder;
+use tar::{Archive, Entry, EntryType};
+
+use super::import::Sink;
+use super::node::{GuestPath, Kind, Node, Refusal};
+use crate::error::PoolError;
+
+/// What the headers of one entry may take, long names and extended attributes included.
+const HEADERS_MAX: u64 = 4 << 20;
+const PADDING_MAX: u64 = 16 << 20;
+const CAPABILITY: &str = "SCHILY.xattr.security.capability";
+
+/// Compressions that are known to be used for archives, but not read here.
+const OTHERS: [(&[u8], &str); 3] = [
+    (&[0x28, 0xb5, 0x2f, 0xfd], "it is compressed with zstd: unpack it with `zstd -d` first"),
+    (&[0xfd, b'7', b'z', b'X', b'Z'], "it is compressed with xz: unpack it with `xz -d` first"),
+    (b"BZh", "it is compressed with bzip2: unpack it with `bzip2 -d` first"),
+];
+
+pub(super) fn read(sink: &mut Sink<'_>) -> Result<(), PoolError> {
+    let cannot = |sink: &Sink<'_>, error| sink.refused("cannot be read", Some(error));
+    let mut file = File::open(sink.source).map_err(|error| cannot(sink, error))?;
+    let mut magic = Vec::new();
+    (&mut file).take(5).read_to_end(&mut magic).map_err(|error| cannot(sink, error))?;
+    file.rewind().map_err(|error| cannot(sink, error))?;
+    if let Some((_, what)) = OTHERS.iter().find(|(start, _)| magic.starts_with(start)) {
+        return Err(sink.refused(what, None));
+    }
+    let read = Rc::new(Cell::new(0));
+    let file = Counted { inner: file, read: read.clone() };
+    let file = BufReader::with_capacity(256 << 10, file);
+    if magic.starts_with(&[0x1f, 0x8b]) {
+        read_tar(sink, BufReader::with_capacity(64 << 10, MultiGzDecoder::new(file)), &read)
+    } else {
+        read_tar(sink, file, &read)
+    }
+}
+
+fn read_tar(sink: &mut Sink<'_>, inner: impl Read, read: &Cell<u64>) -> Result<(), PoolError> {
+    let gauge = Rc::new(Gauge { allowance: Cell::new(HEADERS_MAX), ended: Cell::new(false) });
+    let mut archive = Archive::new(Metered { inner, gauge: gauge.clone() });
+    let not_tar = |sink: &Sink<'_>, error| sink.refused("it is not a sound tar archive", Some(error));
+    for entry in archive.entries().map_err(|error| not_tar(sink, error))? {
+        let mut entry = entry.map_err(|error| not_tar(sink, error))?;
+        gauge.allowance.set(u64::MAX);
+        sink.state.bytes = read.get();
+        add(sink, &mut entry)?;
+        // The rest of an entry that was left out is skipped with its padding before the next headers.
+        io::copy(&mut entry, &mut io::sink()).map_err(|error| not_tar(sink, error))?;
+        gauge.allowance.set(HEADERS_MAX);
+    }
+    if gauge.ended.get() {
+        return Err(sink.refused("it is cut short: the mark at its end is missing", None));
+    }
+    // What follows the mark is padding. Reading it lets the decompressor check its sum.
+    gauge.allowance.set(PADDING_MAX);
+    io::copy(&mut archive.into_inner(), &mut io::sink()).map_err(|error| not_tar(sink, error))?;
+    Ok(())
+}
+
+fn add(sink: &mut Sink<'_>, entry: &mut Entry<'_, impl Read>) -> Result<(), PoolError> {
+    let name = String::from_utf8_lossy(&entry.path_bytes()).into_owned();
+    match understand(entry) {
+        Ok(Some(node)) => sink.add(&name, &node, entry),
+        Ok(None) => sink.count(&name),
+        Err(refusal) => Err(sink.entry_refused(&name, refusal)),
+    }
+}
+
+/// `None` for what is left out on purpose.
+fn understand(entry: &mut Entry<'_, impl Read>) -> Result<Option<Node>, Refusal> {
+    let unreadable = |error: io::Error| Refusal::system("has a header that cannot be read", error);
+    let capability = extensions(entry)?;
+    let path = GuestPath::parse(&entry.path_bytes())?;
+    let link = || entry.link_name_bytes().map(|link| link.into_owned()).unwrap_or_default();
+    let kind = match entry.header().entry_type() {
+        EntryType::Directory => Kind::Directory,
+        // An old archive marks a directory by its name only.
+        EntryType::Regular if entry.path_bytes().ends_with(b"/") => Kind::Directory,
+        EntryType::Regular | EntryType::Continuous | EntryType::GNUSparse => Kind::File(entry.size()),
+        EntryType::Symlink => Kind::Symlink(link_target(link())?),
+        EntryType::Link => Kind::HardLink(GuestPath::parse(&link())?),
+        EntryType::Fifo => Kind::Fifo,
+        // Every sandbox has its own /dev.
+        EntryType::Char | EntryType::Block if path.is_below("dev") => return Ok(None),
+        EntryType::Char | EntryType::Block => {
+            return Err(Refusal::because("is a device outside of /dev: leave it out of the archive"));
+        }
+        EntryType::XGlobalHeader => return Ok(None),
+        other => return Err(Refusal::because(format!("is of an unknown kind ({:#04x})", other.as_byte()))),
+    };
+    let header = entry.header();
+    let id = |id: io::Result<u64>| Ok(u32::try_from(id.map_err(unreadable)?).unwrap_or(u32::MAX));
+    Ok(Some(Node {
+        kind,
+        mode: header.mode().map_err(unreadable)?,
+        user: id(header.uid())?,
+        group: id(header.gid())?,
+        modified: i64::try_from(header.mtime().map_err(unreadable)?).unwrap_or(0),
+        capability,
+        path,
+    }))
+}
+
+/// The capabilities of a file. Refuses what the parser would read wrongly.
+fn extensions(entry: &mut Entry<'_, impl Read>) -> Result<Option<Vec<u8>>, Refusal> {
+    let unreadable = |error: io::Error| Refusal::system("has an extended header that cannot be read", error);
+    let Some(extensions) = entry.pax_extensions().map_err(unreadable)? else { return Ok(None) };
+    let mut capability = None;
+    for extension in extensions {
+        let extension = extension.map_err(unreadable)?;
+        if extension.key_bytes().starts_with(b"GNU.sparse.") {
+            return Err(Refusal::because("is sparse in the PAX way: make the archive with `tar --format=gnu`"));
+        }
+        if extension.key_bytes() == CAPABILITY.as_bytes() {
+            capability = Some(extension.value_bytes().to_vec());
+        }
+    }
+    Ok(capability)
+}
+
+pub(super) fn link_target(target: Vec<u8>) -> Result<Vec<u8>, Refusal> {
+    if target.is_empty() || target.len() > 4095 || target.contains(&0) {
+        return Err(Refusal::because("is a link whose target is empty, too long or has a NUL in it"));
+    }
+    Ok(target)
+}
+
+/// How much may still be read, and whether the end was met.
+struct Gauge {
+    allowance: Cell<u64>,
+    ended: Cell<bool>,
+}
+
+/// The parser takes headers into memory as long as they say they are: here they come to an end.
+struct Metered<R> {
+    inner: R,
+    gauge: Rc<Gauge>,
+}
+
+impl<R: Read> Read for Metered<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if buffer.is_empty() {
+            return Ok(0);
+        }
+        let allowance = self.gauge.allowance.get();
+        if allowance == 0 {
+            return Err(io::Error::other("it has headers of several megabytes, or too much after its end"));
+        }
+        let want = usize::try_from(allowance).unwrap_or(usize::MAX).min(buffer.len());
+        let read = self.inner.read(&mut buffer[..want])?;
+        self.gauge.ended.set(read == 0);
+        self.gauge.allowance.set(allowance - read as u64);
+        Ok(read)
+    }
+}
+
+/// Counts what is read of the file itself.
+struct Counted {
+    inner: File,
+    read: Rc<Cell<u64>>,
+}
+
+impl Read for Counted {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.inner.read(buffer)?;
+        self.read.set(self.read.get() + read as u64);
+        Ok(read)
+    }
+}

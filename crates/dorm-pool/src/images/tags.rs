@@ -1,0 +1,78 @@
+//! Tags: one small file each, which holds a digest and is replaced as a whole.
+
+use std::fs;
+use std::io;
+use std::path::PathBuf;
+
+use dorm_lifecycle::Digest;
+
+use super::Images;
+use crate::disk;
+use crate::error::{PoolError, failed};
+
+pub(super) const DIRECTORY: &str = "tags";
+const NEW: &str = ".new";
+
+impl Images {
+    /// All tags whose image is there, in order.
+    pub(super) fn tags(&self) -> Result<Vec<(String, Digest)>, PoolError> {
+        let directory = self.tags_directory();
+        let mut tags = Vec::new();
+        for name in disk::names(&directory)? {
+            if check(&name).is_err() {
+                continue;
+            }
+            let path = directory.join(&name);
+            let text = match fs::read_to_string(&path) {
+                Ok(text) => text,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                Err(error) => return Err(failed("read the tag", &path)(error)),
+            };
+            if let Ok(digest) = text.trim_end().parse::<Digest>()
+                && self.path(&digest).is_dir()
+            {
+                tags.push((name, digest));
+            }
+        }
+        tags.sort_unstable();
+        Ok(tags)
+    }
+
+    /// Lets `tag` mean `digest`. The caller holds the lock.
+    pub(super) fn tag(&self, tag: &str, digest: &Digest) -> Result<(), PoolError> {
+        check(tag)?;
+        let directory = self.tags_directory();
+        let new = directory.join(NEW);
+        match fs::remove_file(&new) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed("remove", &new)(error)),
+            _ => {}
+        }
+        disk::write_new(&new, format!("{digest}\n").as_bytes())?;
+        fs::rename(&new, directory.join(tag)).map_err(failed("rename the new tag", &new))?;
+        disk::sync_directory(&directory)
+    }
+
+    /// Removes all tags of `digest`. The caller holds the lock.
+    pub(super) fn untag(&self, digest: &Digest) -> Result<(), PoolError> {
+        let directory = self.tags_directory();
+        for (tag, of) in self.tags()? {
+            if of == *digest {
+                let path = directory.join(tag);
+                fs::remove_file(&path).map_err(failed("remove the tag", &path))?;
+            }
+        }
+        disk::sync_directory(&directory)
+    }
+
+    fn tags_directory(&self) -> PathBuf {
+        self.directory.join(DIRECTORY)
+    }
+}
+
+/// Refuses what is not a legal tag.
+pub(super) fn check(tag: &str) -> Result<(), PoolError> {
+    let legal = (1..=128).contains(&tag.len())
+        && tag.as_bytes()[0].is_ascii_alphanumeric()
+        && tag.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-:".contains(&byte));
+    if legal { Ok(()) } else { Err(PoolError::Tag(tag.to_owned())) }
+}

@@ -1,0 +1,286 @@
+//! Writes entries below one directory and nowhere else.
+//!
+//! The kernel resolves every path as if that directory were `/` (`openat2` with `RESOLVE_IN_ROOT`): absolute links and
+//! links with `..` in a hostile archive lead to places in the image. The last part of a path is never followed.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+
+use rustix::fs::{AtFlags, CWD, FileType, Gid, Mode, OFlags, ResolveFlags, Timespec, Timestamps, Uid, XattrFlags};
+use rustix::io::Errno;
+
+use super::node::{GuestPath, Kind, Node, Refusal};
+
+pub(super) const CAPABILITY: &str = "security.capability";
+const BUFFER: usize = 256 << 10;
+/// `openat2` gives up when something is renamed anywhere while it follows a `..`.
+const TRIES: usize = 256;
+
+pub(super) struct Tree {
+    root: OwnedFd,
+    id_base: u32,
+    /// The directory that was used last.
+    parent: Option<(Vec<u8>, OwnedFd)>,
+    /// Times of directories, to be set when nothing is added to them any more.
+    directories: Vec<(GuestPath, i64)>,
+    buffer: Vec<u8>,
+}
+
+impl Tree {
+    pub(super) fn open(root: &Path, id_base: u32) -> io::Result<Self> {
+        let flags = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::RDONLY | OFlags::NOFOLLOW;
+        let root = rustix::fs::openat(CWD, root, flags, Mode::empty())?;
+        Ok(Self { root, id_base, parent: None, directories: Vec::new(), buffer: vec![0; BUFFER] })
+    }
+
+    /// Writes one entry; one of that path that is there already is replaced, as archives have it.
+    pub(super) fn put(&mut self, node: &Node, content: &mut dyn Read) -> Result<(), Refusal> {
+        let Some((directory, name)) = node.path.split() else {
+            return match node.kind {
+                Kind::Directory => self.finish_directory(node, None),
+                _ => Err(Refusal::because("is the root of the image, but no directory")),
+            };
+        };
+        self.enter(directory)?;
+        match &node.kind {
+            Kind::Directory => {
+                self.make_directory(name)?;
+                self.finish_directory(node, Some(name))
+            }
+            Kind::File(bytes) => self.put_file(node, name, *bytes, content),
+            Kind::Symlink(target) => {
+                self.make(name, |parent| rustix::fs::symlinkat(&target[..], parent, name))?;
+                self.finish_special(node, name)
+            }
+            Kind::Fifo => {
+                let make =
+                    |parent: &OwnedFd| rustix::fs::mknodat(parent, name, FileType::Fifo, Mode::from_raw_mode(0o600), 0);
+                self.make(name, make)?;
+                self.finish_special(node, name)?;
+                // Nothing but this writes here, so that the name still is the pipe just made.
+                rustix::fs::chmodat(self.parent()?, name, mode(node), AtFlags::empty())
+                    .map_err(|error| Refusal::system("cannot be given its mode", error))
+            }
+            Kind::HardLink(target) => self.put_link(name, target),
+        }
+    }
+
+    /// Whether a directory can be entered there, links followed inside the image.
+    pub(super) fn has_directory(&self, path: &GuestPath) -> bool {
+        self.resolve(path.as_bytes()).is_ok()
+    }
+
+    /// Sets the times of directories; entries that follow change them again.
+    pub(super) fn finish_times(&mut self) {
+        for (path, modified) in std::mem::take(&mut self.directories) {
+            let Some((directory, name)) = path.split() else { continue };
+            // A time is a nicety: one that cannot be set, as the directory has been replaced meanwhile, is left.
+            if let (Ok(()), Ok(parent)) = (self.enter(directory), self.parent()) {
+                let _ = rustix::fs::utimensat(parent, name, &times(modified), AtFlags::SYMLINK_NOFOLLOW);
+            }
+        }
+    }
+
+    fn put_file(&mut self, node: &Node, name: &[u8], bytes: u64, content: &mut dyn Read) -> Result<(), Refusal> {
+        let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file = self.make(name, |parent| rustix::fs::openat(parent, name, flags, Mode::from_raw_mode(0o600)))?;
+        let mut file = File::from(file);
+        let mut left = bytes;
+        while left > 0 {
+            let want = usize::try_from(left).unwrap_or(usize::MAX).min(self.buffer.len());
+            let read = match content.read(&mut self.buffer[..want]) {
+                Ok(0) => return Err(Refusal::because(format!("is cut short: {left} of {bytes} bytes are missing"))),
+                Ok(read) => read,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => return Err(Refusal::system("cannot be read", error)),
+            };
+            file.write_all(&self.buffer[..read]).map_err(|error| Refusal::system("cannot be written", error))?;
+            left -= read as u64;
+        }
+        self.finish_open(node, file.as_fd())?;
+        rustix::fs::futimens(&file, &times(node.modified))
+            .map_err(|error| Refusal::system("cannot be given its time", error))
+    }
+
+    fn put_link(&mut self, name: &[u8], target: &GuestPath) -> Result<(), Refusal> {
+        let Some((directory, original)) = target.split() else {
+            return Err(Refusal::because("is a hard link to the root of the image"));
+        };
+        let from = self.resolve(directory).map_err(|error| Refusal::system("is a hard link to nowhere", error))?;
+        if self.is_same(&from, original, name)? {
+            return Ok(());
+        }
+        self.make(name, |parent| rustix::fs::linkat(&from, original, parent, name, AtFlags::empty())).map_err(
+            |refusal| match refusal.source {
+                Some(error) if error.kind() == io::ErrorKind::NotFound => {
+                    Refusal::system("is a hard link to something that does not come before it", error)
+                }
+                source => Refusal { source, ..refusal },
+            },
+        )
+    }
+
+    /// Whether both names are links to one file already.
+    fn is_same(&self, from: &OwnedFd, original: &[u8], name: &[u8]) -> Result<bool, Refusal> {
+        let original = rustix::fs::statat(from, original, AtFlags::SYMLINK_NOFOLLOW);
+        let found = rustix::fs::statat(self.parent()?, name, AtFlags::SYMLINK_NOFOLLOW);
+        Ok(matches!((original, found), (Ok(a), Ok(b)) if (a.st_dev, a.st_ino) == (b.st_dev, b.st_ino)))
+    }
+
+    /// Runs `make` in the entered directory; when the name is taken, removes what has it and runs it again.
+    fn make<T>(&self, name: &[u8], make: impl Fn(&OwnedFd) -> Result<T, Errno>) -> Result<T, Refusal> {
+        match make(self.parent()?) {
+            Err(Errno::EXIST) => {
+                self.unlink(name)?;
+                make(self.parent()?).map_err(cannot_be_made)
+            }
+            other => other.map_err(cannot_be_made),
+        }
+    }
+
+    /// Makes a directory; one that is there is kept with what is in it.
+    fn make_directory(&self, name: &[u8]) -> Result<(), Refusal> {
+        let make = || Ok(rustix::fs::mkdirat(self.parent()?, name, Mode::from_raw_mode(0o700)));
+        match make()? {
+            Err(Errno::EXIST) if self.is_directory(name)? => Ok(()),
+            Err(Errno::EXIST) => {
+                self.unlink(name)?;
+                make()?.map_err(cannot_be_made)
+            }
+            other => other.map_err(cannot_be_made),
+        }
+    }
+
+    fn is_directory(&self, name: &[u8]) -> Result<bool, Refusal> {
+        let found = rustix::fs::statat(self.parent()?, name, AtFlags::SYMLINK_NOFOLLOW).map_err(cannot_be_made)?;
+        Ok(FileType::from_raw_mode(found.st_mode) == FileType::Directory)
+    }
+
+    fn unlink(&self, name: &[u8]) -> Result<(), Refusal> {
+        let flags = if self.is_directory(name)? { AtFlags::REMOVEDIR } else { AtFlags::empty() };
+        rustix::fs::unlinkat(self.parent()?, name, flags)
+            .map_err(|error| Refusal::system("cannot replace what is there", error))
+    }
+
+    fn finish_directory(&mut self, node: &Node, name: Option<&[u8]>) -> Result<(), Refusal> {
+        let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::RDONLY | OFlags::CLOEXEC;
+        let directory = match name {
+            Some(name) => rustix::fs::openat(self.parent()?, name, flags, Mode::empty()),
+            None => self.root.try_clone().map_err(|_| Errno::MFILE),
+        };
+        let directory = directory.map_err(|error| Refusal::system("cannot be opened", error))?;
+        self.finish_open(node, directory.as_fd())?;
+        self.directories.push((node.path.clone(), node.modified));
+        Ok(())
+    }
+
+    /// Owner before mode and capability: a change of owner clears both.
+    fn finish_open(&self, node: &Node, file: impl AsFd) -> Result<(), Refusal> {
+        let (user, group) = self.owner(node)?;
+        rustix::fs::fchown(&file, Some(user), Some(group)).map_err(owner_refused)?;
+        rustix::fs::fchmod(&file, mode(node)).map_err(|error| Refusal::system("cannot be given its mode", error))?;
+        match &node.capability {
+            None => Ok(()),
+            Some(value) => match rustix::fs::fsetxattr(&file, CAPABILITY, value, XattrFlags::empty()) {
+                // Kept where possible: a host without it still runs everything as root.
+                Err(Errno::NOTSUP | Errno::PERM) | Ok(()) => Ok(()),
+                Err(error) => Err(Refusal::system("cannot be given its capabilities", error)),
+            },
+        }
+    }
+
+    fn finish_special(&self, node: &Node, name: &[u8]) -> Result<(), Refusal> {
+        let (user, group) = self.owner(node)?;
+        rustix::fs::chownat(self.parent()?, name, Some(user), Some(group), AtFlags::SYMLINK_NOFOLLOW)
+            .map_err(owner_refused)?;
+        rustix::fs::utimensat(self.parent()?, name, &times(node.modified), AtFlags::SYMLINK_NOFOLLOW)
+            .map_err(|error| Refusal::system("cannot be given its time", error))
+    }
+
+    fn owner(&self, node: &Node) -> Result<(Uid, Gid), Refusal> {
+        let id = |id: u32| {
+            if id < super::GUEST_ID_COUNT {
+                Ok(self.id_base + id)
+            } else {
+                Err(Refusal::because(format!("belongs to id {id}: sandboxes have the ids 0 to 65535")))
+            }
+        };
+        Ok((Uid::from_raw(id(node.user)?), Gid::from_raw(id(node.group)?)))
+    }
+
+    fn parent(&self) -> Result<&OwnedFd, Refusal> {
+        self.parent.as_ref().map(|(_, parent)| parent).ok_or_else(|| Refusal::because("has no directory"))
+    }
+
+    /// Opens a directory of the image and makes those that are missing.
+    fn enter(&mut self, directory: &[u8]) -> Result<(), Refusal> {
+        if self.parent.as_ref().is_some_and(|(entered, _)| entered == directory) {
+            return Ok(());
+        }
+        let opened = match self.resolve(directory) {
+            Err(Errno::NOENT) => self.make_all(directory),
+            other => other.map_err(|error| Refusal::system("is in a directory that cannot be entered", error)),
+        }?;
+        self.parent = Some((directory.to_owned(), opened));
+        Ok(())
+    }
+
+    fn make_all(&self, directory: &[u8]) -> Result<OwnedFd, Refusal> {
+        let refused = |error| Refusal::system("is in a directory that cannot be made", error);
+        let ends = directory.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at);
+        let mut above = self.resolve(b"").map_err(refused)?;
+        let mut start = 0;
+        for end in ends.chain([directory.len()]) {
+            above = match self.resolve(&directory[..end]) {
+                Err(Errno::NOENT) => {
+                    let name = &directory[start..end];
+                    rustix::fs::mkdirat(&above, name, Mode::from_raw_mode(0o755)).map_err(refused)?;
+                    let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::RDONLY | OFlags::CLOEXEC;
+                    let made = rustix::fs::openat(&above, name, flags, Mode::empty()).map_err(refused)?;
+                    let base = (Uid::from_raw(self.id_base), Gid::from_raw(self.id_base));
+                    rustix::fs::fchown(&made, Some(base.0), Some(base.1)).map_err(owner_refused)?;
+                    rustix::fs::fchmod(&made, Mode::from_raw_mode(0o755)).map_err(refused)?;
+                    made
+                }
+                other => other.map_err(refused)?,
+            };
+            start = end + 1;
+        }
+        Ok(above)
+    }
+
+    fn resolve(&self, directory: &[u8]) -> Result<OwnedFd, Errno> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
+        let path = if directory.is_empty() { b"." } else { directory };
+        for _ in 1..TRIES {
+            match rustix::fs::openat2(&self.root, path, flags, Mode::empty(), resolve) {
+                Err(Errno::AGAIN | Errno::INTR) => std::thread::yield_now(),
+                other => return other,
+            }
+        }
+        rustix::fs::openat2(&self.root, path, flags, Mode::empty(), resolve)
+    }
+}
+
+fn cannot_be_made(error: Errno) -> Refusal {
+    Refusal::system("cannot be made", error)
+}
+
+fn mode(node: &Node) -> Mode {
+    Mode::from_raw_mode(node.mode & 0o7777)
+}
+
+fn times(seconds: i64) -> Timestamps {
+    let time = Timespec { tv_sec: seconds, tv_nsec: 0 };
+    Timestamps { last_access: time, last_modification: time }
+}
+
+fn owner_refused(error: Errno) -> Refusal {
+    match error {
+        Errno::PERM => Refusal::system("cannot be given to its owner: run this as root", error),
+        _ => Refusal::system("cannot be given to its owner", error),
+    }
+}

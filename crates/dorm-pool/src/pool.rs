@@ -1,0 +1,200 @@
+//! The pool as its callers see it: asynchronous methods over work that blocks.
+//!
+//! Dropping the future of a method does not stop work that has begun; it comes to its end, whole or not at all.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use dorm_lifecycle::{CaptureId, Digest};
+
+use crate::captures::{Capture, CaptureDraft, Captures, Expected};
+use crate::error::PoolError;
+use crate::images::{Image, Images, Progress};
+use crate::steps::Steps;
+
+/// Images and captures on this host's disk. Cheap to clone; all clones are the same pool.
+#[derive(Clone)]
+pub struct Pool {
+    captures: Arc<Captures>,
+    images: Arc<Images>,
+}
+
+impl Pool {
+    /// Opens the pool with captures in `data` and images in `images`, making the directories that are missing, and
+    /// finishes removals that were under way when an earlier process ended. Drafts of captures are left: see
+    /// [`Pool::drafts`]. `images` may be in use by other daemons of this host.
+    ///
+    /// # Errors
+    /// [`PoolError::Io`] when a directory cannot be made or read.
+    pub fn open(data: &Path, images: &Path) -> Result<Self, PoolError> {
+        Self::open_with(data, images, Steps::default())
+    }
+
+    pub(crate) fn open_with(data: &Path, images: &Path, steps: Steps) -> Result<Self, PoolError> {
+        let captures = Captures::open(data.join("captures"), steps.clone())?;
+        let images = Images::open(images.to_owned(), steps)?;
+        Ok(Self { captures: Arc::new(captures), images: Arc::new(images) })
+    }
+
+    /// Makes an image of a directory, a tar archive or a gzip-compressed one, and names it `tag`, which another image
+    /// may have had before. Equal content gives the same image: then the one that exists is kept. `progress` is called
+    /// from another thread, several times a second at most.
+    ///
+    /// User and group ids are shifted by [`crate::GUEST_ID_BASE`]; device nodes below `/dev` are left out, since every
+    /// sandbox has its own. Needs root.
+    ///
+    /// # Errors
+    /// [`PoolError::Source`] or [`PoolError::Entry`] when something in the source is refused; then nothing is kept.
+    pub async fn import(
+        &self,
+        source: &Path,
+        tag: Option<&str>,
+        progress: impl Fn(Progress) + Send + 'static,
+    ) -> Result<Image, PoolError> {
+        let (images, source, tag) = (self.images.clone(), source.to_owned(), tag.map(str::to_owned));
+        blocking(move || images.import(&source, tag.as_deref(), &progress)).await
+    }
+
+    /// All images, ordered by digest.
+    ///
+    /// # Errors
+    /// [`PoolError::Io`] when the directory cannot be read.
+    pub async fn images(&self) -> Result<Vec<Image>, PoolError> {
+        let images = self.images.clone();
+        blocking(move || images.list()).await
+    }
+
+    /// The image that `reference` means: a tag, a digest, or the beginning of just one digest, 8 digits at least.
+    ///
+    /// # Errors
+    /// [`PoolError::NoImage`] says what there is, [`PoolError::Ambiguous`] what it could be.
+    pub async fn resolve(&self, reference: &str) -> Result<Image, PoolError> {
+        let (images, reference) = (self.images.clone(), reference.to_owned());
+        blocking(move || images.resolve(&reference)).await
+    }
+
+    /// The image with that digest. Its content is not checked: see [`Pool::verify_image`].
+    ///
+    /// # Errors
+    /// [`PoolError::NoImage`] when it is not there.
+    pub async fn image(&self, digest: &Digest) -> Result<Image, PoolError> {
+        let (images, digest) = (self.images.clone(), digest.clone());
+        blocking(move || images.get(&digest)).await
+    }
+
+    /// Reads the whole image and checks that it still is what its digest says.
+    ///
+    /// # Errors
+    /// [`PoolError::DamagedImage`] when it is not.
+    pub async fn verify_image(&self, digest: &Digest) -> Result<Image, PoolError> {
+        let (images, digest) = (self.images.clone(), digest.clone());
+        blocking(move || images.verify(&digest)).await
+    }
+
+    /// Removes an image and its tags; one that is not there is a success. `held_by` names what else needs it. Other
+    /// daemons that share the images are not asked.
+    ///
+    /// # Errors
+    /// [`PoolError::InUse`] when `held_by` is not empty or a capture of this pool stands on it.
+    pub async fn remove_image(&self, digest: &Digest, held_by: &[String]) -> Result<(), PoolError> {
+        let (images, captures) = (self.images.clone(), self.captures.clone());
+        let (digest, mut held_by) = (digest.clone(), held_by.to_vec());
+        blocking(move || {
+            held_by.extend(captures.standing_on(&digest)?.iter().map(|id| format!("capture {id}")));
+            if !held_by.is_empty() {
+                return Err(PoolError::InUse { image: digest, held_by });
+            }
+            images.remove(&digest)
+        })
+        .await
+    }
+
+    /// Begins a capture: reserves `need_bytes` of room and makes an empty directory to write it into. What an earlier
+    /// process left half-written under this id is cleared away.
+    ///
+    /// # Errors
+    /// [`PoolError::NoRoom`] when it would not fit beside the other drafts, [`PoolError::Exists`] when the id is taken.
+    pub async fn begin(&self, id: &CaptureId, need_bytes: u64) -> Result<CaptureDraft, PoolError> {
+        let (captures, id) = (self.captures.clone(), id.clone());
+        blocking(move || captures.begin(&id, need_bytes)).await
+    }
+
+    /// Reads the whole capture and checks that it is what was written, and that this host can use it.
+    ///
+    /// # Errors
+    /// [`PoolError::Missing`], [`PoolError::Damaged`], [`PoolError::Incompatible`], [`PoolError::MissingImage`].
+    pub async fn verify(&self, id: &CaptureId, on: &Expected) -> Result<Capture, PoolError> {
+        let (captures, images, id, on) = (self.captures.clone(), self.images.clone(), id.clone(), on.clone());
+        blocking(move || {
+            captures.verify(&id, &on, &|image| match images.get(image) {
+                Ok(_) => Ok(true),
+                Err(PoolError::NoImage { .. }) => Ok(false),
+                Err(error) => Err(error),
+            })
+        })
+        .await
+    }
+
+    /// What is written about a capture. Its files are not read.
+    ///
+    /// # Errors
+    /// [`PoolError::Missing`] when it is not there, [`PoolError::Damaged`] when its manifest is not what was written.
+    pub async fn capture(&self, id: &CaptureId) -> Result<Capture, PoolError> {
+        let (captures, id) = (self.captures.clone(), id.clone());
+        blocking(move || captures.load(&id)).await
+    }
+
+    /// Makes `to` a capture with the same content as `from`, which is not touched; both can be removed on their own.
+    /// Copying again onto the same copy changes nothing.
+    ///
+    /// # Errors
+    /// [`PoolError::Missing`] when `from` is not there, [`PoolError::Exists`] when `to` is something else.
+    pub async fn copy(&self, from: &CaptureId, to: &CaptureId) -> Result<Capture, PoolError> {
+        let (captures, from, to) = (self.captures.clone(), from.clone(), to.clone());
+        blocking(move || captures.copy(&from, &to)).await
+    }
+
+    /// Removes a capture, or what was half-written of one. One that is not there is a success.
+    ///
+    /// # Errors
+    /// [`PoolError::Io`] when files cannot be removed; calling again goes on.
+    pub async fn remove(&self, id: &CaptureId) -> Result<(), PoolError> {
+        let (captures, id) = (self.captures.clone(), id.clone());
+        blocking(move || captures.remove(&id)).await
+    }
+
+    /// The ids of all complete captures, in order.
+    ///
+    /// # Errors
+    /// [`PoolError::Io`] when the directory cannot be read.
+    pub async fn captures(&self) -> Result<Vec<CaptureId>, PoolError> {
+        let captures = self.captures.clone();
+        blocking(move || captures.list()).await
+    }
+
+    /// The ids of half-written captures that nobody writes any more: [`Pool::remove`] clears them away.
+    ///
+    /// # Errors
+    /// [`PoolError::Io`] when the directory cannot be read.
+    pub async fn drafts(&self) -> Result<Vec<CaptureId>, PoolError> {
+        let captures = self.captures.clone();
+        blocking(move || captures.drafts()).await
+    }
+
+    /// The directory above the images, if there is one, that bars the way to them for engines that run with guest ids:
+    /// everybody must be able to pass through it, as through `/var/lib`.
+    pub fn closed_to_guests(&self) -> Option<PathBuf> {
+        self.images.closed_to_guests()
+    }
+
+    /// Where the captures and where the images lie.
+    pub fn directories(&self) -> (PathBuf, PathBuf) {
+        (self.captures.directory().to_owned(), self.images.directory().to_owned())
+    }
+}
+
+pub(crate) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, PoolError> + Send + 'static,
+) -> Result<T, PoolError> {
+    tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| Err(PoolError::Interrupted(error)))
+}

@@ -1,0 +1,410 @@
+//! The one task that drives one sandbox.
+//!
+//! It waits on one closed set of messages and on the one effect in progress; what was seen goes before what is wanted.
+//! It records before it acts. It decides nothing: the lifecycle does.
+
+mod answers;
+pub(crate) mod record;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use dorm_agent_client::Agent;
+use dorm_lifecycle::{
+    Actor as By, CaptureId, Command, Context, Effect, EventKind, Input, Observation, Outcome, RunId, State, step,
+};
+use dorm_store::{OperationRecord, SandboxRecord, SnapshotRecord};
+use futures_util::future::BoxFuture;
+use tokio::sync::{mpsc, oneshot};
+
+use crate::activity::{Activity, InUse};
+use crate::effects::{self, Seen, Task};
+use crate::error::ServiceError;
+use crate::identity;
+use crate::shared::{ActorHandle, Shared, chain};
+use crate::view::{Residence, SandboxView};
+
+pub(crate) type Mailbox = mpsc::UnboundedSender<Message>;
+pub(crate) type Reply<T> = oneshot::Sender<Result<T, ServiceError>>;
+
+/// Everything an actor can be told.
+pub(crate) enum Message {
+    /// A caller wants something; the answer comes when it holds or has failed.
+    Command { command: Command, by: By, reply: Reply<SandboxView> },
+    /// A caller wants a snapshot.
+    Snapshot { reply: Reply<SnapshotRecord> },
+    /// A caller wants to speak to the agent.
+    Use { reply: Reply<(Agent, InUse)> },
+    /// Its memory is to be given back, if it is parked.
+    Evict { reply: Option<Reply<SandboxView>> },
+    /// A run has ended by itself.
+    RunEnded { run: RunId, reason: String },
+    /// A run has reached its soft memory threshold and stands still.
+    MemoryHigh { run: RunId },
+    /// A deadline may have passed.
+    Due,
+}
+
+/// What an actor does first.
+pub(crate) enum First {
+    /// Carry out an effect that is already recorded, and answer when it is over.
+    Effect(Effect, Option<Reply<SandboxView>>),
+    /// Take up the connection to a run that goes on.
+    Adopt(RunId),
+    /// Let a run go on, then report.
+    GoOn(RunId, Observation),
+    /// Report something that was seen.
+    Report(Observation),
+    /// Wait.
+    Nothing,
+}
+
+/// Who waits for the operation in progress.
+pub(crate) enum Waiting {
+    View(&'static str, Reply<SandboxView>),
+    Snapshot(Reply<SnapshotRecord>),
+}
+
+pub(crate) struct Actor {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) record: SandboxRecord,
+    pub(crate) activity: Arc<Activity>,
+    inbox: mpsc::UnboundedReceiver<Message>,
+    agent: Option<Agent>,
+    work: Option<BoxFuture<'static, Seen>>,
+    /// The capture the operation in progress writes.
+    pub(crate) capture: Option<CaptureId>,
+    /// The record of the operation in progress.
+    pub(crate) operation: Option<OperationRecord>,
+    /// The record of the snapshot in progress.
+    pub(crate) snapshot: Option<SnapshotRecord>,
+    /// Who asked for the operation in progress.
+    pub(crate) by: By,
+    waiting: Vec<Waiting>,
+    later: VecDeque<Message>,
+}
+
+impl Actor {
+    /// Starts the task of `record`.
+    pub(crate) fn spawn(shared: &Arc<Shared>, record: SandboxRecord, by: By, first: First) {
+        let (mailbox, inbox) = mpsc::unbounded_channel();
+        let activity = Activity::new(shared.clock.clone(), record.sandbox.last_active);
+        let id = record.sandbox.id.clone();
+        shared.enter(&id, ActorHandle { mailbox, activity: activity.clone() });
+        let actor = Self {
+            shared: shared.clone(),
+            record,
+            activity,
+            inbox,
+            agent: None,
+            work: None,
+            capture: None,
+            operation: None,
+            snapshot: None,
+            by,
+            waiting: Vec::new(),
+            later: VecDeque::new(),
+        };
+        shared.tasks.spawn(actor.live(first));
+    }
+
+    async fn live(mut self, first: First) {
+        self.begin_with(first).await;
+        loop {
+            self.answer_later().await;
+            if matches!(self.record.sandbox.state, State::Terminated { .. }) && self.work.is_none() {
+                break;
+            }
+            self.set_timer();
+            let stopping = self.shared.stopping.clone();
+            let message = match &mut self.work {
+                Some(work) => tokio::select! {
+                    biased;
+                    seen = work => {
+                        self.work = None;
+                        self.observe(seen).await;
+                        continue;
+                    }
+                    message = self.inbox.recv() => message,
+                },
+                None => tokio::select! {
+                    biased;
+                    () = stopping.cancelled() => return,
+                    message = self.inbox.recv() => message,
+                },
+            };
+            match message {
+                Some(message) => self.handle(message).await,
+                None => return,
+            }
+        }
+        self.shared.leave(&self.record.sandbox.id);
+        // Whoever came in between is told what holds now.
+        self.inbox.close();
+        while let Some(message) = self.inbox.recv().await {
+            self.handle(message).await;
+        }
+    }
+
+    async fn begin_with(&mut self, first: First) {
+        match first {
+            First::Nothing => {}
+            First::Effect(effect, reply) => {
+                self.waiting.extend(reply.map(|reply| Waiting::View("create", reply)));
+                self.begin(effect);
+            }
+            First::Report(observation) => self.observe(Seen::of(observation)).await,
+            First::Adopt(run) => {
+                let seen = effects::adopt(&self.task(), &run).await;
+                match seen {
+                    Ok(agent) => self.agent = Some(agent),
+                    Err(reason) => self.observe(Seen::of(Observation::RunLost(reason))).await,
+                }
+            }
+            First::GoOn(run, report) => {
+                let seen = effects::go_on_after_restart(&self.task(), &run, report).await;
+                self.observe(seen).await;
+            }
+        }
+    }
+
+    fn task(&self) -> Task {
+        Task {
+            shared: self.shared.clone(),
+            sandbox: self.record.sandbox.clone(),
+            agent: self.agent.clone(),
+            capture: self.capture.clone(),
+        }
+    }
+
+    fn begin(&mut self, effect: Effect) {
+        let task = self.task();
+        if !matches!(effect, Effect::Snapshot { .. }) {
+            self.agent = None;
+        }
+        self.work = Some(Box::pin(effects::carry_out(task, effect)));
+    }
+
+    pub(crate) fn context(&self) -> Context {
+        Context { now: self.shared.now(), operation: identity::operation(), limits: self.shared.settings.limits }
+    }
+
+    async fn handle(&mut self, message: Message) {
+        match message {
+            Message::Command { command, by, reply } => self.command(command, by, reply).await,
+            Message::Snapshot { reply } => self.take_snapshot(reply).await,
+            Message::Use { reply } => self.lend(reply).await,
+            Message::Evict { reply } => self.evict(reply).await,
+            Message::RunEnded { run, reason } => self.run_ended(&run, reason).await,
+            Message::MemoryHigh { run } => self.relieve(&run).await,
+            Message::Due => self.due().await,
+        }
+    }
+
+    async fn answer_later(&mut self) {
+        if self.work.is_some() {
+            return;
+        }
+        for message in std::mem::take(&mut self.later) {
+            self.handle(message).await;
+        }
+    }
+
+    async fn command(&mut self, command: Command, by: By, reply: Reply<SandboxView>) {
+        let word = command_word(&command);
+        self.take_activity();
+        let made = match step(&self.record.sandbox, &Input::Command(command.clone()), &self.context()) {
+            Ok(made) => made,
+            Err(denied) => {
+                let sandbox = self.record.sandbox.id.clone();
+                let _ = reply.send(Err(ServiceError::Denied { operation: word, sandbox, denied }));
+                return;
+            }
+        };
+        match made.outcome {
+            Outcome::Wait => self.later.push_back(Message::Command { command, by, reply }),
+            Outcome::Already => {
+                let _ = reply.send(Ok(self.view()));
+            }
+            Outcome::Changed => {
+                let effect = made.effect.clone();
+                self.by = by;
+                if let Err(error) = self.record_command(made).await {
+                    let _ = reply.send(Err(error));
+                    return;
+                }
+                match effect {
+                    Some(effect) => {
+                        self.waiting.push(Waiting::View(word, reply));
+                        self.begin(effect);
+                    }
+                    None => {
+                        let _ = reply.send(Ok(self.view()));
+                    }
+                }
+            }
+        }
+    }
+
+    async fn due(&mut self) {
+        self.take_activity();
+        let Ok(made) = step(&self.record.sandbox, &Input::Command(Command::Expire), &self.context()) else { return };
+        match (made.outcome, made.effect.clone()) {
+            (Outcome::Changed, Some(effect)) => {
+                self.by = By::Timer;
+                match self.record_command(made).await {
+                    Ok(()) => self.begin(effect),
+                    // The timer is set again by the loop, and the deadline is still passed.
+                    Err(error) => {
+                        tracing::warn!(sandbox = %self.record.sandbox.id, error = %chain(&error), "a passed deadline could not be recorded");
+                        tokio::time::sleep(std::time::Duration::from_millis(500)).await;
+                    }
+                }
+            }
+            (Outcome::Changed | Outcome::Already | Outcome::Wait, _) => {}
+        }
+    }
+
+    async fn lend(&mut self, reply: Reply<(Agent, InUse)>) {
+        let state = self.record.sandbox.state.name();
+        match &self.record.sandbox.state {
+            State::Running { .. } => match self.agent_now().await {
+                Ok(agent) => {
+                    let _ = reply.send(Ok((agent, self.activity.begin())));
+                }
+                Err(error) => {
+                    let _ = reply.send(Err(error));
+                }
+            },
+            State::Pending { .. } | State::Snapshotting { .. } | State::Resuming { .. } => {
+                self.later.push_back(Message::Use { reply });
+            }
+            State::Suspending { .. }
+            | State::Suspended { .. }
+            | State::Terminating { .. }
+            | State::Terminated { .. } => {
+                let sandbox = self.record.sandbox.id.clone();
+                let _ = reply.send(Err(ServiceError::NotRunning { sandbox, state }));
+            }
+        }
+    }
+
+    async fn agent_now(&mut self) -> Result<Agent, ServiceError> {
+        if let Some(agent) = &self.agent
+            && !agent.is_closed()
+        {
+            return Ok(agent.clone());
+        }
+        let agent = effects::connect(&self.task(), &self.record.sandbox.run_id()).await?;
+        self.agent = Some(agent.clone());
+        Ok(agent)
+    }
+
+    async fn run_ended(&mut self, run: &RunId, reason: String) {
+        if *run != self.record.sandbox.run_id() {
+            return;
+        }
+        if self.work.is_some() {
+            // The effect in progress will meet it and say so, having more to undo than this.
+            return;
+        }
+        self.agent = None;
+        self.shared.parking.leave(&self.record.sandbox.id);
+        if let Err(error) = self.shared.engine.stop(run).await {
+            tracing::warn!(%run, error = %error.chain(), "what is left of a lost run is cleared away at the next start");
+        }
+        self.observe(Seen::of(Observation::RunLost(reason))).await;
+    }
+
+    async fn relieve(&mut self, run: &RunId) {
+        if *run != self.record.sandbox.run_id() || self.work.is_some() {
+            return;
+        }
+        match effects::relieve(&self.task(), run).await {
+            Ok(detail) => self.note(EventKind::MemoryRelieved, By::Host, Some(detail)).await,
+            Err(reason) => tracing::warn!(%run, reason, "memory ran high and could not be relieved"),
+        }
+    }
+
+    async fn evict(&mut self, reply: Option<Reply<SandboxView>>) {
+        if self.work.is_some() {
+            if let Some(reply) = reply {
+                self.later.push_back(Message::Evict { reply: Some(reply) });
+            }
+            return;
+        }
+        let run = self.record.sandbox.run_id();
+        let mut answer = Ok(());
+        if self.residence() == Residence::Parked {
+            answer = self.shared.engine.stop(&run).await.map_err(ServiceError::from);
+            if answer.is_ok() {
+                self.shared.parking.leave(&self.record.sandbox.id);
+                self.note(EventKind::Evicted, if reply.is_some() { By::User } else { By::Host }, None).await;
+            }
+        }
+        match reply {
+            Some(reply) => {
+                let _ = reply.send(answer.map(|()| self.view()));
+            }
+            None => {
+                if let Err(error) = answer {
+                    tracing::warn!(%run, error = %chain(&error), "a parked run could not be given back");
+                }
+            }
+        }
+    }
+
+    async fn observe(&mut self, seen: Seen) {
+        let Seen { observation, agent, bytes, parked } = seen;
+        self.take_activity();
+        let recorded = self.record_observation(observation, bytes).await;
+        let Some(observation) = recorded else { return };
+        self.agent = agent;
+        if let (Observation::Saved(_), Some(memory)) = (&observation, parked) {
+            let evict = self.shared.parking.enter(&self.record.sandbox.id, self.shared.now(), memory);
+            for sandbox in evict {
+                self.shared.tell(&sandbox, Message::Evict { reply: None });
+            }
+        }
+        if !matches!(self.record.sandbox.state, State::Suspended { .. }) {
+            self.shared.parking.leave(&self.record.sandbox.id);
+        }
+        self.capture = None;
+        self.operation = None;
+        self.answer(&observation);
+    }
+
+    fn set_timer(&self) {
+        let mut sandbox = self.record.sandbox.clone();
+        sandbox.last_active = self.activity.last();
+        let after = match sandbox.expires() {
+            Some(expires) => Some(expires.since(self.shared.now())),
+            None => None,
+        };
+        self.shared.timers.set(&sandbox.id, after);
+    }
+
+    pub(crate) fn take_activity(&mut self) {
+        self.record.sandbox.last_active = self.record.sandbox.last_active.max(self.activity.last());
+    }
+
+    pub(crate) fn residence(&self) -> Residence {
+        self.shared.residence(&self.record.sandbox)
+    }
+
+    pub(crate) fn view(&self) -> SandboxView {
+        self.shared.view(&self.record.sandbox)
+    }
+}
+
+fn command_word(command: &Command) -> &'static str {
+    match command {
+        Command::Suspend => "suspend",
+        Command::Resume => "resume",
+        Command::Snapshot(_) => "snapshot",
+        Command::SetTimeouts(_) => "set the timeouts of",
+        Command::Touch => "touch",
+        Command::Expire => "expire",
+        Command::Terminate => "terminate",
+    }
+}

@@ -1,0 +1,60 @@
+//! Who is told what when an operation is over.
+
+use dorm_lifecycle::{Observation, State, StateName};
+
+use super::{Actor, Waiting};
+use crate::error::ServiceError;
+
+impl Actor {
+    /// Answers everybody who waited for the operation that `observation` has ended.
+    pub(super) fn answer(&mut self, observation: &Observation) {
+        let reason = failure(observation);
+        for waiting in std::mem::take(&mut self.waiting) {
+            match waiting {
+                Waiting::View(operation, reply) => {
+                    let answer = match &reason {
+                        None => Ok(self.view()),
+                        Some(reason) => Err(self.failed(operation, reason)),
+                    };
+                    let _ = reply.send(answer);
+                }
+                Waiting::Snapshot(reply) => {
+                    let answer = match (&reason, self.snapshot.take()) {
+                        (None, Some(snapshot)) => Ok(snapshot),
+                        (Some(reason), _) => Err(self.failed("take a snapshot of", reason)),
+                        (None, None) => Err(self.failed("take a snapshot of", "its record is gone")),
+                    };
+                    let _ = reply.send(answer);
+                }
+            }
+        }
+    }
+
+    pub(super) fn failed(&self, operation: &'static str, reason: &str) -> ServiceError {
+        let state: StateName = match &self.record.sandbox.state {
+            State::Terminated { .. } => StateName::Terminated,
+            other => other.name(),
+        };
+        ServiceError::OperationFailed {
+            operation,
+            sandbox: self.record.sandbox.id.clone(),
+            reason: reason.to_owned(),
+            state,
+        }
+    }
+}
+
+fn failure(observation: &Observation) -> Option<String> {
+    match observation {
+        Observation::Started
+        | Observation::Saved(_)
+        | Observation::SnapshotTaken
+        | Observation::Woken { .. }
+        | Observation::Stopped => None,
+        Observation::StartFailed(reason)
+        | Observation::SaveFailed(reason)
+        | Observation::SnapshotFailed(reason)
+        | Observation::WakeFailed(reason)
+        | Observation::RunLost(reason) => Some(reason.clone()),
+    }
+}

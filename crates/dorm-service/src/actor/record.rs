@@ -1,0 +1,307 @@
+//! Recording: a change of state, the operation it belongs to, its events and what it discards are one transaction.
+
+use std::time::Duration;
+
+use dorm_lifecycle::{
+    Actor as By, CaptureId, EventKind, Input, Observation, Outcome, Sandbox, SnapshotId, State, Step, step,
+};
+use dorm_store::{
+    Change, NewEvent, OperationKind, OperationRecord, OperationResult, SandboxRecord, SnapshotRecord, SnapshotStatus,
+};
+
+use super::{Actor, Message, Reply, Waiting};
+use crate::effects;
+use crate::error::ServiceError;
+use crate::identity;
+use crate::shared::{Shared, chain};
+
+impl Actor {
+    /// Records what a command leads to, before anything is done. Nothing has changed when this fails.
+    pub(super) async fn record_command(&mut self, made: Step) -> Result<(), ServiceError> {
+        let mut change = Change::default();
+        self.capture = match &made.next.state {
+            State::Suspending { .. } | State::Snapshotting { .. } => Some(identity::capture()),
+            State::Pending { .. }
+            | State::Running { .. }
+            | State::Suspended { .. }
+            | State::Resuming { .. }
+            | State::Terminating { .. }
+            | State::Terminated { .. } => None,
+        };
+        self.operation = operation(&made.next, self.by, self.shared.now(), self.capture.as_ref());
+        change.operations.extend(self.operation.clone());
+        if let (State::Snapshotting { snapshot, .. }, Some(capture)) = (&made.next.state, &self.capture) {
+            let record = snapshot_record(&self.shared, &made.next, snapshot, capture);
+            change.snapshots.push(record.clone());
+            self.snapshot = Some(record);
+        }
+        change.discard = discarded(&self.record.sandbox, &made.next);
+        self.commit(made, change).await
+    }
+
+    /// Records what was seen; answers what was recorded, or nothing if it came late. Tried until it is recorded, since
+    /// the world has changed already; a new image that cannot be recorded is given up instead, and its guest goes on.
+    pub(super) async fn record_observation(&mut self, mut observation: Observation, bytes: u64) -> Option<Observation> {
+        loop {
+            let input = Input::Observation(observation.clone());
+            let made = step(&self.record.sandbox, &input, &self.context()).ok()?;
+            if made.outcome != Outcome::Changed {
+                return None;
+            }
+            let change = self.over(&made.next, &observation, bytes);
+            match self.commit(made, change).await {
+                Ok(()) => return Some(observation),
+                Err(error) => {
+                    let reason = chain(&error);
+                    tracing::error!(sandbox = %self.record.sandbox.id, error = %reason, "what was seen cannot be recorded yet");
+                    observation = self.undo(observation, &reason).await;
+                    tokio::time::sleep(Duration::from_millis(500)).await;
+                }
+            }
+        }
+    }
+
+    /// What ends with `next`: the operation, its snapshot's record, and the images nobody needs any more.
+    fn over(&mut self, next: &Sandbox, observation: &Observation, bytes: u64) -> Change {
+        let mut change = Change { discard: discarded(&self.record.sandbox, next), ..Change::default() };
+        let result = match observation {
+            Observation::StartFailed(reason)
+            | Observation::SaveFailed(reason)
+            | Observation::SnapshotFailed(reason)
+            | Observation::WakeFailed(reason)
+            | Observation::RunLost(reason) => OperationResult::Failed(reason.clone()),
+            Observation::Started
+            | Observation::Saved(_)
+            | Observation::SnapshotTaken
+            | Observation::Woken { .. }
+            | Observation::Stopped => OperationResult::Done,
+        };
+        let open = self
+            .operation
+            .clone()
+            .or_else(|| operation(&self.record.sandbox, self.by, self.shared.now(), self.capture.as_ref()));
+        if let Some(mut ended) = open {
+            ended.ended = Some((self.shared.now(), result.clone()));
+            change.operations.push(ended);
+        }
+        if let Some(snapshot) = &mut self.snapshot {
+            snapshot.status = match &result {
+                OperationResult::Done => SnapshotStatus::Completed,
+                OperationResult::Failed(reason) => SnapshotStatus::Failed(reason.clone()),
+            };
+            snapshot.bytes = bytes;
+            change.snapshots.push(snapshot.clone());
+        }
+        change
+    }
+
+    async fn undo(&mut self, observation: Observation, reason: &str) -> Observation {
+        match observation {
+            Observation::Saved(image) => {
+                let seen = effects::give_up_image(&self.task(), &image.capture, reason).await;
+                self.agent = seen.agent;
+                seen.observation
+            }
+            Observation::SnapshotTaken => {
+                if let Some(capture) = &self.capture
+                    && let Err(error) = self.shared.pool.remove(capture).await
+                {
+                    tracing::warn!(%capture, error = %chain(&error), "an unrecorded capture is cleared away at the next start");
+                }
+                Observation::SnapshotFailed(reason.to_owned())
+            }
+            other @ (Observation::Started
+            | Observation::StartFailed(_)
+            | Observation::SaveFailed(_)
+            | Observation::SnapshotFailed(_)
+            | Observation::Woken { .. }
+            | Observation::WakeFailed(_)
+            | Observation::RunLost(_)
+            | Observation::Stopped) => other,
+        }
+    }
+
+    async fn commit(&mut self, made: Step, mut change: Change) -> Result<(), ServiceError> {
+        let operation = made.next.state.operation().or(self.record.sandbox.state.operation()).cloned();
+        for (kind, detail) in made.events {
+            change.events.push(NewEvent {
+                project: made.next.project.clone(),
+                sandbox: made.next.id.clone(),
+                at: self.shared.now(),
+                kind,
+                actor: self.by,
+                operation: operation.clone(),
+                generation: made.next.generation,
+                detail,
+            });
+        }
+        change.sandboxes.push(SandboxRecord { sandbox: made.next.clone(), revision: self.record.revision });
+        self.shared.commit(change).await?;
+        self.record = SandboxRecord { sandbox: made.next, revision: self.record.revision + 1 };
+        Ok(())
+    }
+
+    /// Records an event that changes no state.
+    pub(super) async fn note(&mut self, kind: EventKind, by: By, detail: Option<String>) {
+        let sandbox = &self.record.sandbox;
+        let event = NewEvent {
+            project: sandbox.project.clone(),
+            sandbox: sandbox.id.clone(),
+            at: self.shared.now(),
+            kind,
+            actor: by,
+            operation: None,
+            generation: sandbox.generation,
+            detail,
+        };
+        if let Err(error) = self.shared.commit(Change { events: vec![event], ..Change::default() }).await {
+            tracing::warn!(sandbox = %self.record.sandbox.id, error = %chain(&error), "an event is not recorded");
+        }
+    }
+
+    pub(super) async fn take_snapshot(&mut self, reply: Reply<SnapshotRecord>) {
+        let command = dorm_lifecycle::Command::Snapshot(identity::snapshot());
+        self.take_activity();
+        let made = match step(&self.record.sandbox, &Input::Command(command), &self.context()) {
+            Ok(made) => made,
+            Err(denied) => {
+                let sandbox = self.record.sandbox.id.clone();
+                let _ = reply.send(Err(ServiceError::Denied { operation: "snapshot", sandbox, denied }));
+                return;
+            }
+        };
+        match (made.outcome, made.effect.clone()) {
+            (Outcome::Wait, _) => self.later.push_back(Message::Snapshot { reply }),
+            (Outcome::Changed, Some(effect)) => {
+                self.by = By::User;
+                match self.record_command(made).await {
+                    Ok(()) => {
+                        self.waiting.push(Waiting::Snapshot(reply));
+                        self.begin(effect);
+                    }
+                    Err(error) => {
+                        let _ = reply.send(Err(error));
+                    }
+                }
+            }
+            (Outcome::Changed | Outcome::Already, _) => {
+                let answer = self.snapshot_of_image().await;
+                let _ = reply.send(answer);
+            }
+        }
+    }
+
+    /// A snapshot of a suspended sandbox: its sleep image under another name. Nothing runs.
+    async fn snapshot_of_image(&mut self) -> Result<SnapshotRecord, ServiceError> {
+        let sandbox = self.record.sandbox.clone();
+        let Some(image) = sandbox.state.image().cloned() else {
+            return Err(self.failed("take a snapshot of", "it has no image"));
+        };
+        let now = self.shared.now();
+        let (snapshot, capture) = (identity::snapshot(), identity::capture());
+        let mut record = snapshot_record(&self.shared, &sandbox, &snapshot, &capture);
+        record.generation = image.generation;
+        let mut operation = OperationRecord {
+            id: identity::operation(),
+            kind: OperationKind::Snapshot,
+            sandbox: Some(sandbox.id.clone()),
+            actor: By::User,
+            began: now,
+            deadline: now.after(self.shared.settings.limits.snapshot),
+            capture: Some(capture.clone()),
+            ended: None,
+        };
+        let began =
+            Change { operations: vec![operation.clone()], snapshots: vec![record.clone()], ..Change::default() };
+        self.shared.commit(began).await?;
+        let (kind, detail, answer) = match self.shared.pool.copy(&image.capture, &capture).await {
+            Ok(_) => {
+                record.status = SnapshotStatus::Completed;
+                record.bytes = image.bytes;
+                operation.ended = Some((self.shared.now(), OperationResult::Done));
+                (EventKind::SnapshotTaken, snapshot.to_string(), Ok(record.clone()))
+            }
+            Err(error) => {
+                let reason = chain(&error);
+                record.status = SnapshotStatus::Failed(reason.clone());
+                operation.ended = Some((self.shared.now(), OperationResult::Failed(reason.clone())));
+                (EventKind::SnapshotFailed, format!("{snapshot}: {reason}"), Err(error.into()))
+            }
+        };
+        let event = NewEvent {
+            project: sandbox.project.clone(),
+            sandbox: sandbox.id.clone(),
+            at: self.shared.now(),
+            kind,
+            actor: By::User,
+            operation: Some(operation.id.clone()),
+            generation: sandbox.generation,
+            detail: Some(detail),
+        };
+        let ended =
+            Change { operations: vec![operation], snapshots: vec![record], events: vec![event], ..Change::default() };
+        self.shared.commit(ended).await?;
+        answer
+    }
+}
+
+/// The record of the operation that `sandbox` is in.
+fn operation(
+    sandbox: &Sandbox,
+    by: By,
+    now: dorm_lifecycle::Timestamp,
+    capture: Option<&CaptureId>,
+) -> Option<OperationRecord> {
+    let (kind, id, deadline) = match &sandbox.state {
+        State::Pending { operation, deadline } => (OperationKind::Create, operation, deadline),
+        State::Snapshotting { operation, deadline, .. } => (OperationKind::Snapshot, operation, deadline),
+        State::Suspending { operation, deadline, .. } => (OperationKind::Suspend, operation, deadline),
+        State::Resuming { operation, deadline, .. } => (OperationKind::Resume, operation, deadline),
+        State::Terminating { operation, deadline, .. } => (OperationKind::Terminate, operation, deadline),
+        State::Running { .. } | State::Suspended { .. } | State::Terminated { .. } => return None,
+    };
+    Some(OperationRecord {
+        id: id.clone(),
+        kind,
+        sandbox: Some(sandbox.id.clone()),
+        actor: by,
+        began: now,
+        deadline: *deadline,
+        capture: capture.cloned(),
+        ended: None,
+    })
+}
+
+/// The record of the operation in which a new sandbox is.
+pub(crate) fn first_operation(sandbox: &Sandbox, by: By) -> Option<OperationRecord> {
+    operation(sandbox, by, sandbox.created, None)
+}
+
+fn snapshot_record(shared: &Shared, sandbox: &Sandbox, id: &SnapshotId, capture: &CaptureId) -> SnapshotRecord {
+    let parent = match &sandbox.origin {
+        dorm_lifecycle::Origin::Image => None,
+        dorm_lifecycle::Origin::Snapshot { snapshot, .. } => Some(snapshot.clone()),
+    };
+    SnapshotRecord {
+        id: id.clone(),
+        project: sandbox.project.clone(),
+        source: sandbox.id.clone(),
+        generation: sandbox.generation,
+        parent,
+        capture: capture.clone(),
+        image: sandbox.spec.image.clone(),
+        resources: sandbox.spec.resources,
+        created: shared.now(),
+        bytes: 0,
+        status: SnapshotStatus::InProgress,
+    }
+}
+
+/// The images that `before` kept and `next` does not.
+fn discarded(before: &Sandbox, next: &Sandbox) -> Vec<CaptureId> {
+    match (before.state.image(), next.state.image()) {
+        (Some(old), Some(new)) if old.capture == new.capture => Vec::new(),
+        (Some(old), _) => vec![old.capture.clone()],
+        (None, _) => Vec::new(),
+    }
+}

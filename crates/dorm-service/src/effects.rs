@@ -1,0 +1,195 @@
+//! Carrying out effects: the order in which engine, pool and agent are asked, and what is undone when one of them
+//! fails. Every way out leaves either what was wanted, or what was there before.
+//!
+//! The order of a verified sleep, which nothing may change:
+//!
+//! ```text
+//! quiesce the agent ─► reserve room ─► hold the guest still and write ─► lengths, hashes, fsync, rename (pool)
+//!    ─► record (actor) ─► only now: park the run, discard the image before
+//! ```
+//!
+//! On any failure before the record the draft goes and the guest simply continues.
+
+mod save;
+mod wake;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use dorm_agent_client::{Agent, AgentError};
+use dorm_engine::RunSpec;
+use dorm_lifecycle::{CaptureId, Effect, Observation, Origin, RunId, Sandbox};
+
+use crate::error::ServiceError;
+use crate::shared::{Shared, chain};
+
+pub(crate) use save::{give_up_image, go_on_after_restart};
+
+/// How long the agent may take for anything that does not depend on what runs in the sandbox.
+const AGENT: Duration = Duration::from_secs(30);
+
+/// How long giving up may take before the run itself is given up.
+const UNDO: Duration = Duration::from_secs(30);
+
+/// What an effect works on.
+#[derive(Clone)]
+pub(crate) struct Task {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) sandbox: Sandbox,
+    pub(crate) agent: Option<Agent>,
+    pub(crate) capture: Option<CaptureId>,
+}
+
+/// What was seen when an effect was over.
+pub(crate) struct Seen {
+    pub(crate) observation: Observation,
+    /// The agent of the run that goes on.
+    pub(crate) agent: Option<Agent>,
+    /// The size of what was written.
+    pub(crate) bytes: u64,
+    /// The host memory a parked run holds.
+    pub(crate) parked: Option<u64>,
+}
+
+impl Seen {
+    pub(crate) fn of(observation: Observation) -> Self {
+        Self { observation, agent: None, bytes: 0, parked: None }
+    }
+
+    fn with(observation: Observation, agent: Agent) -> Self {
+        Self { agent: Some(agent), ..Self::of(observation) }
+    }
+}
+
+/// Carries out one effect to its end, good or bad.
+pub(crate) async fn carry_out(task: Task, effect: Effect) -> Seen {
+    match effect {
+        Effect::Start { run, origin } => start(&task, &run, &origin).await,
+        Effect::Save { run } => save::save(&task, &run).await,
+        Effect::Snapshot { run, .. } => save::snapshot(&task, &run).await,
+        Effect::Wake { parked, fresh, image } => wake::wake(&task, &parked, &fresh, &image).await,
+        Effect::Stop { run } => stop(&task, &run).await,
+    }
+}
+
+/// Why an attempt did not work, in one line.
+type Reason = String;
+
+fn reason(error: &dyn std::error::Error) -> Reason {
+    chain(error)
+}
+
+async fn within<T>(limit: Duration, what: &str, work: impl Future<Output = Result<T, Reason>>) -> Result<T, Reason> {
+    match tokio::time::timeout(limit, work).await {
+        Ok(result) => result,
+        Err(_) => Err(format!("{what} took longer than its limit of {} s", limit.as_secs())),
+    }
+}
+
+async fn spec(task: &Task, run: &RunId) -> Result<RunSpec, Reason> {
+    let image = task.shared.pool.image(&task.sandbox.spec.image).await.map_err(|error| reason(&error))?;
+    Ok(RunSpec {
+        run: run.clone(),
+        image: task.sandbox.spec.image.clone(),
+        rootfs: image.rootfs,
+        resources: task.sandbox.spec.resources,
+        egress: task.sandbox.spec.egress.clone(),
+    })
+}
+
+async fn start(task: &Task, run: &RunId, origin: &Origin) -> Seen {
+    let limit = task.shared.settings.limits.start;
+    let attempt = async {
+        let spec = spec(task, run).await?;
+        match origin {
+            Origin::Image => task.shared.engine.start(&spec).await.map_err(|error| error.chain())?,
+            Origin::Snapshot { capture, .. } => wake::restore(task, &spec, capture).await?,
+        }
+        introduce(task, run).await.map_err(|error| reason(&error))
+    };
+    match within(limit, "starting", attempt).await {
+        Ok(agent) => Seen::with(Observation::Started, agent),
+        Err(reason) => {
+            end(task, run).await;
+            Seen::of(Observation::StartFailed(reason))
+        }
+    }
+}
+
+/// Connects to the agent of a run that has just begun or goes on, and tells it who it is.
+async fn introduce(task: &Task, run: &RunId) -> Result<Agent, ServiceError> {
+    let agent = connect(task, run).await?;
+    let resumed = tokio::time::timeout(AGENT, agent.resumed(&wake::identity(task))).await;
+    resumed.map_err(|_| silent())??;
+    Ok(agent)
+}
+
+fn silent() -> AgentError {
+    let source = std::io::Error::new(std::io::ErrorKind::TimedOut, "it did not answer in time");
+    AgentError::Closed { source: Some(Arc::new(source)) }
+}
+
+/// A fresh connection to the agent of a running run.
+pub(crate) async fn connect(task: &Task, run: &RunId) -> Result<Agent, ServiceError> {
+    let stream = task.shared.engine.agent(run).await?;
+    let hello = tokio::time::timeout(AGENT, Agent::connect(stream, task.sandbox.generation)).await;
+    Ok(hello.map_err(|_| silent())??)
+}
+
+/// Takes up the connection to a run that went on without the daemon.
+pub(crate) async fn adopt(task: &Task, run: &RunId) -> Result<Agent, Reason> {
+    let attempt = async {
+        task.shared.engine.go_on(run).await.map_err(|error| error.chain())?;
+        connect(task, run).await.map_err(|error| reason(&error))
+    };
+    match within(UNDO, "taking up its run", attempt).await {
+        Ok(agent) => Ok(agent),
+        Err(reason) => {
+            end(task, run).await;
+            Err(format!("its run did not answer after the daemon's restart: {reason}"))
+        }
+    }
+}
+
+/// Ends a run of which nothing is needed. What cannot be ended now is ended at the next start.
+async fn end(task: &Task, run: &RunId) {
+    match tokio::time::timeout(UNDO, task.shared.engine.stop(run)).await {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => {
+            tracing::warn!(%run, error = %error.chain(), "what is left of a run is cleared away at the next start");
+        }
+        Err(_) => tracing::warn!(%run, "a run does not end; it is looked for again at the next start"),
+    }
+}
+
+/// Stopping is never given up: it is reported and tried again.
+async fn stop(task: &Task, run: &RunId) -> Seen {
+    let limit = task.shared.settings.limits.terminate;
+    loop {
+        let attempt = async { task.shared.engine.stop(run).await.map_err(|error| error.chain()) };
+        match within(limit, "terminating", attempt).await {
+            Ok(()) => return Seen::of(Observation::Stopped),
+            Err(reason) => tracing::error!(%run, reason, "a terminated sandbox still holds something; trying again"),
+        }
+        tokio::select! {
+            () = task.shared.stopping.cancelled() => std::future::pending().await,
+            () = tokio::time::sleep(Duration::from_secs(1)) => {}
+        }
+    }
+}
+
+/// Answers memory that ran high: lets the guest go on, asks the agent which process is the greediest, kills that.
+pub(crate) async fn relieve(task: &Task, run: &RunId) -> Result<String, Reason> {
+    let engine = &task.shared.engine;
+    engine.relieve(run, None).await.map_err(|error| error.chain())?;
+    let Some(agent) = &task.agent else { return Err("its agent is not connected".to_owned()) };
+    let greediest = tokio::time::timeout(AGENT, agent.greediest()).await;
+    let victim = greediest.map_err(|_| "its agent does not answer".to_owned())?;
+    match victim {
+        Some(pid) => {
+            engine.relieve(run, Some(pid)).await.map_err(|error| error.chain())?;
+            Ok(format!("process {pid} used the most memory and was killed"))
+        }
+        None => Err("no process uses much memory".to_owned()),
+    }
+}

@@ -1,0 +1,152 @@
+//! Holding a guest still and saving it: for a sleep, after which it stays still, and for a snapshot, after which it
+//! goes on.
+
+use std::time::Duration;
+
+use dorm_agent_client::Agent;
+use dorm_lifecycle::{CaptureId, Observation, Origin, RunId, SleepImage};
+use dorm_pool::{Capture, CaptureFacts};
+
+use super::{Reason, Seen, Task, UNDO, connect, end, reason, within};
+
+/// How long the agent may take to finish what is on its way before it is captured as it is.
+const QUIESCE: Duration = Duration::from_secs(10);
+
+pub(super) async fn save(task: &Task, run: &RunId) -> Seen {
+    let limit = task.shared.settings.limits.suspend;
+    let taken = task.shared.now();
+    match within(limit, "suspending", capture(task, run)).await {
+        Ok(capture) => {
+            let image =
+                SleepImage { bytes: capture.bytes(), capture: capture.id, generation: task.sandbox.generation, taken };
+            if let Some(agent) = &task.agent {
+                agent.close();
+            }
+            let parked = park(task, run).await;
+            Seen { bytes: image.bytes, parked, ..Seen::of(Observation::Saved(image)) }
+        }
+        Err(reason) => undo(task, run, Observation::SaveFailed(reason)).await,
+    }
+}
+
+/// The image is durable; what is parked is only a cache of it, and one that cannot be kept is given back.
+///
+/// Parking changes nothing that is recorded: the guest stands still since it was captured.
+async fn park(task: &Task, run: &RunId) -> Option<u64> {
+    let engine = &task.shared.engine;
+    let parked = async {
+        engine.park(run).await.map_err(|error| error.chain())?;
+        engine.usage(run).await.map_err(|error| error.chain())
+    };
+    match within(UNDO, "parking", parked).await {
+        Ok(usage) => Some(usage.memory_bytes),
+        Err(reason) => {
+            tracing::warn!(%run, reason, "a suspended sandbox could not be parked; it is only on disk");
+            end(task, run).await;
+            None
+        }
+    }
+}
+
+pub(super) async fn snapshot(task: &Task, run: &RunId) -> Seen {
+    let limit = task.shared.settings.limits.snapshot;
+    match within(limit, "taking a snapshot", capture(task, run)).await {
+        Ok(capture) => Seen { bytes: capture.bytes(), ..undo_nothing(task, run, Observation::SnapshotTaken).await },
+        Err(reason) => undo(task, run, Observation::SnapshotFailed(reason)).await,
+    }
+}
+
+async fn capture(task: &Task, run: &RunId) -> Result<Capture, Reason> {
+    let shared = &task.shared;
+    let Some(id) = &task.capture else { return Err("no capture was recorded for it".to_owned()) };
+    match &task.agent {
+        Some(agent) if !agent.is_closed() => quiesce(agent).await?,
+        _ => quiesce(&connect(task, run).await.map_err(|error| reason(&error))?).await?,
+    }
+    let need = shared.engine.usage(run).await.map_err(|error| error.chain())?.memory_bytes;
+    let draft = shared.pool.begin(id, need).await.map_err(|error| reason(&error))?;
+    let written = shared.engine.capture(run, draft.directory()).await;
+    let written = match written {
+        Ok(written) => written,
+        Err(error) => {
+            abandon(draft).await;
+            return Err(error.chain());
+        }
+    };
+    let facts = facts(task);
+    draft.commit(facts, &written.files).await.map_err(|error| reason(&error))
+}
+
+async fn quiesce(agent: &Agent) -> Result<(), Reason> {
+    let quiet = tokio::time::timeout(QUIESCE, agent.quiesce()).await;
+    quiet.map_err(|_| "its agent does not answer".to_owned())?.map_err(|error| reason(&error))
+}
+
+async fn abandon(draft: dorm_pool::CaptureDraft) {
+    if let Err(error) = draft.abandon().await {
+        tracing::warn!(error = %reason(&error), "a half-written capture is cleared away at the next start");
+    }
+}
+
+fn facts(task: &Task) -> CaptureFacts {
+    let capabilities = task.shared.engine.capabilities();
+    let parent = match (&task.sandbox.state.image(), &task.sandbox.origin) {
+        (Some(image), _) => Some(image.capture.clone()),
+        (None, Origin::Snapshot { capture, .. }) => Some(capture.clone()),
+        (None, Origin::Image) => None,
+    };
+    CaptureFacts {
+        engine: capabilities.name.to_owned(),
+        build: capabilities.build.clone(),
+        cpu: capabilities.cpu.clone(),
+        image: task.sandbox.spec.image.clone(),
+        sandbox: task.sandbox.id.clone(),
+        generation: task.sandbox.generation,
+        parent,
+        resources: task.sandbox.spec.resources,
+        taken: task.shared.now(),
+    }
+}
+
+/// Lets the guest go on and answers `report`; a guest that cannot go on is lost.
+async fn undo_nothing(task: &Task, run: &RunId, report: Observation) -> Seen {
+    let attempt = async {
+        task.shared.engine.go_on(run).await.map_err(|error| error.chain())?;
+        // The guest is the same, so its callers may keep their session.
+        if let Some(agent) = &task.agent
+            && matches!(tokio::time::timeout(QUIESCE, agent.go_on()).await, Ok(Ok(())))
+        {
+            return Ok(agent.clone());
+        }
+        connect(task, run).await.map_err(|error| reason(&error))
+    };
+    match within(UNDO, "going on", attempt).await {
+        Ok(agent) => Seen::with(report, agent),
+        Err(reason) => {
+            end(task, run).await;
+            Seen::of(Observation::RunLost(format!("it could not go on after it was held still: {reason}")))
+        }
+    }
+}
+
+/// Clears away what was written and lets the guest go on.
+async fn undo(task: &Task, run: &RunId, report: Observation) -> Seen {
+    if let Some(capture) = &task.capture
+        && let Err(error) = task.shared.pool.remove(capture).await
+    {
+        tracing::warn!(%capture, error = %reason(&error), "a half-written capture is cleared away at the next start");
+    }
+    undo_nothing(task, run, report).await
+}
+
+/// Gives up an image that is durable but could not be recorded.
+pub(crate) async fn give_up_image(task: &Task, capture: &CaptureId, why: &str) -> Seen {
+    let task = Task { capture: Some(capture.clone()), ..task.clone() };
+    let run = task.sandbox.run_id();
+    undo(&task, &run, Observation::SaveFailed(why.to_owned())).await
+}
+
+/// After a restart of the daemon: lets a guest that was held still go on, then reports.
+pub(crate) async fn go_on_after_restart(task: &Task, run: &RunId, report: Observation) -> Seen {
+    undo_nothing(task, run, report).await
+}

@@ -1,0 +1,222 @@
+//! What a caller is told when it does not work: what was attempted, on what, why, and what to do next.
+
+use dorm_agent_client::AgentError;
+use dorm_engine::EngineError;
+use dorm_lifecycle::{Denied, IdError, SandboxId, SnapshotId, SpecError, StateName};
+use dorm_pool::PoolError;
+use dorm_store::StoreError;
+use thiserror::Error;
+
+/// The kind of a [`ServiceError`], for edges that map it to their own codes.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Code {
+    /// The request cannot be meant like this.
+    InvalidArgument,
+    /// What it names is not there.
+    NotFound,
+    /// It does not fit what is there now.
+    Conflict,
+    /// It is over for ever.
+    Gone,
+    /// Nobody listens on that port inside.
+    PortClosed,
+    /// The host has no room for it now.
+    NoRoom,
+    /// It was tried and did not work; nothing was lost.
+    Failed,
+    /// The daemon is stopping.
+    Unavailable,
+    /// Something is wrong with Dormouse itself.
+    Internal,
+}
+
+impl Code {
+    /// Its word in answers.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::InvalidArgument => "invalid_argument",
+            Self::NotFound => "not_found",
+            Self::Conflict => "conflict",
+            Self::Gone => "gone",
+            Self::PortClosed => "port_closed",
+            Self::NoRoom => "no_room",
+            Self::Failed => "failed",
+            Self::Unavailable => "unavailable",
+            Self::Internal => "internal",
+        }
+    }
+}
+
+/// Why something could not be done.
+#[derive(Debug, Error)]
+pub enum ServiceError {
+    /// No sandbox has this id or name.
+    #[error("there is no sandbox '{0}'")]
+    NoSandbox(String),
+    /// No snapshot has this id.
+    #[error("there is no snapshot {0}")]
+    NoSnapshot(SnapshotId),
+    /// The snapshot cannot be used now.
+    #[error("snapshot {snapshot} is {status}")]
+    SnapshotNotReady {
+        /// Which.
+        snapshot: SnapshotId,
+        /// Its status, with a reason if there is one.
+        status: String,
+    },
+    /// Something was asked for that a snapshot fixes.
+    #[error("{what} comes with snapshot {snapshot} and cannot be changed")]
+    FixedBySnapshot {
+        /// Which.
+        snapshot: SnapshotId,
+        /// What was asked for.
+        what: &'static str,
+    },
+    /// The sandbox does not run.
+    #[error("sandbox {sandbox} is {state}, not running")]
+    NotRunning {
+        /// Which.
+        sandbox: SandboxId,
+        /// What it is.
+        state: StateName,
+    },
+    /// The lifecycle refuses.
+    #[error("cannot {operation} sandbox {sandbox}: {denied}")]
+    Denied {
+        /// What was wanted.
+        operation: &'static str,
+        /// Of which sandbox.
+        sandbox: SandboxId,
+        /// Why not.
+        denied: Denied,
+    },
+    /// What was asked for cannot be.
+    #[error("cannot create a sandbox like this: {0}")]
+    Spec(#[from] SpecError),
+    /// An id, name or digest cannot be one.
+    #[error(transparent)]
+    Id(#[from] IdError),
+    /// An operation was tried and did not work. What is left is said by the state.
+    #[error("could not {operation} sandbox {sandbox}: {reason}")]
+    OperationFailed {
+        /// What was tried.
+        operation: &'static str,
+        /// With which sandbox.
+        sandbox: SandboxId,
+        /// Why it did not work.
+        reason: String,
+        /// Where that left the sandbox.
+        state: StateName,
+    },
+    /// The daemon is stopping.
+    #[error("the daemon is stopping")]
+    Stopping,
+    /// From inside the sandbox.
+    #[error(transparent)]
+    Agent(#[from] AgentError),
+    /// From the engine.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+    /// From the disk.
+    #[error(transparent)]
+    Pool(#[from] PoolError),
+    /// From the store.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl ServiceError {
+    /// Its kind.
+    pub fn code(&self) -> Code {
+        match self {
+            Self::NoSandbox(_) | Self::NoSnapshot(_) => Code::NotFound,
+            Self::NotRunning { state: StateName::Terminated | StateName::Terminating, .. }
+            | Self::Denied { denied: Denied::Terminated(_), .. } => Code::Gone,
+            Self::SnapshotNotReady { .. }
+            | Self::FixedBySnapshot { .. }
+            | Self::NotRunning { .. }
+            | Self::Denied { denied: Denied::NotSuspendable, .. } => Code::Conflict,
+            Self::Spec(_) | Self::Id(_) => Code::InvalidArgument,
+            Self::OperationFailed { .. } => Code::Failed,
+            Self::Stopping => Code::Unavailable,
+            Self::Agent(error) => agent_code(error),
+            Self::Engine(EngineError::Refused { .. }) => Code::PortClosed,
+            Self::Engine(EngineError::NoRoom { .. }) => Code::NoRoom,
+            Self::Engine(_) => Code::Failed,
+            Self::Pool(error) => pool_code(error),
+            Self::Store(StoreError::NameTaken { .. } | StoreError::Stale { .. }) => Code::Conflict,
+            Self::Store(_) => Code::Internal,
+        }
+    }
+
+    /// What the caller can do next, in a sentence; empty where the message says it already.
+    pub fn next_step(&self) -> &'static str {
+        match self {
+            Self::NoSandbox(_) => "list the sandboxes that are there",
+            Self::NoSnapshot(_) => "list the snapshots that are there",
+            Self::SnapshotNotReady { .. } => "wait until it is completed, or use another snapshot",
+            Self::FixedBySnapshot { .. } => "leave it out, or create from the image instead",
+            Self::NotRunning { state: StateName::Suspended | StateName::Suspending, .. } => "resume it first",
+            Self::NotRunning { .. } => "create a new sandbox",
+            Self::Denied { denied, .. } => denied.next_step(),
+            Self::OperationFailed { state: StateName::Running, .. } => "it goes on running; try again",
+            Self::OperationFailed { state: StateName::Suspended, .. } => "its image is untouched; try again",
+            Self::OperationFailed { .. } => "look at its events, and at `dorm doctor`",
+            Self::Stopping => "try again when the daemon is back",
+            Self::Store(StoreError::NameTaken { .. }) => "choose another name, or terminate its holder",
+            Self::Store(_) => "look at the daemon's log",
+            Self::Engine(EngineError::Refused { .. }) | Self::Agent(AgentError::Refused(_)) => {
+                "start a program that listens there, on all addresses or on loopback"
+            }
+            Self::Engine(_) => "look at `dorm doctor` and the daemon's log",
+            Self::Spec(_) | Self::Id(_) | Self::Agent(_) | Self::Pool(_) => "",
+        }
+    }
+
+    /// The message with its causes.
+    pub fn message(&self) -> String {
+        crate::shared::chain(self)
+    }
+}
+
+fn agent_code(error: &AgentError) -> Code {
+    match error {
+        AgentError::Closed { .. } | AgentError::Protocol(_) | AgentError::Version { .. } => Code::Unavailable,
+        AgentError::NotFound(_) | AgentError::NoProcess(_) | AgentError::NoUser(_) => Code::NotFound,
+        AgentError::Refused(_) => Code::PortClosed,
+        AgentError::NoSpace(_) => Code::NoRoom,
+        AgentError::Exists(_) | AgentError::NotEmpty(_) | AgentError::InputClosed(_) | AgentError::NoTerminal(_) => {
+            Code::Conflict
+        }
+        AgentError::CommandNotFound(_)
+        | AgentError::CannotExecute { .. }
+        | AgentError::Denied(_)
+        | AgentError::NotADirectory(_)
+        | AgentError::IsADirectory(_)
+        | AgentError::NotAFile(_)
+        | AgentError::Body { .. }
+        | AgentError::Invalid(_) => Code::InvalidArgument,
+        AgentError::Busy => Code::Unavailable,
+        AgentError::Other { .. } => Code::Failed,
+    }
+}
+
+fn pool_code(error: &PoolError) -> Code {
+    match error {
+        PoolError::NoRoom { .. } | PoolError::DiskFull { .. } => Code::NoRoom,
+        PoolError::Missing(_) | PoolError::NoImage { .. } => Code::NotFound,
+        PoolError::Ambiguous { .. } | PoolError::Tag(_) | PoolError::Source { .. } | PoolError::Entry { .. } => {
+            Code::InvalidArgument
+        }
+        PoolError::InUse { .. }
+        | PoolError::Exists(_)
+        | PoolError::Incompatible { .. }
+        | PoolError::MissingImage { .. } => Code::Conflict,
+        PoolError::Damaged { .. }
+        | PoolError::DamagedImage { .. }
+        | PoolError::BadFile { .. }
+        | PoolError::Io { .. }
+        | PoolError::Format { .. }
+        | PoolError::Interrupted(_) => Code::Failed,
+    }
+}

@@ -1,0 +1,30 @@
+//! Passes what the engine notices on to whom it concerns.
+
+use std::sync::Arc;
+
+use dorm_engine::Notice;
+
+use crate::actor::Message;
+use crate::shared::Shared;
+
+/// Listens until the service stops.
+pub(crate) async fn listen(shared: Arc<Shared>) {
+    let mut notices = shared.engine.notices();
+    loop {
+        let notice = tokio::select! {
+            () = shared.stopping.cancelled() => return,
+            notice = notices.recv() => notice,
+        };
+        match notice {
+            Some(Notice::Ended { run, reason }) => {
+                let sandbox = run.sandbox.clone();
+                shared.tell(&sandbox, Message::RunEnded { run, reason });
+            }
+            Some(Notice::MemoryHigh { run }) => {
+                let sandbox = run.sandbox.clone();
+                shared.tell(&sandbox, Message::MemoryHigh { run });
+            }
+            None => return,
+        }
+    }
+}

@@ -1,0 +1,31 @@
+//! What callers can do, one verb a file.
+
+pub(crate) mod checkpoint;
+pub(crate) mod create;
+mod describe;
+mod events;
+pub(crate) mod exec;
+mod images;
+mod reach;
+mod resume;
+mod suspend;
+mod terminate;
+mod timeouts;
+
+use dorm_lifecycle::{Actor, Command, SandboxId};
+
+use crate::actor::Message;
+use crate::error::ServiceError;
+use crate::shared::Service;
+use crate::view::SandboxView;
+
+impl Service {
+    async fn command(&self, id: &SandboxId, command: Command, by: Actor) -> Result<SandboxView, ServiceError> {
+        let asked = self.ask(id, |reply| Message::Command { command: command.clone(), by, reply }).await;
+        match asked {
+            // It is over, or never was: its record says which.
+            Err(ServiceError::NoSandbox(_)) => self.command_to_the_dead(id, &command).await,
+            other => other,
+        }
+    }
+}

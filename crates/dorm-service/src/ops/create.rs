@@ -1,0 +1,150 @@
+//! Creating: from an image, or from a memory snapshot.
+
+use std::collections::BTreeMap;
+
+use dorm_lifecycle::{
+    Actor as By, Context, Digest, Effect, Egress, Name, OnTimeout, Origin, Resources, SandboxSpec, SnapshotId,
+    Timeouts, Variables, create,
+};
+use dorm_store::{Change, NewEvent, SandboxRecord, SnapshotStatus};
+use tokio::sync::oneshot;
+
+use crate::actor::{Actor, First, record::first_operation};
+use crate::error::ServiceError;
+use crate::identity;
+use crate::shared::Service;
+use crate::view::SandboxView;
+
+/// What a new sandbox starts from.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum CreateFrom {
+    /// An image, by tag, digest or the beginning of one.
+    Image(String),
+    /// A memory snapshot: image and resources come with it.
+    Snapshot(SnapshotId),
+}
+
+/// What a caller asks for. What is left out takes its default.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CreateSandbox {
+    /// What it starts from.
+    pub from: CreateFrom,
+    /// Its name; ephemeral without.
+    pub name: Option<Name>,
+    /// Its limits; those of the snapshot, or the defaults.
+    pub resources: Option<Resources>,
+    /// Where it may connect to.
+    pub egress: Egress,
+    /// Variables for every process in it.
+    pub variables: BTreeMap<String, String>,
+    /// What a passed deadline does; by default suspend with a name, terminate without.
+    pub on_timeout: Option<OnTimeout>,
+    /// Whether it may be suspended; by default when it has a name.
+    pub suspendable: Option<bool>,
+    /// Whether traffic wakes it. Default: yes.
+    pub auto_resume: bool,
+    /// Its time limits.
+    pub timeouts: Timeouts,
+    /// Free text, by key.
+    pub labels: BTreeMap<String, String>,
+}
+
+impl CreateSandbox {
+    /// An ephemeral sandbox with every default.
+    pub fn new(from: CreateFrom) -> Self {
+        Self {
+            from,
+            name: None,
+            resources: None,
+            egress: Egress::default(),
+            variables: BTreeMap::new(),
+            on_timeout: None,
+            suspendable: None,
+            auto_resume: true,
+            timeouts: Timeouts::default(),
+            labels: BTreeMap::new(),
+        }
+    }
+}
+
+impl Service {
+    /// Creates a sandbox and waits until it runs.
+    ///
+    /// # Errors
+    /// `Spec`, `NameTaken`, no such image or snapshot: nothing is recorded then. `OperationFailed` when its run could
+    /// not begin: its record says so, and nothing else is left.
+    pub async fn create(&self, asked: CreateSandbox) -> Result<SandboxView, ServiceError> {
+        let shared = &self.shared;
+        let (image, resources, origin) = self.source(&asked).await?;
+        let spec = spec(asked, image, resources);
+        let context = Context { now: shared.now(), operation: identity::operation(), limits: shared.settings.limits };
+        let made = create(identity::sandbox(), shared.settings.project.clone(), spec, origin, &context)?;
+        let effect = made.effect.clone().unwrap_or(Effect::Stop { run: made.next.run_id() });
+        let events = made.events.iter().map(|(kind, detail)| NewEvent {
+            project: made.next.project.clone(),
+            sandbox: made.next.id.clone(),
+            at: context.now,
+            kind: *kind,
+            actor: By::User,
+            operation: Some(context.operation.clone()),
+            generation: made.next.generation,
+            detail: detail.clone(),
+        });
+        let change = Change {
+            sandboxes: vec![SandboxRecord { sandbox: made.next.clone(), revision: 0 }],
+            operations: first_operation(&made.next, By::User).into_iter().collect(),
+            events: events.collect(),
+            ..Change::default()
+        };
+        shared.commit(change).await?;
+        let (reply, answer) = oneshot::channel();
+        let record = SandboxRecord { sandbox: made.next, revision: 1 };
+        Actor::spawn(shared, record, By::User, First::Effect(effect, Some(reply)));
+        answer.await.unwrap_or(Err(ServiceError::Stopping))
+    }
+
+    async fn source(&self, asked: &CreateSandbox) -> Result<(Digest, Resources, Origin), ServiceError> {
+        match &asked.from {
+            CreateFrom::Image(reference) => {
+                let image = self.shared.pool.resolve(reference).await?;
+                Ok((image.digest, asked.resources.unwrap_or_default(), Origin::Image))
+            }
+            CreateFrom::Snapshot(id) => {
+                let snapshot = self.shared.store.snapshot(id).await?;
+                let snapshot = snapshot.ok_or_else(|| ServiceError::NoSnapshot(id.clone()))?;
+                match &snapshot.status {
+                    SnapshotStatus::Completed => {}
+                    SnapshotStatus::InProgress | SnapshotStatus::Deleting => {
+                        let status = snapshot.status.as_str().to_owned();
+                        return Err(ServiceError::SnapshotNotReady { snapshot: id.clone(), status });
+                    }
+                    SnapshotStatus::Failed(reason) => {
+                        let status = format!("failed ({reason})");
+                        return Err(ServiceError::SnapshotNotReady { snapshot: id.clone(), status });
+                    }
+                }
+                if asked.resources.is_some_and(|resources| resources != snapshot.resources) {
+                    let what = "what it is limited to (cpu, memory, disk, processes)";
+                    return Err(ServiceError::FixedBySnapshot { snapshot: id.clone(), what });
+                }
+                let origin = Origin::Snapshot { snapshot: id.clone(), capture: snapshot.capture };
+                Ok((snapshot.image, snapshot.resources, origin))
+            }
+        }
+    }
+}
+
+fn spec(asked: CreateSandbox, image: Digest, resources: Resources) -> SandboxSpec {
+    let defaults = SandboxSpec::new(image, asked.name);
+    SandboxSpec {
+        resources,
+        egress: asked.egress,
+        variables: Variables(asked.variables),
+        on_timeout: asked.on_timeout.unwrap_or(defaults.on_timeout),
+        suspendable: asked.suspendable.unwrap_or(defaults.suspendable),
+        auto_resume: asked.auto_resume,
+        timeouts: asked.timeouts,
+        labels: asked.labels,
+        ..defaults
+    }
+}

@@ -1,0 +1,106 @@
+//! Looking at sandboxes.
+
+use dorm_lifecycle::{Command, Input, Limits, Name, Sandbox, SandboxId, State, step};
+use dorm_store::{SandboxFilter, SandboxRecord};
+
+use crate::error::ServiceError;
+use crate::identity;
+use crate::shared::{Service, Shared};
+use crate::view::{Residence, SandboxView};
+
+impl Shared {
+    pub(crate) fn residence(&self, sandbox: &Sandbox) -> Residence {
+        match &sandbox.state {
+            State::Running { .. }
+            | State::Snapshotting { .. }
+            | State::Suspending { .. }
+            | State::Resuming { .. }
+            | State::Terminating { .. } => Residence::Running,
+            State::Suspended { .. } if self.parking.holds(&sandbox.id) => Residence::Parked,
+            State::Suspended { .. } => Residence::Evicted,
+            State::Pending { .. } | State::Terminated { .. } => Residence::None,
+        }
+    }
+
+    pub(crate) fn view(&self, sandbox: &Sandbox) -> SandboxView {
+        let mut sandbox = sandbox.clone();
+        if let Some(handle) = self.actor(&sandbox.id) {
+            sandbox.last_active = sandbox.last_active.max(handle.activity.last());
+        }
+        SandboxView { residence: self.residence(&sandbox), expires: sandbox.expires(), sandbox }
+    }
+}
+
+impl Service {
+    /// The sandbox of that id or name. A name means the living one.
+    ///
+    /// # Errors
+    /// `NoSandbox`.
+    pub async fn find(&self, reference: &str) -> Result<SandboxId, ServiceError> {
+        if let Ok(id) = reference.parse::<SandboxId>()
+            && self.shared.store.sandbox(&id).await?.is_some()
+        {
+            return Ok(id);
+        }
+        let missing = || ServiceError::NoSandbox(reference.to_owned());
+        let name: Name = reference.parse().map_err(|_| missing())?;
+        let record = self.shared.store.named(self.project(), &name).await?.ok_or_else(missing)?;
+        Ok(record.sandbox.id)
+    }
+
+    /// A sandbox, living or not.
+    ///
+    /// # Errors
+    /// `NoSandbox`.
+    pub async fn describe(&self, id: &SandboxId) -> Result<SandboxView, ServiceError> {
+        let record = self.record(id).await?;
+        Ok(self.shared.view(&record.sandbox))
+    }
+
+    /// Sandboxes in the order of their ids.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn list(&self, filter: &SandboxFilter) -> Result<Vec<SandboxView>, ServiceError> {
+        let records = self.shared.store.sandboxes(filter).await?;
+        Ok(records.iter().map(|record| self.shared.view(&record.sandbox)).collect())
+    }
+
+    /// What a sandbox uses on this host now; nothing of one that is only on disk.
+    ///
+    /// # Errors
+    /// `NoSandbox`, or when the engine cannot tell.
+    pub async fn usage(&self, id: &SandboxId) -> Result<dorm_engine::Usage, ServiceError> {
+        let view = self.describe(id).await?;
+        match view.residence {
+            Residence::Running | Residence::Parked => match self.shared.engine.usage(&view.sandbox.run_id()).await {
+                Err(dorm_engine::EngineError::NoRun(_)) => Ok(dorm_engine::Usage::default()),
+                other => Ok(other?),
+            },
+            Residence::Evicted | Residence::None => Ok(dorm_engine::Usage::default()),
+        }
+    }
+
+    pub(crate) async fn record(&self, id: &SandboxId) -> Result<SandboxRecord, ServiceError> {
+        let record = self.shared.store.sandbox(id).await?;
+        record.ok_or_else(|| ServiceError::NoSandbox(id.to_string()))
+    }
+
+    /// What a command leads to for a sandbox that nobody drives any more, since it is over.
+    pub(crate) async fn command_to_the_dead(
+        &self,
+        id: &SandboxId,
+        command: &Command,
+    ) -> Result<SandboxView, ServiceError> {
+        let record = self.record(id).await?;
+        let context = dorm_lifecycle::Context {
+            now: self.shared.now(),
+            operation: identity::operation(),
+            limits: Limits::default(),
+        };
+        match step(&record.sandbox, &Input::Command(command.clone()), &context) {
+            Ok(_) => Ok(self.shared.view(&record.sandbox)),
+            Err(denied) => Err(ServiceError::Denied { operation: "change", sandbox: id.clone(), denied }),
+        }
+    }
+}

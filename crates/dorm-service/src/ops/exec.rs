@@ -1,0 +1,119 @@
+//! Running a command to its end, with its input given whole and a limit on its time.
+//!
+//! The command belongs to the sandbox: when its caller goes away it goes on, and its time limit still holds. The limit
+//! ends with the connection to the agent: a sandbox that is suspended meanwhile goes on with the command without it.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::Bytes;
+use dorm_agent_client::{
+    Agent, AgentError, ExitStatus, FirstReader, Offsets, Output, OutputStream, ProcessSpec, ProcessStarted, Signal,
+    Stdin, Target,
+};
+use dorm_lifecycle::SandboxId;
+use futures_util::Stream;
+
+use crate::activity::InUse;
+use crate::error::ServiceError;
+use crate::shared::{Service, chain};
+
+/// A command that runs: its output as it comes, until [`Output::Exited`]. The sandbox counts as in use until this is
+/// dropped.
+pub struct Execution {
+    /// The process.
+    pub started: ProcessStarted,
+    output: OutputStream,
+    overtime: Arc<AtomicBool>,
+    exit: Option<ExitStatus>,
+    _in_use: InUse,
+}
+
+impl Execution {
+    /// Whether it ended because its time was up.
+    pub fn timed_out(&self) -> bool {
+        let killed = ExitStatus::Signal(Signal::KILL.number());
+        self.exit == Some(killed) && self.overtime.load(Ordering::SeqCst)
+    }
+}
+
+impl Stream for Execution {
+    type Item = Result<Output, AgentError>;
+
+    fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let this = self.get_mut();
+        let item = ready!(Pin::new(&mut this.output).poll_next(context));
+        if let Some(Ok(Output::Exited(status))) = &item {
+            this.exit = Some(*status);
+        }
+        Poll::Ready(item)
+    }
+}
+
+impl Service {
+    /// Starts a command and follows it from its first byte. Its input is `input`, then ends. After `limit` it and its
+    /// process group are killed. Of `spec`, input and first reader are overwritten.
+    ///
+    /// # Errors
+    /// Those of [`Service::agent`], and the agent's for a command that cannot be started.
+    pub async fn exec(
+        &self,
+        id: &SandboxId,
+        mut spec: ProcessSpec,
+        input: Option<Bytes>,
+        limit: Option<Duration>,
+    ) -> Result<Execution, ServiceError> {
+        spec.first_reader = FirstReader::Expected;
+        spec.stdin = if input.is_some() { Stdin::Pipe } else { Stdin::Empty };
+        let (agent, in_use) = self.agent(id).await?;
+        let started = agent.start(&spec).await?;
+        let overtime = Arc::new(AtomicBool::new(false));
+        if let Some(limit) = limit {
+            self.until_stop(end_after(agent.clone(), started.process, limit, overtime.clone()));
+        }
+        if let Some(input) = input {
+            self.until_stop(feed(agent.clone(), started.process, input));
+        }
+        let output = agent.output(started.process, Offsets::BEGINNING).await?;
+        Ok(Execution { started, output, overtime, exit: None, _in_use: in_use })
+    }
+
+    fn until_stop(&self, work: impl Future<Output = ()> + Send + 'static) {
+        let stopping = self.shared.stopping.clone();
+        self.shared.tasks.spawn(async move {
+            tokio::select! {
+                () = stopping.cancelled() => {}
+                () = work => {}
+            }
+        });
+    }
+}
+
+async fn end_after(agent: Agent, process: u64, limit: Duration, overtime: Arc<AtomicBool>) {
+    tokio::select! {
+        _ = agent.wait(process) => return,
+        () = tokio::time::sleep(limit) => {}
+    }
+    overtime.store(true, Ordering::SeqCst);
+    if let Err(error) = agent.signal(process, Signal::KILL, Target::Group).await {
+        match error {
+            AgentError::NoProcess(_) => {}
+            error => tracing::warn!(process, error = %chain(&error), "a command over its time could not be killed"),
+        }
+    }
+}
+
+async fn feed(agent: Agent, process: u64, input: Bytes) {
+    let fed = match agent.write_stdin(process, input).await {
+        Ok(()) => agent.close_stdin(process).await,
+        Err(error) => Err(error),
+    };
+    match fed {
+        // It did not want to read it all, or has ended.
+        Ok(()) | Err(AgentError::InputClosed(_) | AgentError::NoProcess(_) | AgentError::Closed { .. }) => {}
+        Err(error) => tracing::warn!(process, error = %chain(&error), "a command did not get all of its input"),
+    }
+}

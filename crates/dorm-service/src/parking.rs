@@ -1,0 +1,91 @@
+//! Which suspended sandboxes are still held in memory, and which of them go first when that becomes too much.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use dorm_lifecycle::{SandboxId, Timestamp};
+
+/// How much may be parked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ParkLimits {
+    /// Host memory that parked sandboxes may hold together, in bytes.
+    pub memory_bytes: u64,
+    /// How many may be parked.
+    pub count: usize,
+}
+
+struct Parked {
+    since: Timestamp,
+    memory_bytes: u64,
+}
+
+/// The parked sandboxes of this host.
+pub(crate) struct Parking {
+    limits: ParkLimits,
+    parked: Mutex<BTreeMap<SandboxId, Parked>>,
+}
+
+impl Parking {
+    pub(crate) fn new(limits: ParkLimits) -> Self {
+        Self { limits, parked: Mutex::default() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<SandboxId, Parked>> {
+        self.parked.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes that `sandbox` is parked. Answers those that have to be evicted for it, the longest parked first;
+    /// it may be among them.
+    pub(crate) fn enter(&self, sandbox: &SandboxId, since: Timestamp, memory_bytes: u64) -> Vec<SandboxId> {
+        let mut parked = self.lock();
+        parked.insert(sandbox.clone(), Parked { since, memory_bytes });
+        let mut by_age: Vec<_> = parked.iter().map(|(id, held)| (held.since, id.clone(), held.memory_bytes)).collect();
+        by_age.sort();
+        let mut count = by_age.len();
+        let mut memory: u64 = by_age.iter().map(|(_, _, bytes)| bytes).sum();
+        let mut leave = Vec::new();
+        for (_, id, bytes) in by_age {
+            if count <= self.limits.count && memory <= self.limits.memory_bytes {
+                break;
+            }
+            count -= 1;
+            memory -= bytes;
+            leave.push(id);
+        }
+        leave
+    }
+
+    /// Notes that `sandbox` is no longer parked. Answers whether it was.
+    pub(crate) fn leave(&self, sandbox: &SandboxId) -> bool {
+        self.lock().remove(sandbox).is_some()
+    }
+
+    pub(crate) fn holds(&self, sandbox: &SandboxId) -> bool {
+        self.lock().contains_key(sandbox)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(seed: u8) -> SandboxId {
+        SandboxId::from_random([seed; 20])
+    }
+
+    #[test]
+    fn the_longest_parked_leaves_first_when_memory_is_short() {
+        let parking = Parking::new(ParkLimits { memory_bytes: 100, count: 10 });
+        assert!(parking.enter(&id(1), Timestamp::from_millis(1), 60).is_empty());
+        assert_eq!(parking.enter(&id(2), Timestamp::from_millis(2), 60), [id(1)]);
+        assert!(parking.leave(&id(1)));
+        assert!(!parking.leave(&id(1)));
+        assert!(parking.holds(&id(2)));
+    }
+
+    #[test]
+    fn a_limit_of_none_parks_nobody() {
+        let parking = Parking::new(ParkLimits { memory_bytes: u64::MAX, count: 0 });
+        assert_eq!(parking.enter(&id(1), Timestamp::from_millis(1), 1), [id(1)]);
+    }
+}

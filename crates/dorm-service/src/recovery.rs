@@ -1,0 +1,197 @@
+//! The start of the service: what the records say and what the host runs are brought together, by the lifecycle's
+//! plan, before anybody is answered.
+
+use std::collections::HashMap;
+
+use dorm_engine::FoundRun;
+use dorm_lifecycle::{
+    Actor as By, Effect, Recovery, RunCondition, RunId, SandboxId, SnapshotId, State, StateName, recover,
+};
+use dorm_store::{
+    Change, OperationKind, OperationRecord, OperationResult, SandboxFilter, SandboxRecord, SnapshotStatus,
+};
+
+use crate::actor::{Actor, First};
+use crate::error::ServiceError;
+use crate::notices;
+use crate::shared::{Parts, Service, Shared, chain};
+
+/// What a start found and did, for people.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct RecoveryReport {
+    /// Living sandboxes on record.
+    pub sandboxes: usize,
+    /// Runs that went on without the daemon.
+    pub runs: usize,
+    /// A line for each thing that was cleared away, undone or begun again.
+    pub lines: Vec<String>,
+}
+
+impl Service {
+    /// Opens the service: recovers what an earlier daemon left and begins to drive every living sandbox.
+    ///
+    /// # Errors
+    /// When the records cannot be read or the host cannot be looked at. Nothing has been changed by then that a second
+    /// attempt does not find again.
+    pub async fn open(parts: Parts) -> Result<(Self, RecoveryReport), ServiceError> {
+        let shared = Shared::new(parts);
+        let mut report = RecoveryReport::default();
+        let living = living(&shared).await?;
+        let found = shared.engine.inventory().await?;
+        report.sandboxes = living.len();
+        report.runs = found.len();
+        let mut runs: HashMap<SandboxId, Vec<(RunId, RunCondition)>> = HashMap::new();
+        let mut known = Vec::new();
+        for FoundRun { run, condition } in found {
+            if living.iter().any(|record| record.sandbox.id == run.sandbox) {
+                known.push(run.clone());
+                runs.entry(run.sandbox.clone()).or_default().push((run, condition));
+            }
+        }
+        report.lines.extend(shared.engine.sweep(&known).await?);
+        close_operations(&shared, &living, &mut report).await?;
+        for capture in shared.store.to_discard().await? {
+            report.lines.push(format!("capture {capture} was discarded"));
+            shared.discard(vec![capture]).await;
+        }
+        shared.tasks.spawn(notices::listen(shared.clone()));
+        for record in living {
+            let found = runs.remove(&record.sandbox.id).unwrap_or_default();
+            revive(&shared, record, &found, &mut report).await;
+        }
+        Ok((Self { shared }, report))
+    }
+}
+
+async fn living(shared: &Shared) -> Result<Vec<SandboxRecord>, ServiceError> {
+    let states = StateName::ALL.into_iter().filter(|name| *name != StateName::Terminated).collect();
+    Ok(shared.store.sandboxes(&SandboxFilter { states, ..SandboxFilter::default() }).await?)
+}
+
+/// Operations of which nothing goes on: what they wrote is cleared away, then they are closed.
+async fn close_operations(
+    shared: &std::sync::Arc<Shared>,
+    living: &[SandboxRecord],
+    report: &mut RecoveryReport,
+) -> Result<(), ServiceError> {
+    for operation in shared.store.open_operations().await? {
+        match operation.kind {
+            OperationKind::DeleteSnapshot => finish_deletion(shared, operation, report).await?,
+            OperationKind::Suspend | OperationKind::Snapshot => {
+                give_up_capture(shared, operation, living, report).await?;
+            }
+            // These belong to a state, and whoever drives the sandbox ends them.
+            OperationKind::Create | OperationKind::Resume | OperationKind::Terminate => {}
+        }
+    }
+    Ok(())
+}
+
+async fn give_up_capture(
+    shared: &std::sync::Arc<Shared>,
+    mut operation: OperationRecord,
+    living: &[SandboxRecord],
+    report: &mut RecoveryReport,
+) -> Result<(), ServiceError> {
+    let Some(capture) = operation.capture.clone() else { return Ok(()) };
+    let held = living.iter().filter_map(|record| record.sandbox.state.image());
+    if held.into_iter().any(|image| image.capture == capture) {
+        return Ok(());
+    }
+    shared.pool.remove(&capture).await?;
+    report.lines.push(format!("{} {}: what it had written was cleared away", operation.kind.as_str(), operation.id));
+    let reason = "the daemon was stopped in the middle of it".to_owned();
+    let mut change = Change::default();
+    for mut snapshot in shared.store.snapshots(None).await? {
+        if snapshot.capture == capture && snapshot.status == SnapshotStatus::InProgress {
+            snapshot.status = SnapshotStatus::Failed(reason.clone());
+            change.snapshots.push(snapshot);
+        }
+    }
+    operation.ended = Some((shared.now(), OperationResult::Failed(reason)));
+    change.operations.push(operation);
+    shared.commit(change).await?;
+    Ok(())
+}
+
+async fn finish_deletion(
+    shared: &std::sync::Arc<Shared>,
+    operation: OperationRecord,
+    report: &mut RecoveryReport,
+) -> Result<(), ServiceError> {
+    let Some(capture) = &operation.capture else { return Ok(()) };
+    let doomed: Vec<SnapshotId> = shared
+        .store
+        .snapshots(None)
+        .await?
+        .into_iter()
+        .filter(|snapshot| snapshot.capture == *capture)
+        .map(|snapshot| snapshot.id)
+        .collect();
+    report.lines.extend(doomed.iter().map(|snapshot| format!("snapshot {snapshot}: its deletion was finished")));
+    crate::ops::checkpoint::finish_deletion(shared, operation, doomed).await
+}
+
+async fn revive(
+    shared: &std::sync::Arc<Shared>,
+    record: SandboxRecord,
+    found: &[(RunId, RunCondition)],
+    report: &mut RecoveryReport,
+) {
+    let id = record.sandbox.id.clone();
+    let first = match recover(&record.sandbox, found) {
+        Recovery::Nothing => First::Nothing,
+        Recovery::Adopt(run) => First::Adopt(run),
+        Recovery::GoOn { run, report: observation } => {
+            report.lines.push(format!("sandbox {id}: its operation was undone and it goes on"));
+            First::GoOn(run, observation)
+        }
+        Recovery::Redo { stop, effect } => {
+            report.lines.push(format!("sandbox {id}: its operation is begun again"));
+            end_all(shared, &stop).await;
+            if let Effect::Wake { parked, .. } = &effect
+                && found.iter().any(|(run, _)| run == parked && !stop.contains(run))
+            {
+                park(shared, &record, parked).await;
+            }
+            First::Effect(effect, None)
+        }
+        Recovery::Report { stop, report: observation } => {
+            report.lines.push(format!("sandbox {id}: its run was lost"));
+            end_all(shared, &stop).await;
+            First::Report(observation)
+        }
+        Recovery::Stop(stop) => {
+            end_all(shared, &stop).await;
+            First::Nothing
+        }
+    };
+    let parked = matches!(record.sandbox.state, State::Suspended { .. }).then(|| record.sandbox.run_id());
+    if let (Some(run), First::Nothing) = (&parked, &first)
+        && found
+            .iter()
+            .any(|(found, condition)| found == run && matches!(condition, RunCondition::Parked | RunCondition::Paused))
+    {
+        park(shared, &record, run).await;
+    }
+    Actor::spawn(shared, record, By::Recovery, first);
+}
+
+/// Notes that a run stands still, and sees to it that it uses no CPU.
+async fn park(shared: &std::sync::Arc<Shared>, record: &SandboxRecord, run: &RunId) {
+    if let Err(error) = shared.engine.park(run).await {
+        tracing::warn!(%run, error = %chain(&error), "a parked run is given back; its image is on disk");
+        end_all(shared, std::slice::from_ref(run)).await;
+        return;
+    }
+    let memory = shared.engine.usage(run).await.map(|usage| usage.memory_bytes).unwrap_or_default();
+    shared.parking.enter(&record.sandbox.id, shared.now(), memory);
+}
+
+async fn end_all(shared: &std::sync::Arc<Shared>, runs: &[RunId]) {
+    for run in runs {
+        if let Err(error) = shared.engine.stop(run).await {
+            tracing::warn!(%run, error = %chain(&error), "what is left of a run is cleared away at the next start");
+        }
+    }
+}

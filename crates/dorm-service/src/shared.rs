@@ -1,0 +1,223 @@
+//! What every part of the service shares, and the handle callers hold.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use dorm_engine::Engine;
+use dorm_lifecycle::{Limits, ProjectId, SandboxId, Timestamp};
+use dorm_pool::Pool;
+use dorm_store::{Change, EventRecord, Store, StoreError};
+use tokio::sync::{oneshot, watch};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::activity::Activity;
+use crate::actor::{Mailbox, Message};
+use crate::clock::Clock;
+use crate::error::ServiceError;
+use crate::parking::{ParkLimits, Parking};
+use crate::timers::Timers;
+
+/// What a service is made of.
+pub struct Parts {
+    /// What it remembers.
+    pub store: Arc<dyn Store>,
+    /// What runs its sandboxes.
+    pub engine: Arc<dyn Engine>,
+    /// The disk.
+    pub pool: Pool,
+    /// The time.
+    pub clock: Arc<dyn Clock>,
+    /// The rest.
+    pub settings: Settings,
+}
+
+/// What can be chosen.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Whose sandboxes these are.
+    pub project: ProjectId,
+    /// How long operations may take.
+    pub limits: Limits,
+    /// How much may be parked.
+    pub park: ParkLimits,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            project: ProjectId::local(),
+            limits: Limits::default(),
+            park: ParkLimits { memory_bytes: 4 << 30, count: 64 },
+        }
+    }
+}
+
+/// A handle to the service; cheap to clone.
+#[derive(Clone)]
+pub struct Service {
+    pub(crate) shared: Arc<Shared>,
+}
+
+#[derive(Clone)]
+pub(crate) struct ActorHandle {
+    pub(crate) mailbox: Mailbox,
+    pub(crate) activity: Arc<Activity>,
+}
+
+pub(crate) struct Shared {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) engine: Arc<dyn Engine>,
+    pub(crate) pool: Pool,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) settings: Settings,
+    pub(crate) timers: Timers,
+    pub(crate) parking: Parking,
+    pub(crate) stopping: CancellationToken,
+    pub(crate) tasks: TaskTracker,
+    news: watch::Sender<u64>,
+    actors: Mutex<HashMap<SandboxId, ActorHandle>>,
+}
+
+impl Shared {
+    pub(crate) fn new(parts: Parts) -> Arc<Self> {
+        Arc::new_cyclic(|weak: &std::sync::Weak<Self>| {
+            let weak = weak.clone();
+            let timers = Timers::start(move |sandbox| {
+                if let Some(shared) = weak.upgrade() {
+                    shared.tell(&sandbox, Message::Due);
+                }
+            });
+            Self {
+                store: parts.store,
+                engine: parts.engine,
+                pool: parts.pool,
+                clock: parts.clock,
+                parking: Parking::new(parts.settings.park),
+                settings: parts.settings,
+                timers,
+                stopping: CancellationToken::new(),
+                tasks: TaskTracker::new(),
+                news: watch::channel(0).0,
+                actors: Mutex::default(),
+            }
+        })
+    }
+
+    pub(crate) fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    fn actors(&self) -> MutexGuard<'_, HashMap<SandboxId, ActorHandle>> {
+        self.actors.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn actor(&self, sandbox: &SandboxId) -> Option<ActorHandle> {
+        self.actors().get(sandbox).cloned()
+    }
+
+    pub(crate) fn enter(&self, sandbox: &SandboxId, handle: ActorHandle) {
+        self.actors().insert(sandbox.clone(), handle);
+    }
+
+    pub(crate) fn leave(&self, sandbox: &SandboxId) {
+        self.actors().remove(sandbox);
+        self.timers.set(sandbox, None);
+        self.parking.leave(sandbox);
+    }
+
+    /// Leaves a message for a living sandbox; whoever is over hears nothing.
+    pub(crate) fn tell(&self, sandbox: &SandboxId, message: Message) {
+        if let Some(handle) = self.actor(sandbox) {
+            let _ = handle.mailbox.send(message);
+        }
+    }
+
+    /// Commits a change, tells whoever follows the events, and lets go of what the change discards.
+    pub(crate) async fn commit(self: &Arc<Self>, change: Change) -> Result<Vec<EventRecord>, StoreError> {
+        let discard = change.discard.clone();
+        let events = self.store.commit(change).await?;
+        if let Some(last) = events.last() {
+            self.news.send_if_modified(|newest| {
+                let newer = last.number > *newest;
+                *newest = (*newest).max(last.number);
+                newer
+            });
+        }
+        if !discard.is_empty() {
+            let shared = self.clone();
+            self.tasks.spawn(async move { shared.discard(discard).await });
+        }
+        Ok(events)
+    }
+
+    /// Deletes captures that a record says are to be deleted, then the record of that.
+    pub(crate) async fn discard(&self, captures: Vec<dorm_lifecycle::CaptureId>) {
+        for capture in captures {
+            if let Err(error) = self.pool.remove(&capture).await {
+                tracing::error!(%capture, error = %chain(&error), "a discarded capture stays until the next start");
+                continue;
+            }
+            let change = Change { discarded: vec![capture.clone()], ..Change::default() };
+            if let Err(error) = self.store.commit(change).await {
+                tracing::error!(%capture, error = %chain(&error), "a deleted capture is looked for again at the next start");
+            }
+        }
+    }
+}
+
+impl Service {
+    /// The number of the newest event, as it changes.
+    pub fn news(&self) -> watch::Receiver<u64> {
+        self.shared.news.subscribe()
+    }
+
+    /// What the engine is and can do.
+    pub fn capabilities(&self) -> &dorm_engine::Capabilities {
+        self.shared.engine.capabilities()
+    }
+
+    /// The disk, for images.
+    pub fn pool(&self) -> &Pool {
+        &self.shared.pool
+    }
+
+    /// Whose sandboxes these are.
+    pub fn project(&self) -> &ProjectId {
+        &self.shared.settings.project
+    }
+
+    /// Stops the service: operations in progress are waited for, running sandboxes go on running and parked ones stay
+    /// parked; the next start finds them.
+    pub async fn stop(&self) {
+        self.shared.stopping.cancel();
+        self.shared.tasks.close();
+        self.shared.tasks.wait().await;
+        self.shared.engine.close().await;
+    }
+
+    pub(crate) async fn ask<T>(
+        &self,
+        sandbox: &SandboxId,
+        message: impl FnOnce(oneshot::Sender<Result<T, ServiceError>>) -> Message,
+    ) -> Result<T, ServiceError> {
+        let handle = self.shared.actor(sandbox).ok_or_else(|| ServiceError::NoSandbox(sandbox.to_string()))?;
+        let (reply, answer) = oneshot::channel();
+        if handle.mailbox.send(message(reply)).is_err() {
+            return Err(ServiceError::Stopping);
+        }
+        answer.await.unwrap_or(Err(ServiceError::Stopping))
+    }
+}
+
+/// An error and its causes in one line.
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(next) = cause {
+        text.push_str(": ");
+        text.push_str(&next.to_string());
+        cause = next.source();
+    }
+    text
+}

@@ -1,0 +1,9 @@
+//! Stories of sandboxes: the real service on the fake engine, a store in memory and a pool on disk.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod faults;
+mod life;
+mod restarts;
+mod snapshots;
+mod timeouts;
+mod world;

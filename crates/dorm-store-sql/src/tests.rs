@@ -1,0 +1,121 @@
+//! What can only be seen from inside: the settings of the connections, and a store whose disk is full.
+
+use std::path::Path;
+
+use dorm_lifecycle::{
+    Actor, EventKind, OnTimeout, Origin, ProjectId, Sandbox, SandboxId, SandboxSpec, State, Timestamp,
+};
+use dorm_store::{Change, EventFilter, NewEvent, SandboxFilter, SandboxRecord, Store, StoreError};
+
+use crate::SqlStore;
+
+fn id(number: u8) -> SandboxId {
+    SandboxId::from_random([number; 20])
+}
+
+fn sandbox(number: u8) -> SandboxRecord {
+    let mut spec = SandboxSpec::new("0".repeat(64).parse().unwrap(), None);
+    spec.on_timeout = OnTimeout::Terminate;
+    let at = Timestamp::from_millis(1_000);
+    let sandbox = Sandbox {
+        id: id(number),
+        project: ProjectId::local(),
+        spec,
+        origin: Origin::Image,
+        created: at,
+        generation: 1,
+        run: 1,
+        last_active: at,
+        state: State::Running { since: at, image: None },
+    };
+    SandboxRecord { sandbox, revision: 0 }
+}
+
+fn change(number: u8, detail: String) -> Change {
+    let event = NewEvent {
+        project: ProjectId::local(),
+        sandbox: id(number),
+        at: Timestamp::from_millis(1_000),
+        kind: EventKind::Started,
+        actor: Actor::User,
+        operation: None,
+        generation: 1,
+        detail: Some(detail),
+    };
+    Change { sandboxes: vec![sandbox(number)], events: vec![event], ..Change::default() }
+}
+
+async fn open(directory: &Path) -> SqlStore {
+    SqlStore::open(&directory.join("store.db")).await.unwrap()
+}
+
+#[tokio::test]
+async fn every_commit_is_synced() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(directory.path()).await;
+    let ask = async |statement| store.writer.tinker(statement).await;
+    assert_eq!(ask("SELECT journal_mode FROM pragma_journal_mode").await.as_deref(), Some("wal"));
+    assert_eq!(ask("SELECT CAST(synchronous AS TEXT) FROM pragma_synchronous").await.as_deref(), Some("2"));
+    assert_eq!(ask("SELECT CAST(foreign_keys AS TEXT) FROM pragma_foreign_keys").await.as_deref(), Some("1"));
+}
+
+#[tokio::test]
+async fn a_reader_cannot_write() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(directory.path()).await;
+    assert!(sqlx::query("DELETE FROM events").execute(&store.readers).await.is_err());
+}
+
+#[tokio::test]
+async fn a_full_store_fails_a_change_wholly_and_goes_on_when_there_is_room() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(directory.path()).await;
+    store.commit(change(1, "before".to_owned())).await.unwrap();
+    // A number below its size stands for its size: it can grow no more.
+    store.writer.tinker("PRAGMA max_page_count = 1").await;
+    for _ in 0..3 {
+        let refusal = store.commit(change(2, "x".repeat(200_000))).await;
+        assert!(matches!(refusal, Err(StoreError::Failed { .. })), "{refusal:?}");
+        assert_eq!(store.sandbox(&id(2)).await.unwrap(), None);
+        assert_eq!(store.sandboxes(&SandboxFilter::default()).await.unwrap().len(), 1);
+        assert_eq!(store.events(&EventFilter::default()).await.unwrap().len(), 1);
+        store.writer.tinker("PRAGMA max_page_count = 1").await;
+    }
+    store.writer.tinker("PRAGMA max_page_count = 1000000").await;
+    let numbered = store.commit(change(2, "x".repeat(200_000))).await.unwrap();
+    assert_eq!(numbered[0].number, 2);
+    assert_eq!(store.sandbox(&id(2)).await.unwrap().unwrap().revision, 1);
+}
+
+#[tokio::test]
+async fn the_unique_index_backs_the_look_up_of_names() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(directory.path()).await;
+    let mut first = change(1, "first".to_owned());
+    first.sandboxes[0].sandbox.spec.name = Some("web".parse().unwrap());
+    store.commit(first).await.unwrap();
+    store.commit(change(2, "second".to_owned())).await.unwrap();
+    let forced = sqlx::query("UPDATE sandboxes SET name = 'web'");
+    let mut connection = sqlx::ConnectOptions::connect(
+        &sqlx::sqlite::SqliteConnectOptions::new().filename(directory.path().join("store.db")),
+    )
+    .await
+    .unwrap();
+    let refusal = forced.execute(&mut connection).await.unwrap_err();
+    assert!(refusal.as_database_error().unwrap().is_unique_violation(), "{refusal}");
+}
+
+/// SQLite gives a transaction up by itself after some failures of the disk, which sqlx does not notice: the
+/// connection would refuse to begin another for ever.
+#[tokio::test]
+async fn a_transaction_that_sqlite_gives_up_by_itself_costs_one_change() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(directory.path()).await;
+    let gives_up =
+        "CREATE TEMP TRIGGER gives_up BEFORE INSERT ON main.events BEGIN SELECT RAISE(ROLLBACK, 'disk'); END";
+    store.writer.tinker(gives_up).await;
+    let refusal = store.commit(change(1, "lost".to_owned())).await;
+    assert!(matches!(refusal, Err(StoreError::Failed { operation: "record an event", .. })), "{refusal:?}");
+    assert_eq!(store.sandbox(&id(1)).await.unwrap(), None);
+    assert_eq!(store.commit(change(1, "kept".to_owned())).await.unwrap()[0].number, 1);
+}

@@ -1,0 +1,285 @@
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
+
+//! Whatever is committed, in whatever order: the store in a file answers as the one in memory does.
+
+use std::sync::Arc;
+
+use dorm_lifecycle::{
+    Actor, CaptureId, Cause, EventKind, Name, OnTimeout, OperationId, Origin, ProjectId, Resources, Sandbox, SandboxId,
+    SandboxSpec, SleepImage, SnapshotId, State, StateName, Timestamp,
+};
+use dorm_store::memory::MemoryStore;
+use dorm_store::{
+    Change, EventFilter, NewEvent, OperationKind, OperationRecord, OperationResult, SandboxFilter, SandboxRecord,
+    SnapshotRecord, SnapshotStatus, Store,
+};
+use dorm_store_sql::SqlStore;
+use proptest::prelude::*;
+use proptest::test_runner::FileFailurePersistence;
+
+/// A change in small numbers, so that records and names meet often.
+#[derive(Clone, Debug)]
+struct Plan {
+    sandboxes: Vec<PlannedSandbox>,
+    /// Number, when it began, whether it has ended.
+    operations: Vec<(u8, u64, bool)>,
+    /// Number, when it was asked for, project.
+    snapshots: Vec<(u8, u64, u8)>,
+    forgotten: Vec<u8>,
+    /// Sandbox, project.
+    events: Vec<(u8, u8)>,
+    /// What is read afterwards.
+    filter: SandboxFilter,
+    event_filter: EventFilter,
+    reopens: bool,
+}
+
+#[derive(Clone, Debug)]
+struct PlannedSandbox {
+    number: u8,
+    project: u8,
+    name: Option<u8>,
+    state: usize,
+    labels: Vec<(u8, u8)>,
+    /// None for the present one.
+    revision: Option<u64>,
+}
+
+fn id(number: u8) -> SandboxId {
+    SandboxId::from_random([number; 20])
+}
+
+fn project(number: u8) -> ProjectId {
+    format!("p{number}").parse().unwrap()
+}
+
+fn name(number: u8) -> Name {
+    format!("n{number}").parse().unwrap()
+}
+
+fn label((key, value): (u8, u8)) -> (String, String) {
+    (format!("k{key}"), format!("v{value}"))
+}
+
+fn planned_sandbox() -> impl Strategy<Value = PlannedSandbox> {
+    let labels = prop::collection::vec((0..3u8, 0..3u8), 0..3);
+    let revision = prop::option::weighted(0.1, 0..4u64);
+    (0..6u8, 0..2u8, prop::option::of(0..3u8), 0..8usize, labels, revision).prop_map(
+        |(number, project, name, state, labels, revision)| PlannedSandbox {
+            number,
+            project,
+            name,
+            state,
+            labels,
+            revision,
+        },
+    )
+}
+
+fn filter() -> impl Strategy<Value = SandboxFilter> {
+    let states = prop::collection::vec(prop::sample::select(StateName::ALL.to_vec()), 0..4);
+    let labels = prop::collection::vec((0..3u8, 0..3u8).prop_map(label), 0..2);
+    let rarely = 0.3;
+    (
+        prop::option::weighted(rarely, (0..2u8).prop_map(project)),
+        states,
+        prop::option::weighted(rarely, (0..3u8).prop_map(name)),
+        labels,
+        prop::option::weighted(rarely, (0..6u8).prop_map(id)),
+        0..4usize,
+    )
+        .prop_map(|(project, states, name, labels, after, limit)| SandboxFilter {
+            project,
+            states,
+            name,
+            labels,
+            after,
+            limit,
+        })
+}
+
+fn event_filter() -> impl Strategy<Value = EventFilter> {
+    (prop::option::of((0..2u8).prop_map(project)), prop::option::of((0..6u8).prop_map(id)), 0..12u64, 0..4usize)
+        .prop_map(|(project, sandbox, after, limit)| EventFilter { project, sandbox, after, limit })
+}
+
+fn plan() -> impl Strategy<Value = Plan> {
+    use prop::collection::vec;
+    (
+        vec(planned_sandbox(), 0..4),
+        vec((0..4u8, 0..3u64, any::<bool>()), 0..2),
+        vec((0..4u8, 0..3u64, 0..2u8), 0..2),
+        vec(0..4u8, 0..2),
+        vec((0..6u8, 0..2u8), 0..3),
+        filter(),
+        event_filter(),
+        prop::bool::weighted(0.1),
+    )
+        .prop_map(|(sandboxes, operations, snapshots, forgotten, events, filter, event_filter, reopens)| Plan {
+            sandboxes,
+            operations,
+            snapshots,
+            forgotten,
+            events,
+            filter,
+            event_filter,
+            reopens,
+        })
+}
+
+fn at(millis: u64) -> Timestamp {
+    Timestamp::from_millis(millis)
+}
+
+fn state(number: usize) -> State {
+    let operation = OperationId::from_random([9; 20]);
+    let (deadline, since) = (at(9_000), at(1_000));
+    let image = SleepImage { capture: CaptureId::from_random([8; 20]), generation: 1, taken: at(1_500), bytes: 1 };
+    match StateName::ALL[number] {
+        StateName::Pending => State::Pending { operation, deadline },
+        StateName::Running => State::Running { since, image: None },
+        StateName::Snapshotting => {
+            let snapshot = SnapshotId::from_random([7; 20]);
+            State::Snapshotting { operation, deadline, snapshot, since, image: None }
+        }
+        StateName::Suspending => State::Suspending { operation, deadline, since, image: Some(image) },
+        StateName::Suspended => State::Suspended { image },
+        StateName::Resuming => State::Resuming { operation, deadline, image },
+        StateName::Terminating => State::Terminating { operation, deadline, cause: Cause::Timeout },
+        StateName::Terminated => State::Terminated { cause: Cause::Requested, at: since },
+    }
+}
+
+async fn sandbox(plan: &PlannedSandbox, present: &MemoryStore) -> SandboxRecord {
+    let mut spec = SandboxSpec::new("a".repeat(64).parse().unwrap(), plan.name.map(name));
+    (spec.suspendable, spec.on_timeout) = (true, OnTimeout::Suspend);
+    spec.labels = plan.labels.iter().copied().map(label).collect();
+    let sandbox = Sandbox {
+        id: id(plan.number),
+        project: project(plan.project),
+        spec,
+        origin: Origin::Image,
+        created: at(1_000),
+        generation: 1,
+        run: 1,
+        last_active: at(1_000),
+        state: state(plan.state),
+    };
+    let stored = present.sandbox(&sandbox.id).await.unwrap().map_or(0, |record| record.revision);
+    SandboxRecord { sandbox, revision: plan.revision.unwrap_or(stored) }
+}
+
+fn operation(&(number, began, has_ended): &(u8, u64, bool)) -> OperationRecord {
+    OperationRecord {
+        id: OperationId::from_random([number; 20]),
+        kind: OperationKind::Create,
+        sandbox: None,
+        actor: Actor::Recovery,
+        began: at(began),
+        deadline: at(9_000),
+        capture: None,
+        ended: has_ended.then_some((at(8_000), OperationResult::Done)),
+    }
+}
+
+fn snapshot(&(number, created, of): &(u8, u64, u8)) -> SnapshotRecord {
+    SnapshotRecord {
+        id: SnapshotId::from_random([number; 20]),
+        project: project(of),
+        source: id(number),
+        generation: 1,
+        parent: None,
+        capture: CaptureId::from_random([number; 20]),
+        image: "b".repeat(64).parse().unwrap(),
+        resources: Resources::default(),
+        created: at(created),
+        bytes: created,
+        status: SnapshotStatus::Completed,
+    }
+}
+
+fn event(&(of, in_project): &(u8, u8)) -> NewEvent {
+    NewEvent {
+        project: project(in_project),
+        sandbox: id(of),
+        at: at(5_000),
+        kind: EventKind::Recovered,
+        actor: Actor::Host,
+        operation: None,
+        generation: 1,
+        detail: None,
+    }
+}
+
+async fn change(plan: &Plan, present: &MemoryStore) -> Change {
+    let mut sandboxes = Vec::new();
+    for planned in &plan.sandboxes {
+        sandboxes.push(sandbox(planned, present).await);
+    }
+    Change {
+        sandboxes,
+        operations: plan.operations.iter().map(operation).collect(),
+        snapshots: plan.snapshots.iter().map(snapshot).collect(),
+        forgotten: plan.forgotten.iter().map(|number| SnapshotId::from_random([*number; 20])).collect(),
+        discard: Vec::new(),
+        discarded: Vec::new(),
+        events: plan.events.iter().map(event).collect(),
+    }
+}
+
+/// All that can be seen of a store, as text.
+async fn view(store: &dyn Store, plan: &Plan) -> String {
+    let mut text = String::new();
+    let mut add = |seen: String| text.push_str(&(seen + "\n"));
+    for number in 0..6 {
+        add(format!("{:?}", store.sandbox(&id(number)).await));
+    }
+    for (of, called) in (0..2).flat_map(|of| (0..3).map(move |called| (of, called))) {
+        add(format!("{:?}", store.named(&project(of), &name(called)).await));
+    }
+    for filter in [SandboxFilter::default(), plan.filter.clone()] {
+        add(format!("{:?}", store.sandboxes(&filter).await));
+    }
+    for number in 0..4 {
+        add(format!("{:?}", store.snapshot(&SnapshotId::from_random([number; 20])).await));
+    }
+    add(format!("{:?}", store.snapshots(None).await));
+    add(format!("{:?}", store.snapshots(Some(&project(1))).await));
+    add(format!("{:?}", store.open_operations().await));
+    for filter in [EventFilter::default(), plan.event_filter.clone()] {
+        add(format!("{:?}", store.events(&filter).await));
+    }
+    text
+}
+
+async fn compare(plans: Vec<Plan>) {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("store.db");
+    let memory = MemoryStore::new();
+    let mut file = Arc::new(SqlStore::open(&path).await.unwrap());
+    for plan in plans {
+        let change = change(&plan, &memory).await;
+        let expected = format!("{:?}", memory.commit(change.clone()).await);
+        assert_eq!(format!("{:?}", file.commit(change).await), expected);
+        if plan.reopens {
+            file = Arc::new(SqlStore::open(&path).await.unwrap());
+        }
+        assert_eq!(view(&*file, &plan).await, view(&memory, &plan).await);
+    }
+    file.close().await.unwrap();
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: 24,
+        max_shrink_iters: 200,
+        failure_persistence: Some(Box::new(FileFailurePersistence::WithSource("regressions"))),
+        ..ProptestConfig::default()
+    })]
+
+    #[test]
+    fn the_file_answers_as_the_memory_does(plans in prop::collection::vec(plan(), 1..24)) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(compare(plans));
+    }
+}

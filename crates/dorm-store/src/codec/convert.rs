@@ -1,0 +1,381 @@
+//! The rows of version 1 to the domain's types and back. Every conversion is total: rows hold parsed values.
+//!
+//! Domain values are taken apart field by field, without `..`: a new field stops the build here until it has a place
+//! in the text.
+
+use dorm_lifecycle::{
+    Cause, Egress, OnTimeout, Origin, Resources, Sandbox, SandboxSpec, SleepImage, State, Timeouts, Variables,
+};
+
+use super::VERSION;
+use super::v1::{
+    CauseRow, EgressRow, EndedRow, EventRow, OnTimeoutRow, OperationRow, OriginRow, ResourcesRow, ResultRow,
+    SandboxRow, SleepImageRow, SnapshotRow, SpecRow, StateRow, StatusRow, TimeoutsRow,
+};
+use super::word::{Length, Millis, Text, Word};
+use crate::{NewEvent, OperationRecord, OperationResult, SnapshotRecord, SnapshotStatus};
+
+fn text<T: Clone>(value: &T) -> Text<T> {
+    Text(value.clone())
+}
+
+impl From<&Sandbox> for SandboxRow {
+    fn from(sandbox: &Sandbox) -> Self {
+        let Sandbox { id, project, spec, origin, created, generation, run, last_active, state } = sandbox;
+        Self {
+            v: VERSION,
+            id: text(id),
+            project: text(project),
+            spec: spec.into(),
+            origin: origin.into(),
+            created: Millis(*created),
+            generation: *generation,
+            run: *run,
+            last_active: Millis(*last_active),
+            state: state.into(),
+        }
+    }
+}
+
+impl From<SandboxRow> for Sandbox {
+    fn from(row: SandboxRow) -> Self {
+        Self {
+            id: row.id.0,
+            project: row.project.0,
+            spec: row.spec.into(),
+            origin: row.origin.into(),
+            created: row.created.0,
+            generation: row.generation,
+            run: row.run,
+            last_active: row.last_active.0,
+            state: row.state.into(),
+        }
+    }
+}
+
+impl From<&SandboxSpec> for SpecRow {
+    fn from(spec: &SandboxSpec) -> Self {
+        let SandboxSpec {
+            name,
+            image,
+            resources,
+            egress,
+            variables,
+            on_timeout,
+            suspendable,
+            auto_resume,
+            timeouts: Timeouts { total, idle },
+            labels,
+        } = spec;
+        Self {
+            name: name.as_ref().map(text),
+            image: text(image),
+            resources: resources.into(),
+            egress: match egress {
+                Egress::Public => EgressRow::Public,
+                Egress::None => EgressRow::None,
+                Egress::Allow(networks) => EgressRow::Allow(networks.clone()),
+            },
+            variables: variables.0.clone(),
+            on_timeout: match on_timeout {
+                OnTimeout::Terminate => OnTimeoutRow::Terminate,
+                OnTimeout::Suspend => OnTimeoutRow::Suspend,
+            },
+            suspendable: *suspendable,
+            auto_resume: *auto_resume,
+            timeouts: TimeoutsRow { total: total.map(Length), idle: idle.map(Length) },
+            labels: labels.clone(),
+        }
+    }
+}
+
+impl From<SpecRow> for SandboxSpec {
+    fn from(row: SpecRow) -> Self {
+        Self {
+            name: row.name.map(|name| name.0),
+            image: row.image.0,
+            resources: row.resources.into(),
+            egress: match row.egress {
+                EgressRow::Public => Egress::Public,
+                EgressRow::None => Egress::None,
+                EgressRow::Allow(networks) => Egress::Allow(networks),
+            },
+            variables: Variables(row.variables),
+            on_timeout: match row.on_timeout {
+                OnTimeoutRow::Terminate => OnTimeout::Terminate,
+                OnTimeoutRow::Suspend => OnTimeout::Suspend,
+            },
+            suspendable: row.suspendable,
+            auto_resume: row.auto_resume,
+            timeouts: Timeouts {
+                total: row.timeouts.total.map(|length| length.0),
+                idle: row.timeouts.idle.map(|length| length.0),
+            },
+            labels: row.labels,
+        }
+    }
+}
+
+impl From<&Resources> for ResourcesRow {
+    fn from(resources: &Resources) -> Self {
+        let Resources { cpu_millis, memory_bytes, disk_bytes, processes } = *resources;
+        Self { cpu_millis, memory_bytes, disk_bytes, processes }
+    }
+}
+
+impl From<ResourcesRow> for Resources {
+    fn from(row: ResourcesRow) -> Self {
+        let ResourcesRow { cpu_millis, memory_bytes, disk_bytes, processes } = row;
+        Self { cpu_millis, memory_bytes, disk_bytes, processes }
+    }
+}
+
+impl From<&Origin> for OriginRow {
+    fn from(origin: &Origin) -> Self {
+        match origin {
+            Origin::Image => Self::Image,
+            Origin::Snapshot { snapshot, capture } => {
+                Self::Snapshot { snapshot: text(snapshot), capture: text(capture) }
+            }
+        }
+    }
+}
+
+impl From<OriginRow> for Origin {
+    fn from(row: OriginRow) -> Self {
+        match row {
+            OriginRow::Image => Self::Image,
+            OriginRow::Snapshot { snapshot, capture } => Self::Snapshot { snapshot: snapshot.0, capture: capture.0 },
+        }
+    }
+}
+
+impl From<&SleepImage> for SleepImageRow {
+    fn from(image: &SleepImage) -> Self {
+        let SleepImage { capture, generation, taken, bytes } = image;
+        Self { capture: text(capture), generation: *generation, taken: Millis(*taken), bytes: *bytes }
+    }
+}
+
+impl From<SleepImageRow> for SleepImage {
+    fn from(row: SleepImageRow) -> Self {
+        Self { capture: row.capture.0, generation: row.generation, taken: row.taken.0, bytes: row.bytes }
+    }
+}
+
+impl From<&Cause> for CauseRow {
+    fn from(cause: &Cause) -> Self {
+        match cause {
+            Cause::Requested => Self::Requested,
+            Cause::Timeout => Self::Timeout,
+            Cause::Failed { reason } => Self::Failed { reason: reason.clone() },
+        }
+    }
+}
+
+impl From<CauseRow> for Cause {
+    fn from(row: CauseRow) -> Self {
+        match row {
+            CauseRow::Requested => Self::Requested,
+            CauseRow::Timeout => Self::Timeout,
+            CauseRow::Failed { reason } => Self::Failed { reason },
+        }
+    }
+}
+
+impl From<&State> for StateRow {
+    fn from(state: &State) -> Self {
+        let image_row = |image: &Option<SleepImage>| image.as_ref().map(SleepImageRow::from);
+        match state {
+            State::Pending { operation, deadline } => {
+                Self::Pending { operation: text(operation), deadline: Millis(*deadline) }
+            }
+            State::Running { since, image } => Self::Running { since: Millis(*since), image: image_row(image) },
+            State::Snapshotting { operation, deadline, snapshot, since, image } => Self::Snapshotting {
+                operation: text(operation),
+                deadline: Millis(*deadline),
+                snapshot: text(snapshot),
+                since: Millis(*since),
+                image: image_row(image),
+            },
+            State::Suspending { operation, deadline, since, image } => Self::Suspending {
+                operation: text(operation),
+                deadline: Millis(*deadline),
+                since: Millis(*since),
+                image: image_row(image),
+            },
+            State::Suspended { image } => Self::Suspended { image: image.into() },
+            State::Resuming { operation, deadline, image } => {
+                Self::Resuming { operation: text(operation), deadline: Millis(*deadline), image: image.into() }
+            }
+            State::Terminating { operation, deadline, cause } => {
+                Self::Terminating { operation: text(operation), deadline: Millis(*deadline), cause: cause.into() }
+            }
+            State::Terminated { cause, at } => Self::Terminated { cause: cause.into(), at: Millis(*at) },
+        }
+    }
+}
+
+impl From<StateRow> for State {
+    fn from(row: StateRow) -> Self {
+        let image_of = |image: Option<SleepImageRow>| image.map(SleepImage::from);
+        match row {
+            StateRow::Pending { operation, deadline } => Self::Pending { operation: operation.0, deadline: deadline.0 },
+            StateRow::Running { since, image } => Self::Running { since: since.0, image: image_of(image) },
+            StateRow::Snapshotting { operation, deadline, snapshot, since, image } => Self::Snapshotting {
+                operation: operation.0,
+                deadline: deadline.0,
+                snapshot: snapshot.0,
+                since: since.0,
+                image: image_of(image),
+            },
+            StateRow::Suspending { operation, deadline, since, image } => Self::Suspending {
+                operation: operation.0,
+                deadline: deadline.0,
+                since: since.0,
+                image: image_of(image),
+            },
+            StateRow::Suspended { image } => Self::Suspended { image: image.into() },
+            StateRow::Resuming { operation, deadline, image } => {
+                Self::Resuming { operation: operation.0, deadline: deadline.0, image: image.into() }
+            }
+            StateRow::Terminating { operation, deadline, cause } => {
+                Self::Terminating { operation: operation.0, deadline: deadline.0, cause: cause.into() }
+            }
+            StateRow::Terminated { cause, at } => Self::Terminated { cause: cause.into(), at: at.0 },
+        }
+    }
+}
+
+impl From<&OperationRecord> for OperationRow {
+    fn from(operation: &OperationRecord) -> Self {
+        let OperationRecord { id, kind, sandbox, actor, began, deadline, capture, ended } = operation;
+        Self {
+            v: VERSION,
+            id: text(id),
+            kind: Word(*kind),
+            sandbox: sandbox.as_ref().map(text),
+            actor: Word(*actor),
+            began: Millis(*began),
+            deadline: Millis(*deadline),
+            capture: capture.as_ref().map(text),
+            ended: ended.as_ref().map(|(at, result)| EndedRow {
+                at: Millis(*at),
+                result: match result {
+                    OperationResult::Done => ResultRow::Done,
+                    OperationResult::Failed(reason) => ResultRow::Failed(reason.clone()),
+                },
+            }),
+        }
+    }
+}
+
+impl From<OperationRow> for OperationRecord {
+    fn from(row: OperationRow) -> Self {
+        Self {
+            id: row.id.0,
+            kind: row.kind.0,
+            sandbox: row.sandbox.map(|sandbox| sandbox.0),
+            actor: row.actor.0,
+            began: row.began.0,
+            deadline: row.deadline.0,
+            capture: row.capture.map(|capture| capture.0),
+            ended: row.ended.map(|EndedRow { at, result }| match result {
+                ResultRow::Done => (at.0, OperationResult::Done),
+                ResultRow::Failed(reason) => (at.0, OperationResult::Failed(reason)),
+            }),
+        }
+    }
+}
+
+impl From<&SnapshotRecord> for SnapshotRow {
+    fn from(record: &SnapshotRecord) -> Self {
+        let SnapshotRecord {
+            id,
+            project,
+            source,
+            generation,
+            parent,
+            capture,
+            image,
+            resources,
+            created,
+            bytes,
+            status,
+        } = record;
+        Self {
+            v: VERSION,
+            id: text(id),
+            project: text(project),
+            source: text(source),
+            generation: *generation,
+            parent: parent.as_ref().map(text),
+            capture: text(capture),
+            image: text(image),
+            resources: resources.into(),
+            created: Millis(*created),
+            bytes: *bytes,
+            status: match status {
+                SnapshotStatus::InProgress => StatusRow::InProgress,
+                SnapshotStatus::Completed => StatusRow::Completed,
+                SnapshotStatus::Failed(reason) => StatusRow::Failed(reason.clone()),
+                SnapshotStatus::Deleting => StatusRow::Deleting,
+            },
+        }
+    }
+}
+
+impl From<SnapshotRow> for SnapshotRecord {
+    fn from(row: SnapshotRow) -> Self {
+        Self {
+            id: row.id.0,
+            project: row.project.0,
+            source: row.source.0,
+            generation: row.generation,
+            parent: row.parent.map(|parent| parent.0),
+            capture: row.capture.0,
+            image: row.image.0,
+            resources: row.resources.into(),
+            created: row.created.0,
+            bytes: row.bytes,
+            status: match row.status {
+                StatusRow::InProgress => SnapshotStatus::InProgress,
+                StatusRow::Completed => SnapshotStatus::Completed,
+                StatusRow::Failed(reason) => SnapshotStatus::Failed(reason),
+                StatusRow::Deleting => SnapshotStatus::Deleting,
+            },
+        }
+    }
+}
+
+impl From<&NewEvent> for EventRow {
+    fn from(event: &NewEvent) -> Self {
+        let NewEvent { project, sandbox, at, kind, actor, operation, generation, detail } = event;
+        Self {
+            v: VERSION,
+            project: text(project),
+            sandbox: text(sandbox),
+            at: Millis(*at),
+            kind: Word(*kind),
+            actor: Word(*actor),
+            operation: operation.as_ref().map(text),
+            generation: *generation,
+            detail: detail.clone(),
+        }
+    }
+}
+
+impl From<EventRow> for NewEvent {
+    fn from(row: EventRow) -> Self {
+        Self {
+            project: row.project.0,
+            sandbox: row.sandbox.0,
+            at: row.at.0,
+            kind: row.kind.0,
+            actor: row.actor.0,
+            operation: row.operation.map(|operation| operation.0),
+            generation: row.generation,
+            detail: row.detail,
+        }
+    }
+}

@@ -1,0 +1,234 @@
+//! The committed texts of every version load for ever, and what is written now is exactly what the latest ones hold.
+//!
+//! A golden that no longer fits is never rewritten: the format has moved and needs a new version. `DORM_UPDATE=1`
+//! writes only those that are not there.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use dorm_lifecycle::{
+    Actor, CaptureId, Cause, Egress, EventKind, OnTimeout, OperationId, Origin, ProjectId, Resources, Sandbox,
+    SandboxId, SandboxSpec, SleepImage, SnapshotId, State, Timeouts, Timestamp,
+};
+
+use super::{
+    decode_event, decode_operation, decode_sandbox, decode_snapshot, encode_event, encode_operation, encode_sandbox,
+    encode_snapshot,
+};
+use crate::{NewEvent, OperationKind, OperationRecord, OperationResult, SnapshotRecord, SnapshotStatus};
+
+fn directory() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("goldens/v1")
+}
+
+fn at(millis: u64) -> Timestamp {
+    Timestamp::from_millis(millis)
+}
+
+fn image() -> SleepImage {
+    SleepImage {
+        capture: CaptureId::from_random([3; 20]),
+        generation: 4,
+        taken: at(1_790_000_003_000),
+        bytes: 73_400_320,
+    }
+}
+
+fn states() -> Vec<(&'static str, State)> {
+    let operation = OperationId::from_random([2; 20]);
+    let deadline = at(1_790_000_300_000);
+    let since = at(1_790_000_000_500);
+    let snapshot = SnapshotId::from_random([4; 20]);
+    let failed = Cause::Failed { reason: "no space left on device".to_owned() };
+    vec![
+        ("pending", State::Pending { operation: operation.clone(), deadline }),
+        ("running", State::Running { since, image: None }),
+        ("running-with-image", State::Running { since, image: Some(image()) }),
+        (
+            "snapshotting",
+            State::Snapshotting {
+                operation: operation.clone(),
+                deadline,
+                snapshot: snapshot.clone(),
+                since,
+                image: None,
+            },
+        ),
+        (
+            "snapshotting-with-image",
+            State::Snapshotting { operation: operation.clone(), deadline, snapshot, since, image: Some(image()) },
+        ),
+        ("suspending", State::Suspending { operation: operation.clone(), deadline, since, image: None }),
+        (
+            "suspending-with-image",
+            State::Suspending { operation: operation.clone(), deadline, since, image: Some(image()) },
+        ),
+        ("suspended", State::Suspended { image: image() }),
+        ("resuming", State::Resuming { operation: operation.clone(), deadline, image: image() }),
+        ("terminating", State::Terminating { operation, deadline, cause: Cause::Requested }),
+        ("terminated-timeout", State::Terminated { cause: Cause::Timeout, at: at(1_790_000_009_000) }),
+        ("terminated-failed", State::Terminated { cause: failed, at: at(u64::MAX) }),
+    ]
+}
+
+fn sandboxes() -> Vec<(String, Sandbox)> {
+    let digest = "0123456789abcdef".repeat(4).parse().unwrap();
+    let mut spec = SandboxSpec::new(digest, Some("web".parse().unwrap()));
+    spec.resources = Resources { cpu_millis: 250, memory_bytes: 1 << 30, disk_bytes: 5 << 30, processes: 64 };
+    spec.variables.0.insert("TOKEN".to_owned(), "a \"quoted\" value".to_owned());
+    spec.timeouts = Timeouts { total: Some(Duration::from_secs(3600)), idle: Some(Duration::new(90, 500_000_000)) };
+    spec.labels.insert("team".to_owned(), "Bücher".to_owned());
+    let base = Sandbox {
+        id: SandboxId::from_random([1; 20]),
+        project: ProjectId::local(),
+        spec,
+        origin: Origin::Image,
+        created: at(1_790_000_000_000),
+        generation: 5,
+        run: 4,
+        last_active: at(1_790_000_002_000),
+        state: State::Suspended { image: image() },
+    };
+    let mut list: Vec<_> = states()
+        .into_iter()
+        .map(|(name, state)| (format!("sandbox-{name}"), Sandbox { state, ..base.clone() }))
+        .collect();
+    let mut closed = base.clone();
+    closed.spec.egress = Egress::None;
+    closed.spec.auto_resume = false;
+    list.push(("sandbox-without-network".to_owned(), closed));
+    let mut listed = base.clone();
+    listed.spec.egress = Egress::Allow(vec!["198.51.100.0/24".to_owned(), "203.0.113.9".to_owned()]);
+    list.push(("sandbox-with-allow-list".to_owned(), listed));
+    let mut ephemeral = base;
+    ephemeral.spec = SandboxSpec::new(ephemeral.spec.image, None);
+    ephemeral.spec.on_timeout = OnTimeout::Terminate;
+    ephemeral.origin =
+        Origin::Snapshot { snapshot: SnapshotId::from_random([5; 20]), capture: CaptureId::from_random([6; 20]) };
+    ephemeral.state = State::Running { since: at(1_790_000_000_500), image: None };
+    list.push(("sandbox-ephemeral-from-snapshot".to_owned(), ephemeral));
+    list
+}
+
+fn operations() -> Vec<(String, OperationRecord)> {
+    let results = [
+        ("open", None),
+        ("done", Some((at(1_790_000_004_000), OperationResult::Done))),
+        ("failed", Some((at(1_790_000_004_000), OperationResult::Failed("no space left".to_owned())))),
+    ];
+    let mut list = Vec::new();
+    for (kind, (name, ended)) in OperationKind::ALL.into_iter().flat_map(|kind| results.clone().map(|end| (kind, end)))
+    {
+        let deletes = kind == OperationKind::DeleteSnapshot;
+        let record = OperationRecord {
+            id: OperationId::from_random([2; 20]),
+            kind,
+            sandbox: (!deletes).then(|| SandboxId::from_random([1; 20])),
+            actor: Actor::User,
+            began: at(1_790_000_000_000),
+            deadline: at(1_790_000_060_000),
+            capture: (!deletes).then(|| CaptureId::from_random([3; 20])),
+            ended,
+        };
+        list.push((format!("operation-{}-{name}", kind.as_str()), record));
+    }
+    list
+}
+
+fn snapshots() -> Vec<(String, SnapshotRecord)> {
+    let statuses = [
+        SnapshotStatus::InProgress,
+        SnapshotStatus::Completed,
+        SnapshotStatus::Failed("the source ended".to_owned()),
+        SnapshotStatus::Deleting,
+    ];
+    let record = |status: SnapshotStatus| SnapshotRecord {
+        id: SnapshotId::from_random([4; 20]),
+        project: ProjectId::local(),
+        source: SandboxId::from_random([1; 20]),
+        generation: 5,
+        parent: (status == SnapshotStatus::Completed).then(|| SnapshotId::from_random([5; 20])),
+        capture: CaptureId::from_random([3; 20]),
+        image: "0123456789abcdef".repeat(4).parse().unwrap(),
+        resources: Resources::default(),
+        created: at(1_790_000_000_000),
+        bytes: 73_400_320,
+        status,
+    };
+    statuses.map(|status| (format!("snapshot-{}", status.as_str()), record(status))).to_vec()
+}
+
+fn events() -> Vec<(String, NewEvent)> {
+    let actors = Actor::ALL.into_iter().cycle();
+    EventKind::ALL
+        .iter()
+        .zip(actors)
+        .map(|(kind, actor)| {
+            let event = NewEvent {
+                project: ProjectId::local(),
+                sandbox: SandboxId::from_random([1; 20]),
+                at: at(1_790_000_000_000),
+                kind: *kind,
+                actor,
+                operation: (actor == Actor::User).then(|| OperationId::from_random([2; 20])),
+                generation: 5,
+                detail: (actor == Actor::Host).then(|| "out of memory".to_owned()),
+            };
+            (format!("event-{}", kind.as_str()), event)
+        })
+        .collect()
+}
+
+/// Checks one record against its golden both ways and answers the golden's file name.
+fn check<T: PartialEq + std::fmt::Debug>(name: &str, record: &T, written: &str, read: impl Fn(&str) -> T) -> String {
+    let file = format!("{name}.json");
+    let path = directory().join(&file);
+    if std::env::var_os("DORM_UPDATE").is_some() && !path.exists() {
+        fs::write(&path, format!("{written}\n")).unwrap();
+    }
+    let golden = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    assert_eq!(&read(&golden), record, "{file} reads as something else");
+    assert_eq!(written, golden.trim_end(), "{file} is written differently: the format has moved");
+    file
+}
+
+#[test]
+fn every_golden_loads_and_is_written_the_same() {
+    let mut files = BTreeSet::new();
+    for (name, record) in sandboxes() {
+        let written = encode_sandbox(&record).unwrap();
+        files.insert(check(&name, &record, &written, |text| decode_sandbox(text).unwrap()));
+    }
+    for (name, record) in operations() {
+        let written = encode_operation(&record).unwrap();
+        files.insert(check(&name, &record, &written, |text| decode_operation(text).unwrap()));
+    }
+    for (name, record) in snapshots() {
+        let written = encode_snapshot(&record).unwrap();
+        files.insert(check(&name, &record, &written, |text| decode_snapshot(text).unwrap()));
+    }
+    for (name, record) in events() {
+        let written = encode_event(&record).unwrap();
+        files.insert(check(&name, &record, &written, |text| decode_event(text).unwrap()));
+    }
+    let there: BTreeSet<_> =
+        fs::read_dir(directory()).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    assert_eq!(there, files, "every golden has a record that it is compared with");
+}
+
+#[test]
+fn the_words_of_states_are_those_of_the_lifecycle() {
+    for (_, state) in states() {
+        let word = state.name().as_str();
+        let sandbox = Sandbox { state, ..sandboxes().remove(0).1 };
+        let value: serde_json::Value = serde_json::from_str(&encode_sandbox(&sandbox).unwrap()).unwrap();
+        assert!(value["state"].get(word).is_some(), "{word}: {value}");
+    }
+    for (_, snapshot) in snapshots() {
+        let value: serde_json::Value = serde_json::from_str(&encode_snapshot(&snapshot).unwrap()).unwrap();
+        let word = snapshot.status.as_str();
+        assert!(value["status"] == word || value["status"].get(word).is_some(), "{word}: {value}");
+    }
+}

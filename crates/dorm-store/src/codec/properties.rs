@@ -1,0 +1,316 @@
+//! Whatever a record holds comes back; whatever is not a record is refused.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use dorm_lifecycle::{
+    Actor, CaptureId, Cause, Egress, EventKind, OnTimeout, OperationId, Origin, ProjectId, Resources, Sandbox,
+    SandboxId, SandboxSpec, SleepImage, SnapshotId, State, Timeouts, Timestamp, Variables,
+};
+use proptest::option;
+use proptest::prelude::*;
+use proptest::sample::select;
+
+use super::{
+    CodecError, decode_event, decode_operation, decode_sandbox, decode_snapshot, encode_event, encode_operation,
+    encode_sandbox, encode_snapshot,
+};
+use crate::{NewEvent, OperationKind, OperationRecord, OperationResult, SnapshotRecord, SnapshotStatus};
+
+fn time() -> impl Strategy<Value = Timestamp> {
+    any::<u64>().prop_map(Timestamp::from_millis)
+}
+
+fn operation_id() -> impl Strategy<Value = OperationId> {
+    any::<[u8; 20]>().prop_map(OperationId::from_random)
+}
+
+fn capture_id() -> impl Strategy<Value = CaptureId> {
+    any::<[u8; 20]>().prop_map(CaptureId::from_random)
+}
+
+fn snapshot_id() -> impl Strategy<Value = SnapshotId> {
+    any::<[u8; 20]>().prop_map(SnapshotId::from_random)
+}
+
+fn sandbox_id() -> impl Strategy<Value = SandboxId> {
+    any::<[u8; 20]>().prop_map(SandboxId::from_random)
+}
+
+fn project() -> impl Strategy<Value = ProjectId> {
+    "[a-z0-9]{1,8}(-[a-z0-9]{1,8})?".prop_map(|text| text.parse().unwrap())
+}
+
+fn image() -> impl Strategy<Value = SleepImage> {
+    (capture_id(), any::<u64>(), time(), any::<u64>()).prop_map(|(capture, generation, taken, bytes)| SleepImage {
+        capture,
+        generation,
+        taken,
+        bytes,
+    })
+}
+
+fn cause() -> impl Strategy<Value = Cause> {
+    prop_oneof![
+        Just(Cause::Requested),
+        Just(Cause::Timeout),
+        any::<String>().prop_map(|reason| Cause::Failed { reason })
+    ]
+}
+
+fn state() -> impl Strategy<Value = State> {
+    let busy = || (operation_id(), time());
+    prop_oneof![
+        busy().prop_map(|(operation, deadline)| State::Pending { operation, deadline }),
+        (time(), option::of(image())).prop_map(|(since, image)| State::Running { since, image }),
+        (busy(), snapshot_id(), time(), option::of(image())).prop_map(
+            |((operation, deadline), snapshot, since, image)| State::Snapshotting {
+                operation,
+                deadline,
+                snapshot,
+                since,
+                image
+            }
+        ),
+        (busy(), time(), option::of(image())).prop_map(|((operation, deadline), since, image)| State::Suspending {
+            operation,
+            deadline,
+            since,
+            image
+        }),
+        image().prop_map(|image| State::Suspended { image }),
+        (busy(), image()).prop_map(|((operation, deadline), image)| State::Resuming { operation, deadline, image }),
+        (busy(), cause()).prop_map(|((operation, deadline), cause)| State::Terminating { operation, deadline, cause }),
+        (cause(), time()).prop_map(|(cause, at)| State::Terminated { cause, at }),
+    ]
+}
+
+fn resources() -> impl Strategy<Value = Resources> {
+    any::<(u32, u64, u64, u32)>().prop_map(|(cpu_millis, memory_bytes, disk_bytes, processes)| Resources {
+        cpu_millis,
+        memory_bytes,
+        disk_bytes,
+        processes,
+    })
+}
+
+fn length() -> impl Strategy<Value = Duration> {
+    (any::<u64>(), 0..1_000_000_000u32).prop_map(|(seconds, nanos)| Duration::new(seconds, nanos))
+}
+
+fn texts() -> impl Strategy<Value = BTreeMap<String, String>> {
+    prop::collection::btree_map(any::<String>(), any::<String>(), 0..4)
+}
+
+fn egress() -> impl Strategy<Value = Egress> {
+    prop_oneof![
+        Just(Egress::Public),
+        Just(Egress::None),
+        prop::collection::vec(any::<String>(), 0..3).prop_map(Egress::Allow)
+    ]
+}
+
+fn spec() -> impl Strategy<Value = SandboxSpec> {
+    (
+        (option::of("[a-z][a-z0-9]{0,8}"), "[0-9a-f]{64}", resources(), egress(), texts()),
+        (any::<[bool; 3]>(), option::of(length()), option::of(length()), texts()),
+    )
+        .prop_map(
+            |(
+                (name, image, resources, egress, variables),
+                ([suspend, suspendable, auto_resume], total, idle, labels),
+            )| {
+                SandboxSpec {
+                    name: name.map(|name| name.parse().unwrap()),
+                    image: image.parse().unwrap(),
+                    resources,
+                    egress,
+                    variables: Variables(variables),
+                    on_timeout: if suspend { OnTimeout::Suspend } else { OnTimeout::Terminate },
+                    suspendable,
+                    auto_resume,
+                    timeouts: Timeouts { total, idle },
+                    labels,
+                }
+            },
+        )
+}
+
+fn sandbox() -> impl Strategy<Value = Sandbox> {
+    let origin = option::of((snapshot_id(), capture_id())).prop_map(|from| match from {
+        None => Origin::Image,
+        Some((snapshot, capture)) => Origin::Snapshot { snapshot, capture },
+    });
+    (sandbox_id(), project(), spec(), origin, time(), any::<(u64, u64)>(), time(), state()).prop_map(
+        |(id, project, spec, origin, created, (generation, run), last_active, state)| Sandbox {
+            id,
+            project,
+            spec,
+            origin,
+            created,
+            generation,
+            run,
+            last_active,
+            state,
+        },
+    )
+}
+
+fn operation() -> impl Strategy<Value = OperationRecord> {
+    let result = option::of(any::<String>()).prop_map(|failure| match failure {
+        None => OperationResult::Done,
+        Some(reason) => OperationResult::Failed(reason),
+    });
+    (
+        (operation_id(), select(OperationKind::ALL.to_vec()), option::of(sandbox_id()), select(Actor::ALL.to_vec())),
+        (time(), time(), option::of(capture_id()), option::of((time(), result))),
+    )
+        .prop_map(|((id, kind, sandbox, actor), (began, deadline, capture, ended))| OperationRecord {
+            id,
+            kind,
+            sandbox,
+            actor,
+            began,
+            deadline,
+            capture,
+            ended,
+        })
+}
+
+fn snapshot() -> impl Strategy<Value = SnapshotRecord> {
+    let status = prop_oneof![
+        Just(SnapshotStatus::InProgress),
+        Just(SnapshotStatus::Completed),
+        any::<String>().prop_map(SnapshotStatus::Failed),
+        Just(SnapshotStatus::Deleting),
+    ];
+    (
+        (snapshot_id(), project(), sandbox_id(), any::<u64>(), option::of(snapshot_id())),
+        (capture_id(), "[0-9a-f]{64}", resources(), time(), any::<u64>(), status),
+    )
+        .prop_map(
+            |((id, project, source, generation, parent), (capture, image, resources, created, bytes, status))| {
+                SnapshotRecord {
+                    id,
+                    project,
+                    source,
+                    generation,
+                    parent,
+                    capture,
+                    image: image.parse().unwrap(),
+                    resources,
+                    created,
+                    bytes,
+                    status,
+                }
+            },
+        )
+}
+
+fn event() -> impl Strategy<Value = NewEvent> {
+    (
+        (project(), sandbox_id(), time(), select(EventKind::ALL.to_vec()), select(Actor::ALL.to_vec())),
+        (option::of(operation_id()), any::<u64>(), option::of(any::<String>())),
+    )
+        .prop_map(|((project, sandbox, at, kind, actor), (operation, generation, detail))| NewEvent {
+            project,
+            sandbox,
+            at,
+            kind,
+            actor,
+            operation,
+            generation,
+            detail,
+        })
+}
+
+proptest! {
+    #[test]
+    fn a_sandbox_comes_back_from_its_text(record in sandbox()) {
+        prop_assert_eq!(decode_sandbox(&encode_sandbox(&record).unwrap()).unwrap(), record);
+    }
+
+    #[test]
+    fn an_operation_comes_back_from_its_text(record in operation()) {
+        prop_assert_eq!(decode_operation(&encode_operation(&record).unwrap()).unwrap(), record);
+    }
+
+    #[test]
+    fn a_snapshot_comes_back_from_its_text(record in snapshot()) {
+        prop_assert_eq!(decode_snapshot(&encode_snapshot(&record).unwrap()).unwrap(), record);
+    }
+
+    #[test]
+    fn an_event_comes_back_from_its_text(record in event()) {
+        prop_assert_eq!(decode_event(&encode_event(&record).unwrap()).unwrap(), record);
+    }
+
+    /// At every object of the text, at any depth: one field more, or one field less, is refused.
+    #[test]
+    fn a_field_too_many_or_too_few_is_refused(record in sandbox()) {
+        let whole: serde_json::Value = serde_json::from_str(&encode_sandbox(&record).unwrap()).unwrap();
+        for pointer in objects(&whole) {
+            let free_text = pointer.ends_with("/variables") || pointer.ends_with("/labels");
+            if free_text {
+                continue;
+            }
+            let mut more = whole.clone();
+            more.pointer_mut(&pointer).unwrap()["colour"] = "red".into();
+            prop_assert!(decode_sandbox(&more.to_string()).is_err(), "one more at '{}'", pointer);
+            let keys: Vec<_> = whole.pointer(&pointer).unwrap().as_object().unwrap().keys().cloned().collect();
+            for key in keys {
+                let mut less = whole.clone();
+                less.pointer_mut(&pointer).unwrap().as_object_mut().unwrap().remove(&key);
+                prop_assert!(decode_sandbox(&less.to_string()).is_err(), "without '{}' at '{}'", key, pointer);
+            }
+        }
+    }
+
+    #[test]
+    fn no_text_makes_the_codec_panic(text: String) {
+        prop_assert!(decode_sandbox(&text).is_err());
+        let fields = format!("{{\"v\":1,{text}}}");
+        prop_assert!(decode_event(&fields).is_err());
+    }
+}
+
+/// The JSON pointers of every object in a value.
+fn objects(value: &serde_json::Value) -> Vec<String> {
+    let Some(fields) = value.as_object() else { return Vec::new() };
+    let inner = fields
+        .iter()
+        .filter(|(key, _)| !["variables", "labels"].contains(&key.as_str()))
+        .flat_map(|(key, value)| objects(value).into_iter().map(move |pointer| format!("/{key}{pointer}")));
+    std::iter::once(String::new()).chain(inner).collect()
+}
+
+#[test]
+fn a_later_version_is_refused_by_its_number() {
+    let refusal = decode_event(r#"{"v":2,"news":true}"#).unwrap_err();
+    assert!(matches!(refusal, CodecError::Version { found: 2 }), "{refusal}");
+    assert_eq!(
+        refusal.to_string(),
+        "the text is of version 2, but this dorm reads version 1: use the newer dorm that wrote it"
+    );
+}
+
+#[test]
+fn what_has_no_version_is_refused() {
+    for text in ["", "{}", "[]", "null", r#"{"v":"1"}"#, r#"{"v":-1}"#, r#"{"v":1,"v":1}"#] {
+        let refusal = decode_event(text).unwrap_err();
+        assert!(matches!(refusal, CodecError::Unversioned(_)), "{text}: {refusal}");
+    }
+}
+
+#[test]
+fn wrong_values_are_refused_with_their_reason() {
+    let event = r#"{"v":1,"project":"local","sandbox":"ID","at":1,"kind":"KIND","actor":"user","operation":null,"generation":1,"detail":null}"#;
+    let reason = |text: &str| match decode_event(text).unwrap_err() {
+        CodecError::Shape { version: 1, source } => source.to_string(),
+        other => panic!("{other}"),
+    };
+    let id = "abcdefghijkmnpqrstuv";
+    assert!(reason(&event.replace("KIND", "created")).contains("'ID' is not an id"));
+    assert!(reason(&event.replace("ID", id)).contains("'KIND' is not a kind of event"));
+    assert!(decode_event(&event.replace("ID", id).replace("KIND", "created")).is_ok());
+}

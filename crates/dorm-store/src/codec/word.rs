@@ -1,0 +1,122 @@
+//! Single values as text: what has a text form of its own, and enums that have a word for each case.
+//!
+//! Reading a value parses it into the domain's type, so that nothing wrong gets past the codec.
+
+use std::fmt::Display;
+use std::str::FromStr;
+use std::time::Duration;
+
+use dorm_lifecycle::{Actor, EventKind, Timestamp};
+use serde::de::{Deserialize, Deserializer, Error as _};
+use serde::ser::{Serialize, Serializer};
+
+use crate::OperationKind;
+
+/// A value that is written as it prints and read as it parses.
+#[derive(Clone)]
+pub(super) struct Text<T>(pub(super) T);
+
+impl<T: Display> Serialize for Text<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&self.0)
+    }
+}
+
+impl<'de, T: FromStr<Err: Display>> Deserialize<'de> for Text<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        text.parse().map(Self).map_err(D::Error::custom)
+    }
+}
+
+/// An enum of the domain with one word for each case.
+pub(super) trait Words: Copy + 'static {
+    const WHAT: &'static str;
+    const ALL: &'static [Self];
+    fn word(self) -> &'static str;
+}
+
+impl Words for Actor {
+    const WHAT: &'static str = "an actor";
+    const ALL: &'static [Self] = &Actor::ALL;
+    fn word(self) -> &'static str {
+        self.as_str()
+    }
+}
+
+impl Words for EventKind {
+    const WHAT: &'static str = "a kind of event";
+    const ALL: &'static [Self] = EventKind::ALL;
+    fn word(self) -> &'static str {
+        self.as_str()
+    }
+}
+
+impl Words for OperationKind {
+    const WHAT: &'static str = "a kind of operation";
+    const ALL: &'static [Self] = &OperationKind::ALL;
+    fn word(self) -> &'static str {
+        self.as_str()
+    }
+}
+
+/// One such word.
+pub(super) struct Word<T>(pub(super) T);
+
+impl<T: Words> Serialize for Word<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.0.word())
+    }
+}
+
+impl<'de, T: Words> Deserialize<'de> for Word<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let found = T::ALL.iter().copied().find(|word| word.word() == text);
+        found.map(Self).ok_or_else(|| D::Error::custom(format_args!("'{text}' is not {}", T::WHAT)))
+    }
+}
+
+/// A point in time in milliseconds.
+pub(super) struct Millis(pub(super) Timestamp);
+
+impl Serialize for Millis {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_u64(self.0.as_millis())
+    }
+}
+
+impl<'de> Deserialize<'de> for Millis {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        u64::deserialize(deserializer).map(Timestamp::from_millis).map(Self)
+    }
+}
+
+/// A length of time, exact: `[seconds, nanoseconds]`.
+pub(super) struct Length(pub(super) Duration);
+
+impl Serialize for Length {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        (self.0.as_secs(), self.0.subsec_nanos()).serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Length {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let (seconds, nanos) = <(u64, u32)>::deserialize(deserializer)?;
+        if nanos >= 1_000_000_000 {
+            return Err(D::Error::custom(format_args!("{nanos} nanoseconds are a second or more")));
+        }
+        Ok(Self(Duration::new(seconds, nanos)))
+    }
+}
+
+/// Reads an optional field that must be there, if only as `null`: an image or a result that got lost must not be
+/// read as one that never was.
+pub(super) fn present<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de>,
+{
+    Option::deserialize(deserializer)
+}

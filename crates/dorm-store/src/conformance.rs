@@ -1,0 +1,121 @@
+//! What every store has to show: one named check for each behaviour, run against stores of any kind.
+//!
+//! A check opens its own place, so that none sees what another left. A check that fails stops the test with the line
+//! it fails at. The suite knows nothing of how a store keeps things; what only a certain kind can lose (a file, a
+//! connection) is tested beside that kind.
+//!
+//! ```ignore
+//! conforms(async |place| open_store_at(directory.join(place)).await).await?;
+//! ```
+#![allow(clippy::expect_used, reason = "a suite of checks: what does not hold stops the test")]
+
+mod changes;
+mod concurrency;
+mod events;
+mod listing;
+mod names;
+mod operations;
+mod sample;
+mod snapshots;
+
+use std::sync::Arc;
+
+use thiserror::Error;
+
+use crate::{Store, StoreError};
+
+/// A check during which the store failed although it should not have.
+#[derive(Debug, Error)]
+#[error("the store failed in the check '{check}'")]
+pub struct Nonconformance {
+    /// The name of the check.
+    pub check: &'static str,
+    /// What the store said.
+    #[source]
+    pub source: StoreError,
+}
+
+macro_rules! run {
+    ($open:ident: $($module:ident { $($check:ident),* $(,)? })*) => {
+        $($(
+            $module::$check($open(stringify!($check)).await)
+                .await
+                .map_err(|source| Nonconformance { check: stringify!($check), source })?;
+        )*)*
+    };
+}
+
+macro_rules! run_reopening {
+    ($open:ident: $($module:ident { $($check:ident),* $(,)? })*) => {
+        $($(
+            $module::$check(async || $open(stringify!($check)).await)
+                .await
+                .map_err(|source| Nonconformance { check: stringify!($check), source })?;
+        )*)*
+    };
+}
+
+/// Runs every check. `open` opens the store at the named place: empty when the name is new, else with what was
+/// committed there.
+///
+/// # Errors
+/// [`Nonconformance`] when the store fails where it should not.
+///
+/// # Panics
+/// When the store does not behave as it should.
+pub async fn conforms(open: impl AsyncFn(&'static str) -> Arc<dyn Store>) -> Result<(), Nonconformance> {
+    run!(open:
+        changes {
+            a_record_reads_back_as_it_was_written,
+            a_revision_counts_the_changes_of_a_record,
+            a_change_from_an_old_revision_is_refused,
+            a_sandbox_that_should_be_there_and_is_not_is_missing,
+            a_change_holds_a_sandbox_at_most_once,
+            a_sandbox_that_breaks_an_invariant_is_not_recorded,
+            a_refused_change_leaves_nothing_of_any_part,
+            an_empty_change_changes_nothing,
+            a_commit_that_is_not_waited_for_is_whole_or_nothing,
+        }
+        names {
+            a_name_is_unique_among_the_living_of_a_project,
+            a_name_is_kept_while_terminating_and_freed_by_terminated,
+            a_name_can_be_taken_over_in_one_change,
+            two_new_sandboxes_cannot_share_a_name_in_one_change,
+            a_sandbox_keeps_its_own_name_through_its_life,
+            only_the_living_are_found_by_name,
+        }
+        listing {
+            sandboxes_are_listed_in_the_order_of_their_ids,
+            each_filter_keeps_what_it_names,
+            filters_hold_together,
+            pages_cover_everything_once,
+        }
+        events {
+            events_are_numbered_from_one_without_gaps,
+            events_are_read_after_a_number_and_up_to_a_limit,
+            events_are_filtered_by_sandbox_and_project,
+        }
+        operations {
+            an_operation_is_open_until_it_has_ended,
+            open_operations_come_in_the_order_they_began,
+        }
+        snapshots {
+            a_snapshot_is_rewritten_and_forgotten,
+            forgetting_comes_after_writing_and_is_idempotent,
+            snapshots_come_in_the_order_they_were_asked_for,
+            a_capture_is_to_be_discarded_until_it_has_been,
+        }
+        concurrency {
+            eight_tasks_on_different_records_lose_nothing,
+            eight_tasks_on_one_record_lose_nothing,
+            eight_tasks_that_want_one_name_leave_one_holder,
+            a_reader_that_follows_the_events_misses_none,
+        }
+    );
+    run_reopening!(open:
+        changes { what_was_committed_is_there_after_reopening }
+        events { numbers_of_events_rise_across_reopening }
+        names { names_are_held_across_reopening }
+    );
+    Ok(())
+}

@@ -1,0 +1,136 @@
+//! Records to commit, with just what a check cares about as arguments.
+
+use dorm_lifecycle::{
+    Actor, CaptureId, Cause, EventKind, Name, OnTimeout, OperationId, Origin, ProjectId, Resources, Sandbox, SandboxId,
+    SandboxSpec, SleepImage, SnapshotId, State, StateName, Timestamp,
+};
+
+use crate::{
+    Change, NewEvent, OperationKind, OperationRecord, SandboxRecord, SnapshotRecord, SnapshotStatus, Store, StoreError,
+};
+
+pub(super) fn bytes(number: u32) -> [u8; 20] {
+    let mut bytes = [0; 20];
+    for (position, byte) in bytes.iter_mut().rev().enumerate().take(7) {
+        *byte = u8::try_from((u64::from(number) >> (5 * position)) & 31).unwrap_or_default();
+    }
+    bytes
+}
+
+pub(super) fn sandbox_id(number: u32) -> SandboxId {
+    SandboxId::from_random(bytes(number))
+}
+
+pub(super) fn project(text: &str) -> ProjectId {
+    text.parse().expect("a legal project")
+}
+
+pub(super) fn name(text: &str) -> Name {
+    text.parse().expect("a legal name")
+}
+
+pub(super) fn at(millis: u64) -> Timestamp {
+    Timestamp::from_millis(millis)
+}
+
+pub(super) fn state(state: StateName) -> State {
+    let operation = OperationId::from_random([2; 20]);
+    let deadline = at(9_000);
+    let since = at(2_000);
+    let image = SleepImage { capture: CaptureId::from_random([3; 20]), generation: 1, taken: at(3_000), bytes: 4_096 };
+    match state {
+        StateName::Pending => State::Pending { operation, deadline },
+        StateName::Running => State::Running { since, image: None },
+        StateName::Snapshotting => {
+            let snapshot = SnapshotId::from_random([4; 20]);
+            State::Snapshotting { operation, deadline, snapshot, since, image: Some(image) }
+        }
+        StateName::Suspending => State::Suspending { operation, deadline, since, image: Some(image) },
+        StateName::Suspended => State::Suspended { image },
+        StateName::Resuming => State::Resuming { operation, deadline, image },
+        StateName::Terminating => State::Terminating { operation, deadline, cause: Cause::Requested },
+        StateName::Terminated => State::Terminated { cause: Cause::Timeout, at: at(5_000) },
+    }
+}
+
+/// A sandbox that was not recorded yet, of the project `local`; suspendable, so that it can be in any state.
+pub(super) fn sandbox(number: u32, name: Option<&str>, in_state: StateName) -> SandboxRecord {
+    let image = "0123456789abcdef".repeat(4).parse().expect("a legal digest");
+    let mut spec = SandboxSpec::new(image, name.map(self::name));
+    spec.suspendable = true;
+    spec.on_timeout = OnTimeout::Suspend;
+    let sandbox = Sandbox {
+        id: sandbox_id(number),
+        project: ProjectId::local(),
+        spec,
+        origin: Origin::Image,
+        created: at(1_000),
+        generation: 1,
+        run: 1,
+        last_active: at(2_000),
+        state: state(in_state),
+    };
+    SandboxRecord { sandbox, revision: 0 }
+}
+
+pub(super) fn event(of: u32, detail: &str) -> NewEvent {
+    NewEvent {
+        project: ProjectId::local(),
+        sandbox: sandbox_id(of),
+        at: at(6_000),
+        kind: EventKind::Created,
+        actor: Actor::User,
+        operation: Some(OperationId::from_random([2; 20])),
+        generation: 1,
+        detail: Some(detail.to_owned()),
+    }
+}
+
+pub(super) fn operation(number: u32, began: u64) -> OperationRecord {
+    OperationRecord {
+        id: OperationId::from_random(bytes(number)),
+        kind: OperationKind::Suspend,
+        sandbox: Some(sandbox_id(number)),
+        actor: Actor::Timer,
+        began: at(began),
+        deadline: at(began + 60_000),
+        capture: Some(CaptureId::from_random(bytes(number))),
+        ended: None,
+    }
+}
+
+pub(super) fn snapshot(number: u32, created: u64) -> SnapshotRecord {
+    SnapshotRecord {
+        id: SnapshotId::from_random(bytes(number)),
+        project: ProjectId::local(),
+        source: sandbox_id(number),
+        generation: 1,
+        parent: None,
+        capture: CaptureId::from_random(bytes(number)),
+        image: "fedcba9876543210".repeat(4).parse().expect("a legal digest"),
+        resources: Resources::default(),
+        created: at(created),
+        bytes: 0,
+        status: SnapshotStatus::InProgress,
+    }
+}
+
+pub(super) fn change_of(sandboxes: Vec<SandboxRecord>) -> Change {
+    Change { sandboxes, ..Change::default() }
+}
+
+/// Commits one sandbox and answers it with its new revision.
+pub(super) async fn put(store: &dyn Store, record: SandboxRecord) -> Result<SandboxRecord, StoreError> {
+    store.commit(change_of(vec![record.clone()])).await?;
+    Ok(SandboxRecord { revision: record.revision + 1, ..record })
+}
+
+/// Moves a sandbox to another state in one commit.
+pub(super) async fn transition(
+    store: &dyn Store,
+    mut record: SandboxRecord,
+    to: StateName,
+) -> Result<SandboxRecord, StoreError> {
+    record.sandbox.state = state(to);
+    put(store, record).await
+}

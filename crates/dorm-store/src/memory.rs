@@ -1,0 +1,188 @@
+//! A store in memory, for tests and the simulator: the same meaning as one on disk, without the disk.
+//!
+//! What is committed lives as long as one handle does. A clone is another handle to the same content, as if the
+//! store had been opened again. It does not know how to fail.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use async_trait::async_trait;
+use dorm_lifecycle::{CaptureId, Name, OperationId, ProjectId, SandboxId, SnapshotId};
+
+use crate::{
+    Change, EventFilter, EventRecord, OperationRecord, SandboxFilter, SandboxRecord, SnapshotRecord, Store, StoreError,
+};
+
+/// A store in memory. Clones share its content.
+#[derive(Clone, Default, Debug)]
+pub struct MemoryStore {
+    content: Arc<Mutex<Content>>,
+}
+
+#[derive(Default, Debug)]
+struct Content {
+    sandboxes: BTreeMap<SandboxId, SandboxRecord>,
+    operations: BTreeMap<OperationId, OperationRecord>,
+    snapshots: BTreeMap<SnapshotId, SnapshotRecord>,
+    discard: BTreeSet<CaptureId>,
+    /// The one at position `n` has the number `n + 1`.
+    events: Vec<EventRecord>,
+}
+
+impl MemoryStore {
+    /// An empty store.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// A panic while it was held cannot have left half a change: [`Content::commit`] stages what may be refused and
+    /// applies the rest by moves.
+    fn content(&self) -> MutexGuard<'_, Content> {
+        self.content.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Content {
+    fn commit(&mut self, change: Change) -> Result<Vec<EventRecord>, StoreError> {
+        let staged = self.stage(&change)?;
+        let last = self.events.len() as u64;
+        let numbered = |(number, event)| EventRecord { number, event };
+        let events: Vec<_> = (last + 1..).zip(change.events).map(numbered).collect();
+        self.sandboxes.extend(staged);
+        self.operations.extend(change.operations.into_iter().map(|operation| (operation.id.clone(), operation)));
+        self.snapshots.extend(change.snapshots.into_iter().map(|snapshot| (snapshot.id.clone(), snapshot)));
+        for id in &change.forgotten {
+            self.snapshots.remove(id);
+        }
+        self.discard.extend(change.discard);
+        for capture in &change.discarded {
+            self.discard.remove(capture);
+        }
+        self.events.extend(events.iter().cloned());
+        Ok(events)
+    }
+
+    fn stage(&self, change: &Change) -> Result<BTreeMap<SandboxId, SandboxRecord>, StoreError> {
+        let mut staged = BTreeMap::new();
+        for record in change.ordered_sandboxes()? {
+            let id = &record.sandbox.id;
+            let revision = record.next_revision(self.sandboxes.get(id).map(|stored| stored.revision))?;
+            if let Some((project, name)) = record.held_name()
+                && let Some(holder) = self.holder(&staged, project, name)
+                && holder != id
+            {
+                return Err(StoreError::NameTaken { name: name.clone(), holder: holder.clone() });
+            }
+            staged.insert(id.clone(), SandboxRecord { revision, ..record.clone() });
+        }
+        Ok(staged)
+    }
+
+    fn holder<'a>(
+        &'a self,
+        staged: &'a BTreeMap<SandboxId, SandboxRecord>,
+        project: &ProjectId,
+        name: &Name,
+    ) -> Option<&'a SandboxId> {
+        let kept = self.sandboxes.values().filter(|record| !staged.contains_key(&record.sandbox.id));
+        let holds = |record: &&SandboxRecord| record.held_name() == Some((project, name));
+        staged.values().chain(kept).find(holds).map(|record| &record.sandbox.id)
+    }
+}
+
+#[async_trait]
+impl Store for MemoryStore {
+    async fn commit(&self, change: Change) -> Result<Vec<EventRecord>, StoreError> {
+        self.content().commit(change)
+    }
+
+    async fn sandbox(&self, id: &SandboxId) -> Result<Option<SandboxRecord>, StoreError> {
+        Ok(self.content().sandboxes.get(id).cloned())
+    }
+
+    async fn named(&self, project: &ProjectId, name: &Name) -> Result<Option<SandboxRecord>, StoreError> {
+        let content = self.content();
+        let found = content.holder(&BTreeMap::new(), project, name).and_then(|id| content.sandboxes.get(id));
+        Ok(found.cloned())
+    }
+
+    async fn sandboxes(&self, filter: &SandboxFilter) -> Result<Vec<SandboxRecord>, StoreError> {
+        let content = self.content();
+        let found = content.sandboxes.values().filter(|record| matches(filter, record));
+        Ok(found.take(at_most(filter.limit)).cloned().collect())
+    }
+
+    async fn snapshot(&self, id: &SnapshotId) -> Result<Option<SnapshotRecord>, StoreError> {
+        Ok(self.content().snapshots.get(id).cloned())
+    }
+
+    async fn snapshots(&self, project: Option<&ProjectId>) -> Result<Vec<SnapshotRecord>, StoreError> {
+        let content = self.content();
+        let mut found: Vec<_> = content
+            .snapshots
+            .values()
+            .filter(|snapshot| project.is_none_or(|project| snapshot.project == *project))
+            .cloned()
+            .collect();
+        found.sort_by_key(|snapshot| (snapshot.created, snapshot.id.clone()));
+        Ok(found)
+    }
+
+    async fn open_operations(&self) -> Result<Vec<OperationRecord>, StoreError> {
+        let content = self.content();
+        let mut open: Vec<_> =
+            content.operations.values().filter(|operation| operation.ended.is_none()).cloned().collect();
+        open.sort_by_key(|operation| (operation.began, operation.id.clone()));
+        Ok(open)
+    }
+
+    async fn to_discard(&self) -> Result<Vec<CaptureId>, StoreError> {
+        Ok(self.content().discard.iter().cloned().collect())
+    }
+
+    async fn events(&self, filter: &EventFilter) -> Result<Vec<EventRecord>, StoreError> {
+        let content = self.content();
+        let start = usize::try_from(filter.after).unwrap_or(usize::MAX).min(content.events.len());
+        let found = content.events[start..].iter().filter(|record| {
+            filter.project.as_ref().is_none_or(|project| record.event.project == *project)
+                && filter.sandbox.as_ref().is_none_or(|sandbox| record.event.sandbox == *sandbox)
+        });
+        Ok(found.take(at_most(filter.limit)).cloned().collect())
+    }
+}
+
+fn matches(filter: &SandboxFilter, record: &SandboxRecord) -> bool {
+    let SandboxFilter { project, states, name, labels, after, limit: _ } = filter;
+    let sandbox = &record.sandbox;
+    project.as_ref().is_none_or(|project| sandbox.project == *project)
+        && (states.is_empty() || states.contains(&sandbox.state.name()))
+        && name.as_ref().is_none_or(|name| sandbox.spec.name.as_ref() == Some(name))
+        && labels.iter().all(|(key, value)| sandbox.spec.labels.get(key) == Some(value))
+        && after.as_ref().is_none_or(|after| sandbox.id > *after)
+}
+
+fn at_most(limit: usize) -> usize {
+    if limit == 0 { usize::MAX } else { limit }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::sync::Arc;
+
+    use tokio::sync::Mutex;
+
+    use super::MemoryStore;
+    use crate::Store;
+    use crate::conformance::conforms;
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+    async fn the_store_in_memory_conforms() {
+        let places = Mutex::new(BTreeMap::<&str, MemoryStore>::new());
+        let open = async |place: &'static str| {
+            let store: Arc<dyn Store> = Arc::new(places.lock().await.entry(place).or_default().clone());
+            store
+        };
+        conforms(open).await.expect("conforms");
+    }
+}

@@ -1,0 +1,180 @@
+//! What is stored.
+
+use dorm_lifecycle::{
+    Actor, CaptureId, Digest, EventKind, OperationId, ProjectId, Resources, Sandbox, SandboxId, SnapshotId, Timestamp,
+};
+
+/// A sandbox as it is stored.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SandboxRecord {
+    /// The sandbox.
+    pub sandbox: Sandbox,
+    /// Counts the changes of this record, from 1. A change names the revision it was made from; 0 for a new record.
+    pub revision: u64,
+}
+
+/// What an operation does.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum OperationKind {
+    /// Starts a first run.
+    Create,
+    /// Suspends.
+    Suspend,
+    /// Resumes.
+    Resume,
+    /// Takes a snapshot.
+    Snapshot,
+    /// Terminates.
+    Terminate,
+    /// Deletes a snapshot.
+    DeleteSnapshot,
+}
+
+impl OperationKind {
+    /// Every kind.
+    pub const ALL: [Self; 6] =
+        [Self::Create, Self::Suspend, Self::Resume, Self::Snapshot, Self::Terminate, Self::DeleteSnapshot];
+
+    /// Its word in records and answers.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Create => "create",
+            Self::Suspend => "suspend",
+            Self::Resume => "resume",
+            Self::Snapshot => "snapshot",
+            Self::Terminate => "terminate",
+            Self::DeleteSnapshot => "delete_snapshot",
+        }
+    }
+}
+
+/// How an operation ended.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum OperationResult {
+    /// It did what it was asked to.
+    Done,
+    /// It did not, and undid what it had begun.
+    Failed(String),
+}
+
+/// One command in progress, or its record.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct OperationRecord {
+    /// Its id.
+    pub id: OperationId,
+    /// What it does.
+    pub kind: OperationKind,
+    /// To which sandbox; none for one that only touches a snapshot.
+    pub sandbox: Option<SandboxId>,
+    /// Who asked for it.
+    pub actor: Actor,
+    /// When it began.
+    pub began: Timestamp,
+    /// When it is given up.
+    pub deadline: Timestamp,
+    /// The capture it writes, journalled before the first byte of it.
+    pub capture: Option<CaptureId>,
+    /// When it ended and how; none while it is open.
+    pub ended: Option<(Timestamp, OperationResult)>,
+}
+
+/// What state a snapshot is in.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum SnapshotStatus {
+    /// It is being made.
+    InProgress,
+    /// It is durable and can be used.
+    Completed,
+    /// It could not be made; there is nothing on disk.
+    Failed(String),
+    /// It is being deleted; it can no longer be used.
+    Deleting,
+}
+
+impl SnapshotStatus {
+    /// Its word in records and answers.
+    pub const fn as_str(&self) -> &'static str {
+        match self {
+            Self::InProgress => "in_progress",
+            Self::Completed => "completed",
+            Self::Failed(_) => "failed",
+            Self::Deleting => "deleting",
+        }
+    }
+}
+
+/// A memory snapshot as it is stored.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SnapshotRecord {
+    /// Its id.
+    pub id: SnapshotId,
+    /// Whose it is.
+    pub project: ProjectId,
+    /// The sandbox it was taken of.
+    pub source: SandboxId,
+    /// That sandbox's generation.
+    pub generation: u64,
+    /// The snapshot that sandbox itself came from.
+    pub parent: Option<SnapshotId>,
+    /// Its files.
+    pub capture: CaptureId,
+    /// The image of its root filesystem.
+    pub image: Digest,
+    /// What its source was limited to, and whatever starts from it will be.
+    pub resources: Resources,
+    /// When it was asked for.
+    pub created: Timestamp,
+    /// Its size on disk in bytes; 0 until it is complete.
+    pub bytes: u64,
+    /// Its state.
+    pub status: SnapshotStatus,
+}
+
+/// An event that is to be recorded.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct NewEvent {
+    /// Of which project.
+    pub project: ProjectId,
+    /// Of which sandbox.
+    pub sandbox: SandboxId,
+    /// When.
+    pub at: Timestamp,
+    /// What.
+    pub kind: EventKind,
+    /// Who caused it.
+    pub actor: Actor,
+    /// As part of which operation.
+    pub operation: Option<OperationId>,
+    /// In which generation of the sandbox.
+    pub generation: u64,
+    /// A sentence.
+    pub detail: Option<String>,
+}
+
+/// An event that was recorded.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct EventRecord {
+    /// Its number: rises with every event of the whole store, so it serves as a cursor.
+    pub number: u64,
+    /// The event.
+    pub event: NewEvent,
+}
+
+/// What is changed together. Empty parts change nothing.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Change {
+    /// Sandboxes, each with the revision the change was made from (0: it must not exist yet), each at most once.
+    pub sandboxes: Vec<SandboxRecord>,
+    /// Operations, written whole.
+    pub operations: Vec<OperationRecord>,
+    /// Snapshots, written whole.
+    pub snapshots: Vec<SnapshotRecord>,
+    /// Snapshots whose records go, after the others were written; those that are not there are left out.
+    pub forgotten: Vec<SnapshotId>,
+    /// Captures that nothing needs from this change on: their files are to be deleted. Adding one twice is once.
+    pub discard: Vec<CaptureId>,
+    /// Captures whose files have been deleted. One that is not to be discarded is passed over.
+    pub discarded: Vec<CaptureId>,
+    /// Events, numbered in this order.
+    pub events: Vec<NewEvent>,
+}

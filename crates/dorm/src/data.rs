@@ -1,0 +1,183 @@
+//! The daemon's one directory: who holds it, its key, and where its daemon listens.
+
+use std::fs::{File, OpenOptions};
+use std::io::{Read as _, Write as _};
+use std::net::SocketAddr;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, flock};
+use thiserror::Error;
+
+/// Why the directory cannot be used.
+#[derive(Debug, Error)]
+pub(crate) enum DataError {
+    /// Another daemon has it.
+    #[error("{path} is in use by another daemon{holder}: stop that one, or choose another --data directory")]
+    InUse {
+        /// The directory.
+        path: PathBuf,
+        /// Its process id, if it could be read.
+        holder: String,
+    },
+    /// The disk refused.
+    #[error("cannot {operation} {path}")]
+    Io {
+        /// What was done.
+        operation: &'static str,
+        /// To which file.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        source: std::io::Error,
+    },
+    /// Somebody else may read the key.
+    #[error("{path} may be read by others: chmod 600 it, or delete it for a new one")]
+    OpenKey {
+        /// The key's file.
+        path: PathBuf,
+    },
+    /// There is no key.
+    #[error("{path} holds no key: delete it for a new one")]
+    NoKey {
+        /// The key's file.
+        path: PathBuf,
+    },
+}
+
+fn io(operation: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> DataError {
+    let path = path.to_owned();
+    move |source| DataError::Io { operation, path, source }
+}
+
+/// A data directory that this process holds, until it is dropped.
+pub(crate) struct Data {
+    path: PathBuf,
+    _lock: File,
+}
+
+impl Data {
+    /// Takes the directory, making it when it is missing.
+    pub(crate) fn take(path: &Path) -> Result<Self, DataError> {
+        std::fs::create_dir_all(path).map_err(io("make", path))?;
+        let path = path.canonicalize().map_err(io("find", path))?;
+        let lock_path = path.join("lock");
+        let mut lock = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(&lock_path)
+            .map_err(io("open", &lock_path))?;
+        if !lock_within(&lock, std::time::Duration::from_secs(2)) {
+            let mut holder = String::new();
+            let known = lock.read_to_string(&mut holder).is_ok() && !holder.trim().is_empty();
+            let holder = if known { format!(" (process {})", holder.trim()) } else { String::new() };
+            return Err(DataError::InUse { path, holder });
+        }
+        lock.set_len(0).map_err(io("write", &lock_path))?;
+        write!(lock, "{}", std::process::id()).map_err(io("write", &lock_path))?;
+        Ok(Self { path, _lock: lock })
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The key of its API, made when there is none.
+    pub(crate) fn key(&self) -> Result<String, DataError> {
+        let path = self.path.join("key");
+        if path.exists() {
+            return read_key(&self.path);
+        }
+        let mut bytes = [0; 32];
+        getrandom::fill(&mut bytes)
+            .map_err(|error| io("make a key for", &path)(std::io::Error::other(error.to_string())))?;
+        let key = format!("dorm_{}", base64_url(&bytes));
+        let draft = self.path.join("key.new");
+        let mut file = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(0o600)
+            .open(&draft)
+            .map_err(io("write", &draft))?;
+        file.write_all(key.as_bytes()).and_then(|()| file.sync_all()).map_err(io("write", &draft))?;
+        std::fs::rename(&draft, &path).map_err(io("write", &path))?;
+        Ok(key)
+    }
+
+    /// Notes where the daemon listens, for the command line.
+    pub(crate) fn note_address(&self, address: SocketAddr) -> Result<(), DataError> {
+        let (draft, path) = (self.path.join("address.new"), self.path.join("address"));
+        std::fs::write(&draft, format!("http://{address}\n")).map_err(io("write", &draft))?;
+        std::fs::rename(&draft, &path).map_err(io("write", &path))
+    }
+}
+
+/// A daemon that was killed may leave a child that still holds the lock until it becomes another program.
+fn lock_within(lock: &File, limit: std::time::Duration) -> bool {
+    let until = std::time::Instant::now() + limit;
+    loop {
+        if flock(lock, FlockOperation::NonBlockingLockExclusive).is_ok() {
+            return true;
+        }
+        if std::time::Instant::now() >= until {
+            return false;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+}
+
+/// The key in a data directory.
+pub(crate) fn read_key(directory: &Path) -> Result<String, DataError> {
+    use std::os::unix::fs::MetadataExt as _;
+    let path = directory.join("key");
+    let metadata = std::fs::metadata(&path).map_err(io("read", &path))?;
+    if metadata.mode() & 0o077 != 0 {
+        return Err(DataError::OpenKey { path });
+    }
+    let key = std::fs::read_to_string(&path).map_err(io("read", &path))?;
+    let key = key.trim();
+    if key.is_empty() { Err(DataError::NoKey { path }) } else { Ok(key.to_owned()) }
+}
+
+/// Where the daemon of a data directory listens, if it has noted that.
+pub(crate) fn read_address(directory: &Path) -> Option<String> {
+    let text = std::fs::read_to_string(directory.join("address")).ok()?;
+    Some(text.trim().to_owned()).filter(|text| !text.is_empty())
+}
+
+fn base64_url(bytes: &[u8]) -> String {
+    use base64::Engine as _;
+    base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_second_daemon_is_refused_and_the_holder_named() {
+        let directory = tempfile::tempdir().unwrap();
+        let held = Data::take(directory.path()).unwrap();
+        let refused = Data::take(directory.path()).err().unwrap().to_string();
+        assert!(refused.contains(&format!("process {}", std::process::id())), "{refused}");
+        drop(held);
+        Data::take(directory.path()).unwrap();
+    }
+
+    #[test]
+    fn the_key_is_made_once_and_only_its_owner_may_read_it() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let directory = tempfile::tempdir().unwrap();
+        let held = Data::take(directory.path()).unwrap();
+        let key = held.key().unwrap();
+        assert_eq!(held.key().unwrap(), key);
+        assert_eq!(read_key(directory.path()).unwrap(), key);
+        let path = directory.path().join("key");
+        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap();
+        assert!(matches!(read_key(directory.path()), Err(DataError::OpenKey { .. })));
+    }
+}

@@ -1,0 +1,129 @@
+//! `dorm serve`: puts the daemon together, runs it until it is told to stop, and takes it apart again.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use anyhow::{Context as _, Result, bail};
+use dorm_engine::Engine;
+use dorm_engine_gvisor::GvisorEngine;
+use dorm_net::HostNetwork;
+use dorm_pool::Pool;
+use dorm_service::{ParkLimits, Parts, Service, Settings, SystemClock};
+use dorm_store_sql::SqlStore;
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+
+use crate::data::Data;
+
+/// How the daemon is to run. Every option has a default that works.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct ServeOptions {
+    /// The directory that holds everything the daemon keeps.
+    #[arg(long, env = "DORM_DATA", default_value = crate::cli::DATA)]
+    pub(crate) data: PathBuf,
+    /// Where to listen. Anything but loopback is refused: there is no TLS yet.
+    #[arg(long, env = "DORM_LISTEN", default_value = "127.0.0.1:7070")]
+    listen: SocketAddr,
+    /// Where images are kept; several daemons of one host may share it. By default in the data directory.
+    #[arg(long, env = "DORM_IMAGES")]
+    images: Option<PathBuf>,
+    /// The runsc to use.
+    #[arg(long, env = "DORM_RUNSC", default_value = "runsc")]
+    runsc: PathBuf,
+    /// How many prepared, empty sandboxes of each kind wait for use. 0 for none: everything works, slower.
+    #[arg(long, env = "DORM_HULLS", default_value_t = 1)]
+    hulls: usize,
+    /// How many suspended sandboxes may stay in memory.
+    #[arg(long, env = "DORM_PARK_COUNT", default_value_t = 64)]
+    park_count: usize,
+    /// How much memory suspended sandboxes may hold together, in MiB. By default a quarter of the host's.
+    #[arg(long, env = "DORM_PARK_MEMORY_MIB")]
+    park_memory_mib: Option<u64>,
+}
+
+/// Runs the daemon until SIGTERM or SIGINT.
+pub(crate) async fn serve(options: ServeOptions) -> Result<()> {
+    if !options.listen.ip().is_loopback() {
+        bail!("--listen {}: only loopback addresses are possible, since there is no TLS yet", options.listen);
+    }
+    let mut interrupt = signal(SignalKind::interrupt()).context("listen for SIGINT")?;
+    let mut terminate = signal(SignalKind::terminate()).context("listen for SIGTERM")?;
+    let data = Data::take(&options.data)?;
+    let key = data.key()?;
+    let listener = TcpListener::bind(options.listen)
+        .await
+        .with_context(|| format!("listen on {}: choose another address with --listen", options.listen))?;
+    let store = Arc::new(SqlStore::open(&data.path().join("dormouse.db")).await?);
+    let service = open(&options, &data, store.clone()).await?;
+    let address = listener.local_addr().context("find out where the daemon listens")?;
+    data.note_address(address)?;
+    println!("dorm is ready on http://{address} (data in {})", data.path().display());
+    prepare_images(&service);
+    let stop = CancellationToken::new();
+    let api = tokio::spawn(dorm_api::serve(listener, service.clone(), dorm_api::Keys::new([key]), stop.clone()));
+    tokio::select! {
+        _ = interrupt.recv() => tracing::info!("stopping on SIGINT"),
+        _ = terminate.recv() => tracing::info!("stopping on SIGTERM"),
+    }
+    stop.cancel();
+    api.await.context("stop the API")?.context("serve the API")?;
+    service.stop().await;
+    store.close().await;
+    tracing::info!("stopped; running sandboxes go on running");
+    Ok(())
+}
+
+async fn open(options: &ServeOptions, data: &Data, store: Arc<SqlStore>) -> Result<Service> {
+    let path = data.path();
+    let prefix = blake3::hash(path.as_os_str().as_encoded_bytes()).to_hex()[..4].to_owned();
+    let network = HostNetwork::open(dorm_net::Config::new(path.join("network"), prefix.clone())).await?;
+    let agent = dorm_agent_binary::install(&path.join("agent"))?;
+    let engine = GvisorEngine::open(dorm_engine_gvisor::Config {
+        directory: path.join("gvisor"),
+        runsc: options.runsc.clone(),
+        agent,
+        network: Arc::new(network),
+        hulls: options.hulls,
+        cgroup_prefix: format!("dormouse-{prefix}"),
+    })
+    .await?;
+    let images = options.images.clone().unwrap_or_else(|| path.join("images"));
+    let pool = Pool::open(path, &images)?;
+    let engine: Arc<dyn Engine> = engine;
+    let memory_bytes = options.park_memory_mib.map_or_else(quarter_of_memory, |mib| mib << 20);
+    let parts = Parts {
+        store,
+        engine,
+        pool,
+        clock: Arc::new(SystemClock),
+        settings: Settings { park: ParkLimits { memory_bytes, count: options.park_count }, ..Settings::default() },
+    };
+    let (service, report) = Service::open(parts).await?;
+    for line in &report.lines {
+        tracing::info!("{line}");
+    }
+    tracing::info!(sandboxes = report.sandboxes, runs = report.runs, "recovered");
+    Ok(service)
+}
+
+fn quarter_of_memory() -> u64 {
+    let info = rustix::system::sysinfo();
+    info.totalram.saturating_mul(u64::from(info.mem_unit)) / 4
+}
+
+/// Makes the next create of every image fast; nothing waits for it.
+fn prepare_images(service: &Service) {
+    let service = service.clone();
+    tokio::spawn(async move {
+        match service.pool().images().await {
+            Ok(images) => {
+                for image in images.into_iter().filter(|image| !image.tags.is_empty()) {
+                    service.prepare(&image.digest);
+                }
+            }
+            Err(error) => tracing::warn!(%error, "images cannot be prepared ahead"),
+        }
+    });
+}

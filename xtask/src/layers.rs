@@ -1,0 +1,144 @@
+//! The shape of the code, checked: arrows between crates point inward only, no file is over its limit, and the map
+//! names every crate and nothing that is gone.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context as _, Result, bail};
+use serde_json::Value;
+
+/// Each crate and its ring. A crate may only depend on crates of a lower ring, or those named beside it.
+const RINGS: &[(&str, u8, &[&str])] = &[
+    ("dorm-lifecycle", 0, &[]),
+    ("dorm-agent-proto", 1, &[]),
+    ("dorm-engine", 1, &[]),
+    ("dorm-store", 1, &[]),
+    ("dorm-pool", 1, &[]),
+    ("dorm-agent-client", 2, &[]),
+    ("dorm-engine-conformance", 3, &[]),
+    ("dorm-service", 3, &[]),
+    ("dorm-agent-binary", 3, &[]),
+    ("dorm-engine-fake", 4, &[]),
+    ("dorm-engine-gvisor", 4, &[]),
+    ("dorm-net", 4, &[]),
+    ("dorm-store-sql", 4, &[]),
+    ("dorm-api", 4, &[]),
+    ("dorm-agent", 5, &[]),
+    ("dorm", 5, &[]),
+    ("dorm-testing", 5, &[]),
+    ("xtask", 6, &[]),
+];
+
+const LINES_MAX: usize = 800;
+
+/// Checks everything and prints each violation.
+pub(crate) fn check(root: &Path) -> Result<()> {
+    let mut wrong = Vec::new();
+    let packages = packages(root)?;
+    arrows(&packages, &mut wrong);
+    let mut files = Vec::new();
+    for part in ["crates", "xtask"] {
+        sources(&root.join(part), &mut files)?;
+    }
+    lengths(root, &files, &mut wrong)?;
+    map(root, &packages, &mut wrong)?;
+    if !wrong.is_empty() {
+        for line in &wrong {
+            eprintln!("layers: {line}");
+        }
+        bail!("{} violations of the code's shape", wrong.len());
+    }
+    println!("layers: {} crates, {} files, no violation", packages.len(), files.len());
+    Ok(())
+}
+
+/// Workspace packages and those of them each one depends on outside its tests.
+fn packages(root: &Path) -> Result<BTreeMap<String, Vec<String>>> {
+    let output = Command::new(env!("CARGO"))
+        .args(["metadata", "--format-version", "1", "--no-deps", "--offline"])
+        .current_dir(root)
+        .output()
+        .context("run cargo metadata")?;
+    let metadata: Value = serde_json::from_slice(&output.stdout).context("read cargo metadata")?;
+    let mut packages = BTreeMap::new();
+    for package in metadata["packages"].as_array().context("packages")? {
+        let name = package["name"].as_str().context("name")?.to_owned();
+        let dependencies = package["dependencies"].as_array().context("dependencies")?;
+        let own = dependencies
+            .iter()
+            .filter(|dependency| dependency["path"].is_string() && dependency["kind"] != "dev")
+            .filter_map(|dependency| dependency["name"].as_str().map(str::to_owned))
+            .collect();
+        packages.insert(name, own);
+    }
+    Ok(packages)
+}
+
+fn arrows(packages: &BTreeMap<String, Vec<String>>, wrong: &mut Vec<String>) {
+    let ring = |name: &str| RINGS.iter().find(|(crate_name, _, _)| *crate_name == name);
+    for (name, dependencies) in packages {
+        let Some((_, own, extra)) = ring(name) else {
+            wrong.push(format!("crate {name} has no ring: give it one in xtask/src/layers.rs"));
+            continue;
+        };
+        for dependency in dependencies {
+            let inward = ring(dependency).is_some_and(|(_, other, _)| other < own);
+            if !inward && !extra.contains(&dependency.as_str()) {
+                wrong.push(format!("{name} depends on {dependency}, which is not further in"));
+            }
+        }
+    }
+    for (name, _, _) in RINGS {
+        if !packages.contains_key(*name) {
+            wrong.push(format!("xtask/src/layers.rs names {name}, which is not there"));
+        }
+    }
+}
+
+fn sources(directory: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
+    for entry in std::fs::read_dir(directory).with_context(|| format!("read {}", directory.display()))? {
+        let path = entry?.path();
+        if path.is_dir() {
+            sources(&path, files)?;
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            files.push(path);
+        }
+    }
+    Ok(())
+}
+
+fn lengths(root: &Path, files: &[PathBuf], wrong: &mut Vec<String>) -> Result<()> {
+    for path in files {
+        let text = std::fs::read_to_string(path).with_context(|| format!("read {}", path.display()))?;
+        let lines = text.lines().count();
+        let name = path.strip_prefix(root).unwrap_or(path).display();
+        if lines > LINES_MAX {
+            wrong.push(format!("{name} has {lines} lines, over the limit of {LINES_MAX}"));
+        }
+        if path.file_name().is_some_and(|name| name == "mod.rs") {
+            wrong.push(format!("{name}: modules are named by their file, not mod.rs"));
+        }
+    }
+    Ok(())
+}
+
+fn map(root: &Path, packages: &BTreeMap<String, Vec<String>>, wrong: &mut Vec<String>) -> Result<()> {
+    let text = std::fs::read_to_string(root.join("ARCHITECTURE.md")).context("read ARCHITECTURE.md")?;
+    for name in packages.keys() {
+        if !text.contains(&format!("`{name}`")) {
+            wrong.push(format!("ARCHITECTURE.md does not name {name}"));
+        }
+    }
+    for word in text.split('`').skip(1).step_by(2) {
+        let is_crate = word.starts_with("dorm-") && word.chars().all(|c| c.is_ascii_lowercase() || c == '-');
+        if is_crate && !packages.contains_key(word) {
+            wrong.push(format!("ARCHITECTURE.md names {word}, which is not there"));
+        }
+        let is_path = word.ends_with(".rs") && word.contains('/');
+        if is_path && !root.join(word).exists() {
+            wrong.push(format!("ARCHITECTURE.md names {word}, which is not there"));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,132 @@
+//! Prepares a host for tests, demo and benchmarks: packages, the test runner, and a base image.
+//!
+//! Everything may be repeated and is quick when nothing is to do; two set-ups at once wait for each other. Talk goes
+//! to stderr. It knows Debian 12; elsewhere it says what to install by hand.
+
+mod base;
+mod mirror;
+mod packages;
+mod process;
+
+use std::fs::{self, File};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use dorm_pool::Pool;
+
+/// Where the parts of a prepared host are.
+#[derive(Clone, Debug)]
+pub(crate) struct Environment {
+    /// The repository.
+    pub(crate) root: PathBuf,
+    /// Cargo's target directory.
+    pub(crate) target: PathBuf,
+    /// Ours in it: base image, logs, data of tests.
+    pub(crate) work: PathBuf,
+    /// The images directory that all tests and the demo share. Holds an image with the tag `base`.
+    pub(crate) images: PathBuf,
+    /// The digest of the base image.
+    pub(crate) base: String,
+    /// The archive it was imported from.
+    pub(crate) base_tar: PathBuf,
+    /// The gVisor runtime.
+    pub(crate) runsc: PathBuf,
+}
+
+/// Runs the set-up and prints where things are.
+///
+/// # Errors
+/// Whatever is missing and cannot be had, with what to do.
+pub(crate) fn run() -> Result<()> {
+    let environment = ensure()?;
+    let Environment { root, target, work, images, base, base_tar, runsc } = &environment;
+    println!("repository  {}", root.display());
+    println!("target      {}", target.display());
+    println!("work        {}", work.display());
+    println!("images      {}", images.display());
+    println!("base image  {base}");
+    println!("base tar    {}", base_tar.display());
+    println!("runsc       {}", runsc.display());
+    Ok(())
+}
+
+/// Makes sure that everything is there.
+///
+/// # Errors
+/// Whatever is missing and cannot be had, with what to do.
+pub(crate) fn ensure() -> Result<Environment> {
+    if fs::metadata("/proc/self").context("look at /proc/self")?.uid() != 0 {
+        bail!(
+            "Dormouse runs and tests sandboxes as root, and so does its set-up: run `sudo env \"PATH=$PATH\" cargo \
+             xtask setup`, or open a root shell"
+        );
+    }
+    let root = root()?;
+    let target = target()?;
+    let work = target.join("dormouse");
+    fs::create_dir_all(&work).with_context(|| format!("make {}", work.display()))?;
+    let held = lock(&work.join("setup.lock"))?;
+
+    let log = work.join("setup.log");
+    packages::ensure(&log)?;
+    packages::ensure_nextest(&log)?;
+    let runsc = process::find("runsc").context("runsc is not on the PATH although its package is installed")?;
+    let base_tar = base::ensure_tar(&work, &log)?;
+    let (images, base) = ensure_image(&work, &base_tar)?;
+    drop(held);
+    Ok(Environment { root, target, work, images, base, base_tar, runsc })
+}
+
+/// The repository.
+pub(crate) fn root() -> Result<PathBuf> {
+    Ok(Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("xtask is not in a repository")?.to_owned())
+}
+
+/// Cargo's target directory.
+pub(crate) fn target() -> Result<PathBuf> {
+    let root = root()?;
+    Ok(std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), |set| root.join(set)))
+}
+
+/// Imports the base image, unless it is there.
+fn ensure_image(work: &Path, tar: &Path) -> Result<(PathBuf, String)> {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().context("start a runtime")?;
+    let mut images = work.join("images");
+    let mut pool = Pool::open(&work.join("data"), &images).context("open the pool")?;
+    if let Some(closed) = pool.closed_to_guests() {
+        // A repository in a home directory, say /root: engines with guest ids could not reach the image.
+        images = PathBuf::from("/var/lib/dormouse-test/images");
+        say(&format!("{} lets no guest pass, so images go to {}", closed.display(), images.display()));
+        pool = Pool::open(&work.join("data"), &images).context("open the pool")?;
+    }
+    // The digest is that of the archive's content, which only unpacking would tell: so it is noted beside it.
+    let note = tar.with_extension("digest");
+    if let Ok(noted) = fs::read_to_string(&note)
+        && let Ok(image) = runtime.block_on(pool.resolve("base"))
+        && image.digest.as_str() == noted.trim_end()
+    {
+        return Ok((images, image.digest.to_string()));
+    }
+    say("importing the base image");
+    let image = runtime.block_on(pool.import(tar, Some("base"), |_| {})).context("import the base image")?;
+    let new = note.with_extension("digest.new");
+    fs::write(&new, format!("{}\n", image.digest)).with_context(|| format!("write {}", new.display()))?;
+    fs::rename(&new, &note).with_context(|| format!("rename {}", new.display()))?;
+    say(&format!("base image {} with {} files", &image.digest.as_str()[..12], image.files));
+    Ok((images, image.digest.to_string()))
+}
+
+/// One set-up at a time. The lock goes with the process.
+fn lock(path: &Path) -> Result<File> {
+    let file = File::create(path).with_context(|| format!("open {}", path.display()))?;
+    if file.try_lock().is_err() {
+        say("waiting for another set-up to end");
+        file.lock().with_context(|| format!("lock {}", path.display()))?;
+    }
+    Ok(file)
+}
+
+fn say(line: &str) {
+    eprintln!("setup: {line}");
+}

@@ -1,0 +1,112 @@
+//! What the host needs installed: Debian packages, gVisor from the backports, and the test runner.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+use super::mirror::Sources;
+use super::process::{find, run};
+use super::say;
+
+/// A program that must be there and the package that brings it.
+const PROGRAMS: [(&str, &str); 5] = [
+    ("mmdebstrap", "mmdebstrap"),
+    ("nft", "nftables"),
+    ("ip", "iproute2"),
+    ("mkfs.ext4", "e2fsprogs"),
+    ("python3", "python3"),
+];
+
+const RELEASE: &str = "bookworm";
+const BACKPORTS: &str = "bookworm-backports";
+const SOURCES: &str = "/etc/apt/sources.list.d/dormouse-backports.sources";
+const KEYS: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
+const NEXTEST: &str = "0.9.151";
+
+/// Installs the packages that are missing.
+pub(super) fn ensure(log: &Path) -> Result<()> {
+    let missing: Vec<&str> =
+        PROGRAMS.iter().filter(|(program, _)| find(program).is_none()).map(|(_, package)| *package).collect();
+    let without_runsc = find("runsc").is_none();
+    if missing.is_empty() && !without_runsc {
+        return Ok(());
+    }
+    let mut wanted = missing.clone();
+    wanted.extend(without_runsc.then_some("runsc"));
+    if find("apt-get").is_none() || !is_release() {
+        bail!(
+            "these are missing: {}. Set-up installs them on Debian 12 only; here, install them by hand (runsc is at \
+             https://gvisor.dev/docs/user_guide/install/)",
+            wanted.join(", ")
+        );
+    }
+    if without_runsc {
+        add_backports()?;
+    }
+    say("updating the package lists");
+    run(apt().arg("update"), log)?;
+    if !missing.is_empty() {
+        say(&format!("installing {}", missing.join(", ")));
+        run(apt().args(["install", "--yes", "--no-install-recommends"]).args(&missing), log)?;
+    }
+    if without_runsc {
+        say("installing runsc from the backports");
+        let package = format!("runsc/{BACKPORTS}");
+        run(apt().args(["install", "--yes", "--no-install-recommends", &package]), log)?;
+    }
+    match wanted.iter().find(|package| {
+        let program = PROGRAMS.iter().find(|(_, of)| of == *package).map_or(**package, |(program, _)| *program);
+        find(program).is_none()
+    }) {
+        Some(package) => {
+            bail!("package {package} is installed, but its program is not on the PATH: add /usr/sbin to it")
+        }
+        None => Ok(()),
+    }
+}
+
+/// Installs the test runner, unless it is there.
+pub(super) fn ensure_nextest(log: &Path) -> Result<()> {
+    let home = std::env::var_os("CARGO_HOME").map(std::path::PathBuf::from);
+    let home = home.or_else(|| std::env::var_os("HOME").map(|home| Path::new(&home).join(".cargo")));
+    if find("cargo-nextest").is_some() || home.is_some_and(|home| home.join("bin/cargo-nextest").is_file()) {
+        return Ok(());
+    }
+    say("building cargo-nextest, which takes some minutes");
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    run(Command::new(cargo).args(["install", "cargo-nextest", "--locked", "--version", NEXTEST]), log)
+}
+
+fn apt() -> Command {
+    let mut apt = Command::new("apt-get");
+    apt.env("DEBIAN_FRONTEND", "noninteractive");
+    apt.args(["--quiet", "--option", "Acquire::Retries=3", "--option", "DPkg::Lock::Timeout=600"]);
+    apt
+}
+
+fn is_release() -> bool {
+    let text = fs::read_to_string("/etc/os-release").unwrap_or_default();
+    text.lines().any(|line| line.trim_matches('"') == format!("VERSION_CODENAME={RELEASE}"))
+}
+
+/// The backports of the mirror in use, in a file of our own.
+fn add_backports() -> Result<()> {
+    let sources = Sources::of_host();
+    if sources.has(BACKPORTS) {
+        return Ok(());
+    }
+    let mut text = format!(
+        "# Written by `cargo xtask setup` of Dormouse, for runsc.\nTypes: deb\nURIs: {}\nSuites: {BACKPORTS}\n\
+         Components: main\n",
+        sources.mirror(RELEASE)
+    );
+    if Path::new(KEYS).is_file() {
+        text.push_str(&format!("Signed-By: {KEYS}\n"));
+    }
+    say(&format!("adding {BACKPORTS} in {SOURCES}"));
+    let new = format!("{SOURCES}.new");
+    fs::write(&new, text).with_context(|| format!("write {new}"))?;
+    fs::rename(&new, SOURCES).with_context(|| format!("rename {new}"))
+}
