@@ -1,4 +1,5 @@
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use axum::Router;
 use axum::extract::ws::{Message, WebSocketUpgrade};
@@ -53,14 +54,30 @@ fn what_concerns_one_connection_is_not_passed_on() {
     assert_eq!(left, ["accept", "authorization"]);
 }
 
+/// Counts as one use until it is dropped.
+struct Use(Arc<AtomicUsize>);
+
+impl Use {
+    fn begin(uses: &Arc<AtomicUsize>) -> Self {
+        uses.fetch_add(1, Ordering::SeqCst);
+        Self(uses.clone())
+    }
+}
+
+impl Drop for Use {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
 /// A gateway that passes every request on to a program on `inside`, which stands for a port of a sandbox.
-async fn gateway(inside: std::net::SocketAddr, in_use: Arc<()>) -> (std::net::SocketAddr, Life) {
+async fn gateway(inside: std::net::SocketAddr, uses: Arc<AtomicUsize>) -> (std::net::SocketAddr, Life) {
     let life = Life { stop: CancellationToken::new(), cut: CancellationToken::new(), tasks: TaskTracker::new() };
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let of_server = life.clone();
     let pass_on = move |request: Request| {
-        let (life, in_use) = (life.clone(), in_use.clone());
+        let (life, in_use) = (life.clone(), Use::begin(&uses));
         async move {
             let target = Target { sandbox: ID.parse().unwrap(), port: 1 };
             let stream = TcpStream::connect(inside).await.unwrap();
@@ -81,7 +98,7 @@ async fn program(router: Router) -> std::net::SocketAddr {
 #[tokio::test]
 async fn bodies_stream_both_ways_at_once() {
     let echo = Router::new().route("/echo", any(|request: Request| async { request.into_body() }));
-    let (address, _) = gateway(program(echo).await, Arc::new(())).await;
+    let (address, _) = gateway(program(echo).await, Arc::default()).await;
     // The second chunk is only sent when the first has come back: nobody in between may wait for the whole body.
     let (send, chunks) = tokio::sync::mpsc::channel::<&'static str>(1);
     let body = stream::unfold(chunks, |mut chunks| async {
@@ -107,21 +124,20 @@ async fn a_websocket_goes_through_and_keeps_the_sandbox_in_use() {
             }
         })
     };
-    let in_use = Arc::new(());
-    let (address, life) = gateway(program(Router::new().route("/ws", get(echo))).await, in_use.clone()).await;
-    let idle = Arc::strong_count(&in_use);
+    let uses = Arc::<AtomicUsize>::default();
+    let (address, life) = gateway(program(Router::new().route("/ws", get(echo))).await, uses.clone()).await;
     let (mut socket, _) = tokio_tungstenite::connect_async(format!("ws://{address}/ws")).await.unwrap();
     let large = vec![7; 300_000];
     for message in [tungstenite::Message::text("hello"), tungstenite::Message::binary(large)] {
         socket.send(message.clone()).await.unwrap();
         assert_eq!(socket.next().await.unwrap().unwrap(), message);
     }
-    assert!(Arc::strong_count(&in_use) > idle);
+    assert_eq!(uses.load(Ordering::SeqCst), 1);
     socket.close(None).await.unwrap();
     while socket.next().await.is_some() {}
     drop(socket);
     let ended = async {
-        while Arc::strong_count(&in_use) > idle {
+        while uses.load(Ordering::SeqCst) > 0 {
             tokio::time::sleep(std::time::Duration::from_millis(5)).await;
         }
     };
@@ -134,7 +150,7 @@ async fn a_cut_ends_tunnels() {
     let echo = |upgrade: WebSocketUpgrade| async {
         upgrade.on_upgrade(|mut socket| async move { while let Some(Ok(_)) = socket.next().await {} })
     };
-    let (address, life) = gateway(program(Router::new().route("/ws", get(echo))).await, Arc::new(())).await;
+    let (address, life) = gateway(program(Router::new().route("/ws", get(echo))).await, Arc::default()).await;
     let (mut socket, _) = tokio_tungstenite::connect_async(format!("ws://{address}/ws")).await.unwrap();
     life.cut.cancel();
     life.tasks.close();
@@ -150,7 +166,7 @@ async fn a_program_sees_where_a_request_came_from_and_its_own_host() {
         lines.sort();
         format!("{uri}\n{}", lines.join("\n"))
     }));
-    let (address, _) = gateway(program(tell).await, Arc::new(())).await;
+    let (address, _) = gateway(program(tell).await, Arc::default()).await;
     let request = reqwest::Client::new()
         .get(format!("http://{address}/a%20b?c=d"))
         .header("host", format!("1-{ID}.localhost"))
