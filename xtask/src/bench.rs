@@ -10,7 +10,7 @@ use anyhow::{Context as _, Result, ensure};
 use comfy_table::{Table, presets};
 use serde_json::{Value, json};
 
-use crate::daemon::{Daemon, until};
+use dorm_testing::{Daemon, until};
 use peer::Peer;
 
 const ROUNDS: usize = 7;
@@ -40,7 +40,7 @@ impl Row {
 }
 
 /// Runs the bench and prints its table; writes rows to `json` if asked.
-pub async fn run(dorm: &Path, images: &Path, json_file: Option<&Path>) -> Result<()> {
+pub(crate) async fn run(dorm: &Path, images: &Path, json_file: Option<&Path>) -> Result<()> {
     let directory = std::env::temp_dir().join(format!("dormouse-bench-{}", std::process::id()));
     let log = std::env::temp_dir().join("dorm-bench.log");
     let daemon = Daemon::start(dorm, &directory.join("data"), images, &log, &[])?;
@@ -62,9 +62,11 @@ pub async fn run(dorm: &Path, images: &Path, json_file: Option<&Path>) -> Result
 
 async fn rootfs(daemon: &Daemon, images: &Path) -> Result<PathBuf> {
     let list = daemon.get("/images").await?;
-    let base = list["images"].as_array().into_iter().flatten().find(|image| {
-        image["tags"].as_array().is_some_and(|tags| tags.iter().any(|tag| tag == "base"))
-    });
+    let base = list["images"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .find(|image| image["tags"].as_array().is_some_and(|tags| tags.iter().any(|tag| tag == "base")));
     let digest = base.and_then(|image| image["digest"].as_str()).context("there is no image 'base'")?;
     Ok(images.join(digest).join("rootfs"))
 }
@@ -119,7 +121,8 @@ async fn warm(daemon: &Daemon) -> Result<()> {
 
 async fn first_exec(daemon: &Daemon, round: usize) -> Result<(String, f64)> {
     let began = Instant::now();
-    let asked = json!({ "name": format!("bench{round}"), "image": "base", "resources": { "memory_bytes": 1u64 << 30 } });
+    let asked =
+        json!({ "name": format!("bench{round}"), "image": "base", "resources": { "memory_bytes": 1u64 << 30 } });
     let created = daemon.post("/sandboxes", asked).await?;
     let id = created["id"].as_str().context("id")?.to_owned();
     ensure!(daemon.exec(&id, &["true"]).await?.0 == 0, "true failed");
@@ -180,9 +183,14 @@ fn spread(values: &[f64]) -> String {
 
 fn print(rows: &[Row]) {
     let mut table = Table::new();
-    table
-        .load_preset(presets::UTF8_FULL_CONDENSED)
-        .set_header(["what", "dorm ms (spread)", "runsc ms (spread)", "ratio", "limit", ""]);
+    table.load_style(presets::UTF8_FULL_CONDENSED).set_header([
+        "what",
+        "dorm ms (spread)",
+        "runsc ms (spread)",
+        "ratio",
+        "limit",
+        "",
+    ]);
     for row in rows {
         let verdict = if row.ratio() <= row.limit { "holds" } else { "missed" };
         table.add_row([

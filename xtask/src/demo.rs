@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use comfy_table::{Table, presets};
 use serde_json::{Value, json};
 
-use crate::daemon::{Daemon, until};
+use dorm_testing::{Daemon, until};
 
 const PORT: u16 = 8000;
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -25,12 +25,12 @@ struct Demo {
 }
 
 /// Runs the demo with the built `dorm` and the images in `images`.
-pub async fn run(dorm: &Path, images: &Path) -> Result<()> {
+pub(crate) async fn run(dorm: &Path, images: &Path) -> Result<()> {
     let directory = std::env::temp_dir().join(format!("dormouse-demo-{}", std::process::id()));
     let log = std::env::temp_dir().join("dormouse-demo.log");
     let started = Instant::now();
     let daemon = Daemon::start(dorm, &directory, images, &log, &[])?;
-    eprintln!("demo: a daemon of its own runs at {} (log: {})", daemon.address, log.display());
+    eprintln!("demo: a daemon of its own runs at {} (log: {})", daemon.address(), log.display());
     let mut demo = Demo { daemon, rows: Vec::new() };
     let lived = demo.live().await;
     demo.print();
@@ -61,10 +61,8 @@ impl Demo {
         let process = json!({ "argv": ["python3", "/root/guest.py"] });
         self.daemon.post(&format!("/sandboxes/{id}/processes"), process).await?;
         let daemon = &self.daemon;
-        until(PATIENCE, "the guest's server answers", || async move {
-            Ok(daemon.visit(id, PORT, "/").await.is_ok())
-        })
-        .await?;
+        until(PATIENCE, "the guest's server answers", || async move { Ok(daemon.visit(id, PORT, "/").await.is_ok()) })
+            .await?;
         let first = self.guest(id).await?;
         let view = self.daemon.get(&format!("/sandboxes/{id}")).await?;
         self.row("start counter, server, job", &view, "counts, port 8000, deleted file, job", began);
@@ -158,10 +156,9 @@ impl Demo {
     }
 
     async fn timeouts(&mut self) -> Result<()> {
-        for (step, name, state) in [
-            ("time out, ephemeral", None, "terminated"),
-            ("time out, named", Some("sleeper"), "suspended"),
-        ] {
+        for (step, name, state) in
+            [("time out, ephemeral", None, "terminated"), ("time out, named", Some("sleeper"), "suspended")]
+        {
             let began = Instant::now();
             let asked = json!({ "name": name, "image": "base", "timeout_secs": 1 });
             let id = text(&self.daemon.post("/sandboxes", asked).await?, "id")?;
@@ -189,7 +186,7 @@ impl Demo {
 
     fn print(&self) {
         let mut table = Table::new();
-        table.load_preset(presets::UTF8_FULL_CONDENSED).set_header(["step", "state", "kept", "ms"]);
+        table.load_style(presets::UTF8_FULL_CONDENSED).set_header(["step", "state", "kept", "ms"]);
         for row in &self.rows {
             table.add_row([row.step.to_owned(), row.state.clone(), row.kept.clone(), row.took.as_millis().to_string()]);
         }

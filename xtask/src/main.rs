@@ -2,10 +2,17 @@
 //!
 //! Each subcommand is a module of its name. This file only lists them.
 
+mod bench;
+mod build;
+mod demo;
+mod layers;
 mod setup;
+mod test;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
+use anyhow::{Context as _, Result};
 use clap::{Parser, Subcommand};
 
 /// Tasks of the Dormouse repository.
@@ -20,17 +27,51 @@ struct Arguments {
 enum Command {
     /// Install what the host lacks and prepare the base image. Quick when nothing is to do.
     Setup,
+    /// Set up, build, and let one real sandbox live through every state, checked and timed.
+    Demo,
+    /// Set up, build, and pass every check and test.
+    Test {
+        /// Only tests whose names contain this.
+        filter: Option<String>,
+    },
+    /// Check the shape of the code.
+    Layers,
+    /// Compare with bare runsc, in the same run.
+    Bench {
+        /// Also write the rows to this file.
+        #[arg(long)]
+        json: Option<PathBuf>,
+    },
 }
 
 fn main() -> ExitCode {
-    let result = match Arguments::parse().command {
-        Command::Setup => setup::run(),
-    };
-    match result {
+    match run(Arguments::parse().command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error:#}");
             ExitCode::FAILURE
         }
     }
+}
+
+fn run(command: Command) -> Result<()> {
+    match command {
+        Command::Setup => setup::run(),
+        Command::Demo => {
+            let environment = setup::ensure()?;
+            let dorm = build::dorm()?;
+            wait(demo::run(&dorm, &environment.images))
+        }
+        Command::Test { filter } => test::run(filter.as_deref()),
+        Command::Layers => layers::check(&setup::root()?),
+        Command::Bench { json } => {
+            let environment = setup::ensure()?;
+            let dorm = build::dorm()?;
+            wait(bench::run(&dorm, &environment.images, json.as_deref()))
+        }
+    }
+}
+
+fn wait(work: impl Future<Output = Result<()>>) -> Result<()> {
+    tokio::runtime::Builder::new_multi_thread().enable_all().build().context("start a runtime")?.block_on(work)
 }

@@ -62,8 +62,8 @@ pub(crate) fn ensure() -> Result<Environment> {
              xtask setup`, or open a root shell"
         );
     }
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("xtask is not in a repository")?.to_owned();
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), |set| root.join(set));
+    let root = root()?;
+    let target = target()?;
     let work = target.join("dormouse");
     fs::create_dir_all(&work).with_context(|| format!("make {}", work.display()))?;
     let held = lock(&work.join("setup.lock"))?;
@@ -76,6 +76,17 @@ pub(crate) fn ensure() -> Result<Environment> {
     let (images, base) = ensure_image(&work, &base_tar)?;
     drop(held);
     Ok(Environment { root, target, work, images, base, base_tar, runsc })
+}
+
+/// The repository.
+pub(crate) fn root() -> Result<PathBuf> {
+    Ok(Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("xtask is not in a repository")?.to_owned())
+}
+
+/// Cargo's target directory.
+pub(crate) fn target() -> Result<PathBuf> {
+    let root = root()?;
+    Ok(std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), |set| root.join(set)))
 }
 
 /// Imports the base image, unless it is there.

@@ -70,12 +70,13 @@ impl Call<'_> {
         self.need_open()?;
         let host = &self.engine.host;
         let mut short = None;
-        for fault in host.faults().strike(self.operation, self.number, moment) {
+        let (faults, mut hold) = host.faults().strike(self.operation, self.number, moment);
+        for fault in faults {
             tracing::debug!(?fault, operation = self.operation.name(), run = %self.run, "a planned fault strikes");
             match fault {
                 Fault::Fail => return Err(self.failed(FakeError::Planned)),
                 Fault::NoRoom => return Err(self.no_room(FakeError::Planned)),
-                Fault::Hang => host.faults().hang().await,
+                Fault::Hang => hold.released().await,
                 Fault::Delay(time) => tokio::time::sleep(time).await,
                 Fault::Die => {
                     host.kill(&self.run, "a planned fault killed it");

@@ -174,9 +174,12 @@ impl Faults {
         *calls
     }
 
-    /// The faults that strike the call at this moment, in the order they were planned.
-    pub(crate) fn strike(&self, operation: Operation, call: u64, moment: Moment) -> Vec<Fault> {
+    /// The faults that strike the call at this moment, in the order they were planned, and what to hang on: whoever
+    /// hears of the strike can release it, however early.
+    pub(crate) fn strike(&self, operation: Operation, call: u64, moment: Moment) -> (Vec<Fault>, Hold) {
         let mut plan = self.lock();
+        let mut released = self.0.released.subscribe();
+        released.borrow_and_update();
         let mut faults = Vec::new();
         plan.entries.retain(|entry| {
             let hit = entry.operation == operation && entry.moment == moment && entry.call.is_none_or(|at| at == call);
@@ -190,18 +193,22 @@ impl Faults {
             drop(plan);
             self.0.struck.send_modify(|times| *times += 1);
         }
-        faults
-    }
-
-    /// Hangs until the next [`Faults::release`].
-    pub(crate) async fn hang(&self) {
-        let mut released = self.0.released.subscribe();
-        if released.changed().await.is_err() {
-            std::future::pending::<()>().await;
-        }
+        (faults, Hold(released))
     }
 
     fn lock(&self) -> MutexGuard<'_, Plan> {
         self.0.plan.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What a call hangs on.
+pub(crate) struct Hold(watch::Receiver<u64>);
+
+impl Hold {
+    /// Waits for a [`Faults::release`] after the strike.
+    pub(crate) async fn released(&mut self) {
+        if self.0.changed().await.is_err() {
+            std::future::pending::<()>().await;
+        }
     }
 }

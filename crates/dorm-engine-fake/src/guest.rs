@@ -191,13 +191,7 @@ impl Guest {
                 Err(_) => "/".to_owned(),
             },
         };
-        let mut variables = BTreeMap::from([
-            ("PATH".to_owned(), "/usr/local/bin:/usr/bin:/bin".to_owned()),
-            ("HOME".to_owned(), account.home.to_text()),
-        ]);
-        for variable in self.variables.iter().chain(&spec.variables) {
-            variables.insert(variable.name().to_text(), variable.value().to_text());
-        }
+        let variables = self.environment(&account, &spec.variables);
         let stamp = Stamp { uid: account.uid, gid: account.gid, ..self.stamp() };
         let words: Vec<String> = spec.arguments.iter().map(|word| word.to_text()).collect();
         let pid = self.next_pid;
@@ -239,6 +233,17 @@ impl Guest {
         self.next_handle += 1;
         self.processes.insert(started.process, process);
         Ok(started)
+    }
+
+    fn environment(&self, account: &Account, own: &[Variable]) -> BTreeMap<String, String> {
+        let mut variables = BTreeMap::from([
+            ("PATH".to_owned(), "/usr/local/bin:/usr/bin:/bin".to_owned()),
+            ("HOME".to_owned(), account.home.to_text()),
+        ]);
+        for variable in self.variables.iter().chain(own) {
+            variables.insert(variable.name().to_text(), variable.value().to_text());
+        }
+        variables
     }
 
     pub(crate) fn process(&mut self, handle: u64) -> Result<&mut Process, Failure> {

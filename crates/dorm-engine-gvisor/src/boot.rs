@@ -81,7 +81,9 @@ impl Shared {
                         self.runs.remove(&run);
                     }
                     // Kept as a broken run, so that stop and sweep come back to it.
-                    Err(left) => tracing::warn!(run = %spec.run, error = %chain(&left), "a run that could not begin was left behind"),
+                    Err(left) => {
+                        tracing::warn!(run = %spec.run, error = %chain(&left), "a run that could not begin was left behind")
+                    }
                 }
                 Err(error.of(operation, &spec.run))
             }

@@ -64,7 +64,7 @@ fn describe(rootfs: &Path, agent: &Path, lease: Option<&Lease>) -> Value {
         "ociVersion": "1.0.0",
         "process": {
             "user": {"uid": 0, "gid": 0},
-            "args": [AGENT],
+            "args": [AGENT, "stdio"],
             "cwd": "/",
             "terminal": false,
             "env": [

@@ -33,9 +33,13 @@ impl Shared {
                 pause(hull, &mut turn).await?;
                 hull.control.checkpoint(files).await
             };
-            captured.await.inspect_err(|_| remove_files(into))
+            captured.await.map_err(|error| {
+                let error = or_no_room(error, into);
+                remove_files(into);
+                error
+            })
         };
-        done.await.map_err(|error: GvisorError| self.room(error, into).of(OPERATION, id))?;
+        done.await.map_err(|error: GvisorError| error.of(OPERATION, id))?;
         Ok(Captured { files: IMAGE_FILES.map(PathBuf::from).into(), stopped: turn.stood() })
     }
 
@@ -78,27 +82,24 @@ impl Shared {
             Err(error) => Err(error.of(OPERATION, id)),
         }
     }
-
-    /// The sandbox tells of a full disk in words only, which we do not read: we look ourselves.
-    fn room(&self, error: GvisorError, into: &Path) -> GvisorError {
-        if !matches!(error, GvisorError::Refused { .. }) {
-            return error;
-        }
-        match rustix::fs::statvfs(into) {
-            Ok(room) if room.f_bavail.saturating_mul(room.f_frsize) < LITTLE => {
-                GvisorError::File {
-                    operation: "write the memory into",
-                    path: into.to_owned(),
-                    source: io::Error::new(io::ErrorKind::StorageFull, error),
-                }
-            }
-            _ => error,
-        }
-    }
 }
 
 /// Less free space than this after a failed capture is taken for its cause.
 const LITTLE: u64 = 8 << 20;
+
+/// The sandbox tells of a full disk in words only, which we do not read: we look ourselves.
+fn or_no_room(error: GvisorError, into: &Path) -> GvisorError {
+    if !matches!(error, GvisorError::Refused { .. }) {
+        return error;
+    }
+    match rustix::fs::statvfs(into) {
+        Ok(room) if room.f_bavail.saturating_mul(room.f_frsize) < LITTLE => {
+            let source = io::Error::new(io::ErrorKind::StorageFull, error);
+            GvisorError::file("write the memory into", into, source)
+        }
+        _ => error,
+    }
+}
 
 /// Makes the guest stand still, if it does not.
 pub(crate) async fn pause(hull: &Hull, turn: &mut Turn) -> Result<(), GvisorError> {

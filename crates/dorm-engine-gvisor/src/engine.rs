@@ -146,7 +146,8 @@ impl GvisorEngine {
 fn lock_directory(directory: &Path) -> Result<fs::File, EngineError> {
     let path = directory.join("lock");
     let file = fs::OpenOptions::new().create(true).write(true).truncate(false).open(&path);
-    let file = file.map_err(|source| unusable("make its directory writable", GvisorError::file("open", &path, source)))?;
+    let file =
+        file.map_err(|source| unusable("make its directory writable", GvisorError::file("open", &path, source)))?;
     rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(|source| {
         let hint = format!("another daemon uses {}: stop it, or choose another data directory", directory.display());
         unusable(hint, GvisorError::file("lock", &path, source))

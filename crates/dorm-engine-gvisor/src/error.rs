@@ -81,7 +81,10 @@ impl GvisorError {
     /// Whether the host has no room left, as far as the host's own error says so.
     fn is_lack_of_room(&self) -> bool {
         let full = |source: &io::Error| {
-            matches!(source.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::OutOfMemory)
+            matches!(
+                source.kind(),
+                io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::OutOfMemory
+            )
         };
         match self {
             Self::File { source, .. } | Self::System { source, .. } => full(source),

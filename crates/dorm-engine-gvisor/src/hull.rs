@@ -102,6 +102,10 @@ impl Host {
 
     /// Makes a hull. What was made of one that failed is removed again.
     pub(crate) async fn make(&self, order: &Order, duty: Duty) -> Result<(Hull, Note), GvisorError> {
+        // What runsc says of a missing one does not name it.
+        for path in [&order.rootfs, &self.agent] {
+            fs::metadata(path).map_err(|source| GvisorError::file("use", path, source))?;
+        }
         let home = Home::new(&self.hulls)?;
         lock(&self.made).insert(home.directory().to_owned());
         let made = self.try_make(&home, order, duty).await;
@@ -211,11 +215,7 @@ impl Host {
             None => return Err(GvisorError::file("read", path, io::ErrorKind::NotFound)),
         };
         match Identity::of(state.sandbox.pid) {
-            Some(sandbox) => Ok(Processes {
-                sandbox,
-                gofer: Identity::of(state.gofer),
-                socket: state.sandbox.socket,
-            }),
+            Some(sandbox) => Ok(Processes { sandbox, gofer: Identity::of(state.gofer), socket: state.sandbox.socket }),
             None => Err(GvisorError::Died { said: home.last_words() }),
         }
     }

@@ -74,7 +74,8 @@ fn packets(lease: &Lease) -> Result<OwnedFd, GvisorError> {
         std::fs::File::open(&lease.namespace).map_err(|source| GvisorError::file("open", &lease.namespace, source))?;
     move_into_link_name_space(std::os::fd::AsFd::as_fd(&namespace), Some(LinkNameSpaceType::Network))
         .map_err(|source| GvisorError::file("enter", &lease.namespace, source))?;
-    let socket = packet_socket(&lease.interface).map_err(|source| GvisorError::system("open a packet socket", source))?;
+    let socket =
+        packet_socket(&lease.interface).map_err(|source| GvisorError::system("open a packet socket", source))?;
     flush_address(&lease.interface).map_err(|source| GvisorError::system("take away the kernel's address", source))?;
     Ok(socket)
 }

@@ -61,13 +61,20 @@ impl Drop for Spares {
 
 impl Spares {
     pub(crate) fn new(of_each: usize) -> Self {
-        Self { of_each, shelf: Mutex::default(), busy: AtomicUsize::new(0), wake: Arc::default(), filling: tokio::sync::Mutex::default() }
+        Self {
+            of_each,
+            shelf: Mutex::default(),
+            busy: AtomicUsize::new(0),
+            wake: Arc::default(),
+            filling: tokio::sync::Mutex::default(),
+        }
     }
 
     /// A hull that fits `order`, which is the caller's from now on.
     pub(crate) fn take(&self, order: &Order) -> Option<(Hull, Note)> {
         let mut shelf = lock(&self.shelf);
-        let fits = |(_, note): &(Hull, Note)| note.is_for(&order.image, order.reach) && note.disk_bytes == order.disk_bytes;
+        let fits =
+            |(_, note): &(Hull, Note)| note.is_for(&order.image, order.reach) && note.disk_bytes == order.disk_bytes;
         let at = shelf.ready.iter().position(fits)?;
         let taken = shelf.ready.swap_remove(at);
         drop(shelf);

@@ -1,7 +1,8 @@
 //! The port between Dormouse and whatever runs a sandbox.
 //!
 //! An engine carries out effects and reports facts; it never decides. It knows runs, not sandboxes: what a run's end
-//! means is decided by `dorm-lifecycle`. It knows nothing of HTTP, records, names or timeouts.
+//! means is decided by `dorm-lifecycle`. It knows nothing of HTTP, records, names or timeouts. What every engine must
+//! do is checked by `dorm-engine-conformance`.
 //!
 //! ```text
 //! start ─┐                         ┌─► go_on (the same run continues)
@@ -11,8 +12,6 @@
 
 mod error;
 mod network;
-
-pub mod conformance;
 
 use std::path::PathBuf;
 use std::time::Duration;

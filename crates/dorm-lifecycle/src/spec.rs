@@ -71,7 +71,9 @@ pub enum SpecError {
     #[error("{0} is zero: leave it out for no limit")]
     ZeroTimeout(&'static str),
     /// The name of an environment variable is empty or holds `=` or NUL.
-    #[error("'{0}' is not a name for an environment variable: it must not be empty nor hold '=' or NUL, its value no NUL")]
+    #[error(
+        "'{0}' is not a name for an environment variable: it must not be empty nor hold '=' or NUL, its value no NUL"
+    )]
     Variable(String),
     /// An entry of the allow list is not an address or network.
     #[error("'{0}' is not an IPv4 address or network for the egress allow list, such as 198.51.100.0/24")]

@@ -19,7 +19,7 @@ mod write;
 use std::path::Path;
 
 use async_trait::async_trait;
-use dorm_lifecycle::{Name, ProjectId, SandboxId, SnapshotId};
+use dorm_lifecycle::{CaptureId, Name, ProjectId, SandboxId, SnapshotId};
 use dorm_store::{
     Change, EventFilter, EventRecord, OperationRecord, SandboxFilter, SandboxRecord, SnapshotRecord, Store, StoreError,
 };
@@ -92,6 +92,10 @@ impl Store for SqlStore {
 
     async fn open_operations(&self) -> Result<Vec<OperationRecord>, StoreError> {
         read::open_operations(&self.readers).await
+    }
+
+    async fn to_discard(&self) -> Result<Vec<CaptureId>, StoreError> {
+        read::to_discard(&self.readers).await
     }
 
     async fn events(&self, filter: &EventFilter) -> Result<Vec<EventRecord>, StoreError> {

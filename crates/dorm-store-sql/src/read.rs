@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 
-use dorm_lifecycle::{Name, ProjectId, SandboxId, SnapshotId};
+use dorm_lifecycle::{CaptureId, IdError, Name, ProjectId, SandboxId, SnapshotId};
 use dorm_store::codec::{self, CodecError};
 use dorm_store::{EventFilter, EventRecord, OperationRecord, SandboxFilter, SandboxRecord, SnapshotRecord, StoreError};
 use sqlx::{QueryBuilder, Sqlite, SqlitePool};
@@ -101,6 +101,20 @@ pub(crate) async fn open_operations(pool: &SqlitePool) -> Result<Vec<OperationRe
     let mut operations = rows.into_iter().map(decode).collect::<Result<Vec<_>, _>>()?;
     operations.sort_by(|a, b| (a.began, &a.id).cmp(&(b.began, &b.id)));
     Ok(operations)
+}
+
+pub(crate) async fn to_discard(pool: &SqlitePool) -> Result<Vec<CaptureId>, StoreError> {
+    let rows: Vec<(String,)> = sqlx::query_as("SELECT capture FROM discards ORDER BY capture")
+        .fetch_all(pool)
+        .await
+        .map_err(|error| failed("list captures to discard", error))?;
+    let parse = |(capture,): (String,)| {
+        capture.parse().map_err(|error: IdError| StoreError::Unreadable {
+            id: format!("discarded capture {capture}"),
+            what: error.to_string(),
+        })
+    };
+    rows.into_iter().map(parse).collect()
 }
 
 pub(crate) async fn events(pool: &SqlitePool, filter: &EventFilter) -> Result<Vec<EventRecord>, StoreError> {

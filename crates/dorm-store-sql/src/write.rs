@@ -143,6 +143,20 @@ async fn apply(connection: &mut SqliteConnection, change: Change) -> Result<Vec<
             .await
             .map_err(|error| failed("forget a snapshot", error))?;
     }
+    for capture in &change.discard {
+        sqlx::query("INSERT INTO discards (capture) VALUES (?) ON CONFLICT DO NOTHING")
+            .bind(capture.as_str())
+            .execute(&mut *connection)
+            .await
+            .map_err(|error| failed("note a capture to discard", error))?;
+    }
+    for capture in &change.discarded {
+        sqlx::query("DELETE FROM discards WHERE capture = ?")
+            .bind(capture.as_str())
+            .execute(&mut *connection)
+            .await
+            .map_err(|error| failed("forget a discarded capture", error))?;
+    }
     let mut events = Vec::with_capacity(change.events.len());
     for event in change.events {
         events.push(record_event(connection, event).await?);

@@ -221,6 +221,8 @@ async fn change(plan: &Plan, present: &MemoryStore) -> Change {
         operations: plan.operations.iter().map(operation).collect(),
         snapshots: plan.snapshots.iter().map(snapshot).collect(),
         forgotten: plan.forgotten.iter().map(|number| SnapshotId::from_random([*number; 20])).collect(),
+        discard: Vec::new(),
+        discarded: Vec::new(),
         events: plan.events.iter().map(event).collect(),
     }
 }

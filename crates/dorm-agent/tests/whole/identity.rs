@@ -18,7 +18,6 @@ fn identity(generation: u64) -> Identity {
 fn hook(sandbox: &Sandbox, name: &str, script: &str) {
     let directory = sandbox.host_path("etc/dormouse/on-resume.d");
     fs::create_dir_all(&directory).unwrap();
-    // Written by another name first: a fork of a parallel test may hold a file that is open for writing.
     let path = directory.join(name);
     fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();

@@ -149,7 +149,10 @@ fn runsc() -> PathBuf {
 fn agent() -> PathBuf {
     static AGENT: OnceLock<PathBuf> = OnceLock::new();
     let directory = Path::new(env!("CARGO_TARGET_TMPDIR"));
-    AGENT.get_or_init(|| dorm_agent_binary::install(directory).unwrap()).clone()
+    if let Some(agent) = std::env::var_os("DORM_TEST_AGENT") {
+        return agent.into();
+    }
+    AGENT.get_or_init(|| directory.join("dorm-agent")).clone()
 }
 
 /// A small root filesystem made of this host's own shell and a few programs, with the ownership shifted.
@@ -219,7 +222,7 @@ pub(crate) async fn shell(agent: &Agent, script: &str) -> i32 {
 
 /// Starts a shell script inside and answers its handle.
 pub(crate) async fn begin_shell(agent: &Agent, script: &str) -> u64 {
-    let arguments = ["/bin/sh", "-c", script].map(|word| word.to_owned().into());
+    let arguments = ["/bin/sh", "-c", script].map(|word| dorm_agent_client::GuestString::new(word).unwrap());
     agent.start(&ProcessSpec::new(arguments.into())).await.unwrap().process
 }
 

@@ -46,7 +46,10 @@ async fn a_captured_run_goes_on_with_its_memory_and_files() {
     assert_eq!(agent.generation_at_connect(), 41);
     let alive = agent.processes().await.unwrap();
     assert!(alive.iter().any(|status| status.process == process), "{alive:?}");
-    assert_eq!(shell(&agent, "old=$(cat /root/count); until test \"$(cat /root/count)\" != \"$old\"; do :; done").await, 0);
+    assert_eq!(
+        shell(&agent, "old=$(cat /root/count); until test \"$(cat /root/count)\" != \"$old\"; do :; done").await,
+        0
+    );
     engine.stop(&spec.run).await.unwrap();
     assert_eq!(place.left(), [""; 0]);
 }

@@ -41,6 +41,11 @@ CREATE TABLE snapshots (
 
 CREATE INDEX snapshots_of_project ON snapshots (project, id);
 
+-- Captures whose files are to be deleted, until they have been.
+CREATE TABLE discards (
+    capture TEXT NOT NULL PRIMARY KEY
+) STRICT, WITHOUT ROWID;
+
 -- AUTOINCREMENT: a number is never used again, whatever is deleted.
 CREATE TABLE events (
     number   INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT,

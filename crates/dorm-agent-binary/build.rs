@@ -1,0 +1,56 @@
+//! Builds the agent as a static binary with a cargo of its own, so that one `cargo build` makes the whole product.
+//!
+//! The inner build has its own target directory: the outer cargo holds the lock of the other one.
+
+use std::env;
+use std::error::Error;
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let here = PathBuf::from(variable("CARGO_MANIFEST_DIR")?);
+    let out = PathBuf::from(variable("OUT_DIR")?);
+    // The agent runs on the same machine as the daemon that brings it.
+    let target = variable("TARGET")?;
+    let workspace = here.join("../..");
+    for part in ["dorm-agent", "dorm-agent-proto"] {
+        for file in ["src", "Cargo.toml"] {
+            println!("cargo::rerun-if-changed={}", here.join("..").join(part).join(file).display());
+        }
+    }
+    for file in ["Cargo.toml", "Cargo.lock"] {
+        println!("cargo::rerun-if-changed={}", workspace.join(file).display());
+    }
+    println!("cargo::rerun-if-changed=build.rs");
+
+    let built = out.join("agent-target");
+    let status = Command::new(variable("CARGO")?)
+        .args(["build", "--release", "--locked", "--package", "dorm-agent", "--bin", "dorm-agent"])
+        .args(["--target", &target])
+        .arg("--target-dir")
+        .arg(&built)
+        .arg("--manifest-path")
+        .arg(workspace.join("Cargo.toml"))
+        // What the outer build is wrapped in or flagged with (clippy, coverage) is not meant for the agent.
+        .env_remove("CARGO_ENCODED_RUSTFLAGS")
+        .env_remove("RUSTC_WORKSPACE_WRAPPER")
+        .env_remove("RUSTC_WRAPPER")
+        .env_remove("CLIPPY_ARGS")
+        .env("RUSTFLAGS", "-C target-feature=+crt-static")
+        .env("CARGO_PROFILE_RELEASE_STRIP", "symbols")
+        .env("CARGO_PROFILE_RELEASE_INCREMENTAL", "false")
+        .status()
+        .map_err(|error| format!("cannot run cargo to build the agent: {error}"))?;
+    if !status.success() {
+        return Err(format!("building the agent failed ({status}): see the messages above").into());
+    }
+    let binary = built.join(&target).join("release/dorm-agent");
+    fs::copy(&binary, out.join("dorm-agent"))
+        .map_err(|error| format!("cannot copy the built agent '{}': {error}", binary.display()))?;
+    Ok(())
+}
+
+fn variable(name: &str) -> Result<String, Box<dyn Error>> {
+    env::var(name).map_err(|error| format!("cargo did not give {name}: {error}").into())
+}

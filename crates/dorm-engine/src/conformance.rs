@@ -1,1 +1,0 @@
-//! The behaviour every engine must show.

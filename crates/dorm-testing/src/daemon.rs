@@ -1,0 +1,314 @@
+//! A daemon of its own: started on a free port with a directory of its own, asked over HTTP as any client would, ended
+//! and cleared away whatever happens.
+
+use std::io::{BufRead as _, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, anyhow, bail};
+use reqwest::{Client, Method};
+use serde_json::{Value, json};
+
+/// How to start a daemon.
+#[derive(Clone, Debug)]
+struct Setting {
+    dorm: PathBuf,
+    data: PathBuf,
+    images: PathBuf,
+    log: PathBuf,
+    options: Vec<String>,
+}
+
+/// A running daemon.
+#[derive(Debug)]
+pub struct Daemon {
+    child: Child,
+    setting: Setting,
+    address: String,
+    key: String,
+    client: Client,
+}
+
+/// What the daemon answered.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Answer {
+    /// The HTTP status.
+    pub status: u16,
+    /// The JSON body; null when there was none.
+    pub body: Value,
+}
+
+impl Daemon {
+    /// Starts one on `data`; its log goes to `log`.
+    ///
+    /// # Errors
+    /// With its log, when it does not become ready.
+    pub fn start(dorm: &Path, data: &Path, images: &Path, log: &Path, options: &[&str]) -> Result<Self> {
+        std::fs::create_dir_all(data).with_context(|| format!("make {}", data.display()))?;
+        let options = options.iter().map(|option| (*option).to_owned()).collect();
+        let (dorm, images, log) = (dorm.to_owned(), images.to_owned(), log.to_owned());
+        Self::launch(Setting { dorm, data: data.to_owned(), images, log, options })
+    }
+
+    fn launch(setting: Setting) -> Result<Self> {
+        let log = std::fs::File::options()
+            .create(true)
+            .append(true)
+            .open(&setting.log)
+            .with_context(|| format!("write {}", setting.log.display()))?;
+        let mut child = Command::new(&setting.dorm)
+            .args(["serve", "--listen", "127.0.0.1:0", "--data"])
+            .arg(&setting.data)
+            .arg("--images")
+            .arg(&setting.images)
+            .args(&setting.options)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(log)
+            .spawn()
+            .with_context(|| format!("start {}", setting.dorm.display()))?;
+        let stdout = child.stdout.take().context("the daemon's output")?;
+        let mut ready = String::new();
+        BufReader::new(stdout).read_line(&mut ready).context("read the daemon's first line")?;
+        let Some(address) = ready.split_whitespace().find(|word| word.starts_with("http://")).map(str::to_owned) else {
+            let _ = child.kill();
+            let _ = child.wait();
+            let log = std::fs::read_to_string(&setting.log).unwrap_or_default();
+            bail!("the daemon did not start: {ready}{log}");
+        };
+        let key = std::fs::read_to_string(setting.data.join("key")).context("read the daemon's key")?;
+        let client = Client::builder().no_proxy().build().context("make an HTTP client")?;
+        Ok(Self { child, address, key: key.trim().to_owned(), client, setting })
+    }
+
+    /// Its process id.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Where it listens: `http://127.0.0.1:PORT`.
+    pub fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// The key of its API.
+    pub fn key(&self) -> &str {
+        &self.key
+    }
+
+    /// Its data directory.
+    pub fn data(&self) -> &Path {
+        &self.setting.data
+    }
+
+    /// Its log so far, of all daemons on this directory.
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(&self.setting.log).unwrap_or_default()
+    }
+
+    /// A request with its key, for what the other methods do not cover.
+    pub fn request(&self, method: Method, path: &str) -> reqwest::RequestBuilder {
+        self.client.request(method, format!("{}/v1{path}", self.address)).bearer_auth(&self.key)
+    }
+
+    /// Asks, and answers whatever comes.
+    ///
+    /// # Errors
+    /// When there is no answer, or none in JSON.
+    pub async fn try_ask(&self, method: Method, path: &str, body: Option<Value>) -> Result<Answer> {
+        let mut request = self.request(method.clone(), path);
+        if let Some(body) = body {
+            request = request.json(&body);
+        }
+        let answer = request.send().await.with_context(|| format!("{method} {path}"))?;
+        let status = answer.status().as_u16();
+        let text = answer.text().await.with_context(|| format!("{method} {path}"))?;
+        let body = match text.as_str() {
+            "" => Value::Null,
+            text => serde_json::from_str(text).with_context(|| format!("{method} {path}: {text}"))?,
+        };
+        Ok(Answer { status, body })
+    }
+
+    /// Asks, and answers the JSON body.
+    ///
+    /// # Errors
+    /// Also when the answer is an error.
+    pub async fn ask(&self, method: Method, path: &str, body: Option<Value>) -> Result<Value> {
+        let answer = self.try_ask(method.clone(), path, body).await?;
+        if answer.status >= 400 {
+            bail!("{method} {path}: {}: {}", answer.status, answer.body);
+        }
+        Ok(answer.body)
+    }
+
+    /// `POST`.
+    ///
+    /// # Errors
+    /// Also when the answer is an error.
+    pub async fn post(&self, path: &str, body: Value) -> Result<Value> {
+        self.ask(Method::POST, path, Some(body)).await
+    }
+
+    /// `GET`.
+    ///
+    /// # Errors
+    /// Also when the answer is an error.
+    pub async fn get(&self, path: &str) -> Result<Value> {
+        self.ask(Method::GET, path, None).await
+    }
+
+    /// Creates a sandbox and answers its id.
+    ///
+    /// # Errors
+    /// When it does not run.
+    pub async fn create(&self, asked: Value) -> Result<String> {
+        let view = self.post("/sandboxes", asked).await?;
+        Ok(view["id"].as_str().context("an id")?.to_owned())
+    }
+
+    /// Does something to a sandbox that takes no arguments, and answers the sandbox.
+    ///
+    /// # Errors
+    /// Also when the answer is an error.
+    pub async fn act(&self, id: &str, verb: &str) -> Result<Value> {
+        self.post(&format!("/sandboxes/{id}/{verb}"), json!({})).await
+    }
+
+    /// A sandbox.
+    ///
+    /// # Errors
+    /// Also when it is not there.
+    pub async fn describe(&self, id: &str) -> Result<Value> {
+        self.get(&format!("/sandboxes/{id}")).await
+    }
+
+    /// Writes a file into a sandbox.
+    ///
+    /// # Errors
+    /// Also when the answer is an error.
+    pub async fn write(&self, id: &str, path: &str, content: Vec<u8>) -> Result<()> {
+        let request = self.request(Method::PUT, &format!("/sandboxes/{id}/files?path={path}"));
+        let answer = request.body(content).send().await?;
+        if !answer.status().is_success() {
+            bail!("write {path}: {}", answer.text().await?);
+        }
+        Ok(())
+    }
+
+    /// Runs a command in a sandbox to its end; answers its code and what it wrote to both outputs.
+    ///
+    /// # Errors
+    /// When it could not be run.
+    pub async fn exec(&self, id: &str, argv: &[&str]) -> Result<(i64, String)> {
+        let answer = self.post(&format!("/sandboxes/{id}/exec"), json!({ "argv": argv })).await?;
+        let code = answer["exit_code"].as_i64().ok_or_else(|| anyhow!("no exit code in {answer}"))?;
+        let output = |name: &str| answer[name].as_str().unwrap_or_default().to_owned();
+        Ok((code, output("stdout") + &output("stderr")))
+    }
+
+    /// Asks a server in a sandbox, as traffic from outside.
+    ///
+    /// # Errors
+    /// Also when the answer is an error.
+    pub async fn visit(&self, id: &str, port: u16, path: &str) -> Result<String> {
+        let request = self
+            .client
+            .get(format!("{}{path}", self.address))
+            .header("X-Dormouse-Sandbox", id)
+            .header("X-Dormouse-Port", port.to_string())
+            .bearer_auth(&self.key);
+        let answer = request.send().await.with_context(|| format!("visit port {port}"))?;
+        let status = answer.status();
+        let text = answer.text().await?;
+        if !status.is_success() {
+            bail!("port {port} of {id}: {status}: {text}");
+        }
+        Ok(text)
+    }
+
+    /// Stops the daemon cleanly; its sandboxes go on. Answers how it ended.
+    ///
+    /// # Errors
+    /// When it cannot be told to stop.
+    pub fn stop(&mut self) -> Result<Option<i32>> {
+        if let Some(status) = self.child.try_wait()? {
+            return Ok(status.code());
+        }
+        let told = Command::new("kill").arg(self.child.id().to_string()).status().context("stop the daemon")?;
+        if !told.success() {
+            bail!("the daemon could not be told to stop");
+        }
+        Ok(self.child.wait().context("wait for the daemon")?.code())
+    }
+
+    /// Kills the daemon, as a crash would; its sandboxes go on.
+    ///
+    /// # Errors
+    /// When it cannot be killed.
+    pub fn kill(&mut self) -> Result<()> {
+        self.child.kill().context("kill the daemon")?;
+        self.child.wait().context("wait for the daemon")?;
+        Ok(())
+    }
+
+    /// Starts another daemon on the same directory, after [`Daemon::stop`] or [`Daemon::kill`].
+    ///
+    /// # Errors
+    /// When it does not become ready.
+    pub fn start_again(&mut self) -> Result<()> {
+        *self = Self::launch(self.setting.clone())?;
+        Ok(())
+    }
+
+    /// Ends every sandbox, then the daemon, then its directory.
+    ///
+    /// # Errors
+    /// When any of that does not work.
+    pub async fn end(mut self) -> Result<()> {
+        self.end_sandboxes().await?;
+        self.stop()?;
+        std::fs::remove_dir_all(&self.setting.data).with_context(|| format!("remove {}", self.setting.data.display()))
+    }
+
+    /// Ends every sandbox.
+    ///
+    /// # Errors
+    /// When one does not end.
+    pub async fn end_sandboxes(&self) -> Result<()> {
+        let list = self.get("/sandboxes?limit=1000").await?;
+        for sandbox in list["sandboxes"].as_array().into_iter().flatten() {
+            if sandbox["state"] != "terminated" {
+                self.act(sandbox["id"].as_str().unwrap_or_default(), "terminate").await?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let _ = self.stop();
+    }
+}
+
+/// Asks `condition` until it holds, at most for `limit`.
+///
+/// # Errors
+/// When it does not hold in time, or cannot be asked.
+pub async fn until<F>(limit: Duration, what: &str, mut condition: impl FnMut() -> F) -> Result<()>
+where
+    F: Future<Output = Result<bool>>,
+{
+    let end = Instant::now() + limit;
+    loop {
+        if condition().await? {
+            return Ok(());
+        }
+        if Instant::now() > end {
+            bail!("{what}: not within {} s", limit.as_secs());
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}

@@ -1,0 +1,35 @@
+//! What a daemon's directory has left on the host: nothing, when all its sandboxes are over.
+
+use std::path::Path;
+
+/// Mounts, processes and loop devices that name `directory`.
+pub fn left_overs(directory: &Path) -> Vec<String> {
+    let wanted = directory.display().to_string();
+    let mut found = Vec::new();
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    found.extend(mounts.lines().filter(|line| line.contains(&wanted)).map(|line| format!("mount: {line}")));
+    let processes = processes_of(directory).into_iter().filter(|(_, line)| !line.contains("/dorm serve "));
+    found.extend(processes.map(|(pid, line)| format!("process {pid}: {line}")));
+    for entry in std::fs::read_dir("/sys/block").into_iter().flatten().flatten() {
+        let backing = std::fs::read_to_string(entry.path().join("loop/backing_file")).unwrap_or_default();
+        if backing.contains(&wanted) {
+            found.push(format!("loop device {}: {backing}", entry.file_name().to_string_lossy()));
+        }
+    }
+    found
+}
+
+/// Processes whose command line names `directory`, with their command lines.
+pub fn processes_of(directory: &Path) -> Vec<(u32, String)> {
+    let wanted = directory.display().to_string();
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
+        let Ok(pid) = entry.file_name().to_string_lossy().parse() else { continue };
+        let Ok(line) = std::fs::read(entry.path().join("cmdline")) else { continue };
+        let line = String::from_utf8_lossy(&line).replace('\0', " ");
+        if line.contains(&wanted) {
+            found.push((pid, line));
+        }
+    }
+    found
+}

@@ -1,0 +1,69 @@
+//! Limits reached inside: what reaches them fails, the sandbox and the rest of what runs in it live on.
+
+use dorm_testing::until;
+use serde_json::json;
+
+use crate::place::{Counter, PATIENCE, Place};
+
+#[tokio::test]
+async fn a_full_disk_is_an_error_inside_and_nothing_else() {
+    let place = Place::new();
+    let daemon = place.daemon();
+    let asked = json!({ "name": "web", "image": "base", "resources": { "disk_bytes": 256 << 20 } });
+    let mut counter = Counter::create(daemon, asked).await;
+    let id = counter.id.clone();
+    let (code, said) =
+        daemon.exec(&id, &["dd", "if=/dev/zero", "of=/root/big", "bs=1M", "count=400"]).await.unwrap();
+    assert!(code != 0 && said.contains("No space left"), "{code} {said}");
+    assert_eq!(daemon.exec(&id, &["rm", "/root/big"]).await.unwrap().0, 0);
+    assert_eq!(daemon.exec(&id, &["sh", "-c", "echo kept > /root/small"]).await.unwrap().0, 0);
+    counter.is_whole(daemon).await;
+    daemon.act(&id, "suspend").await.unwrap();
+    daemon.act(&id, "evict").await.unwrap();
+    daemon.act(&id, "resume").await.unwrap();
+    counter.is_whole(daemon).await;
+    assert_eq!(daemon.exec(&id, &["cat", "/root/small"]).await.unwrap().1.trim(), "kept");
+    place.end(&[]).await;
+}
+
+#[tokio::test]
+async fn a_process_that_takes_all_memory_dies_alone() {
+    let place = Place::new();
+    let daemon = place.daemon();
+    let asked = json!({ "name": "web", "image": "base", "resources": { "memory_bytes": 256 << 20 } });
+    let mut counter = Counter::create(daemon, asked).await;
+    let id = counter.id.clone();
+    daemon.exec(&id, &["sh", "-c", "echo kept > /root/file"]).await.unwrap();
+    let greedy = "held = []\nwhile True: held.append(bytearray(b'x' * (1 << 20)))";
+    let (code, _) = daemon.exec(&id, &["python3", "-c", greedy]).await.unwrap();
+    assert_ne!(code, 0);
+    counter.is_whole(daemon).await;
+    assert_eq!(daemon.exec(&id, &["cat", "/root/file"]).await.unwrap().1.trim(), "kept");
+    assert_eq!(daemon.describe(&id).await.unwrap()["generation"], 1, "it is still the same run");
+    let noted = || async {
+        let events = daemon.get(&format!("/events?sandbox={id}&limit=100")).await?;
+        Ok(events.to_string().contains("memory_relieved"))
+    };
+    until(PATIENCE, "the event is there", noted).await.unwrap();
+    place.end(&[]).await;
+}
+
+#[tokio::test]
+async fn a_fork_bomb_is_bounded_and_the_sandbox_can_be_ended() {
+    let place = Place::new();
+    let daemon = place.daemon();
+    let asked = json!({ "name": "web", "image": "base", "resources": { "processes": 64 } });
+    let id = daemon.create(asked).await.unwrap();
+    let bomb = "import os\nwhile True:\n    try: os.fork()\n    except OSError: pass";
+    let process = json!({ "argv": ["python3", "-c", bomb] });
+    daemon.post(&format!("/sandboxes/{id}/processes"), process).await.unwrap();
+    let bounded = || async {
+        let usage = daemon.get(&format!("/sandboxes/{id}/usage")).await?;
+        Ok(usage["processes"].as_u64().unwrap_or(0) > 0 || daemon.describe(&id).await?["state"] == "terminated")
+    };
+    until(PATIENCE, "it runs", bounded).await.unwrap();
+    let other = daemon.create(json!({ "image": "base" })).await.unwrap();
+    assert_eq!(daemon.exec(&other, &["true"]).await.unwrap().0, 0, "another sandbox does not notice");
+    assert_eq!(daemon.act(&id, "terminate").await.unwrap()["state"], "terminated");
+    place.end(&["memory ran high", "run"]).await;
+}

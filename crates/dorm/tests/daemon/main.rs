@@ -1,0 +1,11 @@
+//! The real daemon with real sandboxes, seen as a user sees them: over HTTP, and by what is left on the host.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod bad_input;
+mod endurance;
+mod large;
+mod limits;
+mod network;
+mod place;
+mod restarts;
+mod sleep;

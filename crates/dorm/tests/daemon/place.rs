@@ -1,0 +1,155 @@
+//! A place for one daemon: its own directory, cleared away after the test, also when it failed.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use dorm_testing::{Daemon, left_overs, until};
+use serde_json::{Value, json};
+
+/// How long anything may take on a busy machine before a test gives up.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
+
+/// The shared images, which the set-up has made.
+pub(crate) fn images() -> PathBuf {
+    let target = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/dormouse/images");
+    std::env::var_os("DORM_TEST_IMAGES").map_or(target, PathBuf::from)
+}
+
+/// A directory that guests can pass through, and a daemon in it.
+pub(crate) struct Place {
+    directory: tempfile::TempDir,
+    daemon: Option<Daemon>,
+}
+
+impl Place {
+    pub(crate) fn new() -> Self {
+        Self::with(&[])
+    }
+
+    pub(crate) fn with(options: &[&str]) -> Self {
+        use std::os::unix::fs::PermissionsExt as _;
+        let directory = tempfile::Builder::new().prefix("dormouse-test-").tempdir_in("/var/tmp").unwrap();
+        std::fs::set_permissions(directory.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+        let (data, log) = (directory.path().join("data"), directory.path().join("log"));
+        let dorm = Path::new(env!("CARGO_BIN_EXE_dorm"));
+        let daemon = Daemon::start(dorm, &data, &images(), &log, options).unwrap();
+        Self { directory, daemon: Some(daemon) }
+    }
+
+    pub(crate) fn daemon(&self) -> &Daemon {
+        self.daemon.as_ref().unwrap()
+    }
+
+    pub(crate) fn daemon_mut(&mut self) -> &mut Daemon {
+        self.daemon.as_mut().unwrap()
+    }
+
+    /// Ends every sandbox and the daemon; nothing may be left, and the log may hold no warning but `expected`.
+    pub(crate) async fn end(mut self, expected: &[&str]) {
+        let mut daemon = self.daemon.take().unwrap();
+        daemon.end_sandboxes().await.unwrap();
+        assert_eq!(daemon.stop().unwrap(), Some(0), "{}", daemon.log());
+        let log = daemon.log();
+        let unexpected: Vec<_> = log
+            .lines()
+            .filter(|line| line.contains(" WARN ") || line.contains(" ERROR "))
+            .filter(|line| !expected.iter().any(|word| line.contains(word)))
+            .collect();
+        assert!(unexpected.is_empty(), "{}", unexpected.join("\n"));
+        let directory = self.directory.path().to_owned();
+        let gone = until(PATIENCE, "nothing is left", || async { Ok(left_overs(&directory).is_empty()) }).await;
+        assert!(gone.is_ok(), "{:#?}", left_overs(self.directory.path()));
+    }
+}
+
+impl Drop for Place {
+    /// After a failure: the sandboxes are ended by a last daemon, and the log is shown.
+    fn drop(&mut self) {
+        let Some(mut daemon) = self.daemon.take() else { return };
+        eprintln!("the daemon's log:\n{}", daemon.log());
+        let clear = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+            if runtime.block_on(daemon.end_sandboxes()).is_err() {
+                daemon.kill()?;
+                daemon.start_again()?;
+                runtime.block_on(daemon.end_sandboxes())?;
+            }
+            daemon.stop().map(drop)
+        });
+        if !matches!(clear.join(), Ok(Ok(()))) {
+            eprintln!("something is left of {}", self.directory.path().display());
+        }
+    }
+}
+
+/// A program that answers each visit with its pid, a secret that only memory holds, and how often it was visited.
+const COUNTER: &str = r#"
+import http.server, json, os, secrets
+secret, visits = secrets.token_hex(8), 0
+class Answer(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        global visits
+        visits += 1
+        body = json.dumps({"pid": os.getpid(), "secret": secret, "visits": visits}).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+    def log_message(self, *arguments):
+        pass
+http.server.HTTPServer(("0.0.0.0", 8000), Answer).serve_forever()
+"#;
+
+/// A guest whose memory can be asked for.
+pub(crate) struct Counter {
+    pub(crate) id: String,
+    pid: Value,
+    secret: Value,
+    visits: u64,
+}
+
+impl Counter {
+    pub(crate) async fn create(daemon: &Daemon, asked: Value) -> Self {
+        let id = daemon.create(asked).await.unwrap();
+        daemon.write(&id, "/root/counter.py", COUNTER.as_bytes().to_vec()).await.unwrap();
+        let process = json!({ "argv": ["python3", "/root/counter.py"] });
+        daemon.post(&format!("/sandboxes/{id}/processes"), process).await.unwrap();
+        let answers = || async { Ok(daemon.visit(&id, 8000, "/").await.is_ok()) };
+        until(PATIENCE, "the counter answers", answers).await.unwrap();
+        let first = ask(daemon, &id).await;
+        let visits = first["visits"].as_u64().unwrap();
+        Self { pid: first["pid"].clone(), secret: first["secret"].clone(), visits, id }
+    }
+
+    /// The same process with the same memory, one visit later.
+    pub(crate) async fn is_whole(&mut self, daemon: &Daemon) {
+        let now = ask(daemon, &self.id).await;
+        assert_eq!((&now["pid"], &now["secret"]), (&self.pid, &self.secret), "{}", daemon.log());
+        self.visits += 1;
+        assert_eq!(now["visits"].as_u64(), Some(self.visits));
+    }
+
+    /// Another sandbox that began with this memory.
+    pub(crate) fn child(&self, id: &str) -> Self {
+        Self { id: id.to_owned(), pid: self.pid.clone(), secret: self.secret.clone(), visits: self.visits }
+    }
+
+    pub(crate) fn visits(&self) -> u64 {
+        self.visits
+    }
+
+    pub(crate) fn back_to(&mut self, visits: u64) {
+        self.visits = visits;
+    }
+}
+
+async fn ask(daemon: &Daemon, id: &str) -> Value {
+    let text = daemon.visit(id, 8000, "/").await.unwrap();
+    serde_json::from_str(&text).unwrap()
+}
+
+pub(crate) async fn becomes(daemon: &Daemon, id: &str, state: &str) -> Value {
+    let is = || async { Ok(daemon.describe(id).await?["state"] == state) };
+    until(PATIENCE, state, is).await.unwrap();
+    daemon.describe(id).await.unwrap()
+}

@@ -1,0 +1,32 @@
+//! `cargo xtask test`: every check and every test, in the order in which a mistake is found soonest.
+
+use std::process::Command;
+
+use anyhow::{Context as _, Result, bail};
+
+use crate::build::cargo;
+use crate::{layers, setup};
+
+/// Runs all of it, or only the tests whose names contain `filter`.
+pub(crate) fn run(filter: Option<&str>) -> Result<()> {
+    let environment = setup::ensure()?;
+    if filter.is_none() {
+        layers::check(&environment.root)?;
+        cargo(&["fmt", "--all", "--check"])?;
+        eprintln!("test: clippy");
+        cargo(&["clippy", "--release", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"])?;
+    }
+    let mut command = Command::new(env!("CARGO"));
+    command
+        .args(["nextest", "run", "--release", "--workspace", "--no-fail-fast"])
+        .args(["--profile", if std::env::var_os("CI").is_some() { "ci" } else { "default" }])
+        .args(filter)
+        .env("DORM_TEST_IMAGES", &environment.images)
+        .env("DORM_TEST_RUNSC", &environment.runsc)
+        .current_dir(&environment.root);
+    let status = command.status().context("run cargo nextest")?;
+    if !status.success() {
+        bail!("tests failed");
+    }
+    Ok(())
+}
