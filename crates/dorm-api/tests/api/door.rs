@@ -44,7 +44,7 @@ async fn only_a_key_opens_and_health_needs_none() {
 
 #[tokio::test]
 async fn a_stop_lets_requests_end_and_ends_quiet_connections_at_once() {
-    let world = World::new().await;
+    let world = World::with_grace(PATIENCE).await;
     let id = world.sandbox().await;
     let events = world.events("/v1/events?after=1000").await;
     let mut idle = TcpStream::connect(world.address).await.unwrap();

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use dorm_api::{Keys, serve};
+use dorm_api::{Keys, serve_with_grace};
 use dorm_engine_fake::FakeHost;
 use dorm_pool::Pool;
 use dorm_service::{Parts, Service, Settings, SystemClock};
@@ -33,6 +33,10 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) async fn new() -> Self {
+        Self::with_grace(Duration::from_secs(5)).await
+    }
+
+    pub(crate) async fn with_grace(grace: Duration) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let source = directory.path().join("source");
         std::fs::create_dir_all(source.join("etc")).unwrap();
@@ -51,7 +55,8 @@ impl World {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let stop = CancellationToken::new();
-        let server = tokio::spawn(serve(listener, service.clone(), Keys::new([KEY.to_owned()]), stop.clone()));
+        let server =
+            tokio::spawn(serve_with_grace(listener, service.clone(), Keys::new([KEY.to_owned()]), stop.clone(), grace));
         let headers = HeaderMap::from_iter([("x-api-key".parse().unwrap(), HeaderValue::from_static(KEY))]);
         let client = Client::builder().default_headers(headers).no_proxy().build().unwrap();
         Self { host, service, client, address, stop, server, directory }
