@@ -147,9 +147,10 @@ pub(crate) struct Runs(Mutex<HashMap<RunId, Arc<Run>>>);
 
 impl Runs {
     /// Puts in a new run, with its turn taken.
-    pub(crate) async fn reserve(&self, id: &RunId) -> Result<(Arc<Run>, OwnedMutexGuard<Turn>), EngineError> {
+    pub(crate) fn reserve(&self, id: &RunId) -> Result<(Arc<Run>, OwnedMutexGuard<Turn>), EngineError> {
         let run = Arc::new(Run::new(id.clone()));
-        let turn = run.turn().await;
+        // Nobody else knows the run yet.
+        let Ok(turn) = run.turn.clone().try_lock_owned() else { return Err(EngineError::Exists(id.clone())) };
         let mut runs = lock(&self.0);
         if runs.contains_key(id) {
             return Err(EngineError::Exists(id.clone()));
