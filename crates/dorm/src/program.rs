@@ -13,9 +13,8 @@ fn find_in(program: &Path, path: &std::ffi::OsStr) -> PathBuf {
     if program.as_os_str().as_encoded_bytes().contains(&b'/') {
         return std::path::absolute(program).unwrap_or_else(|_| program.to_owned());
     }
-    let is_program = |path: &PathBuf| {
-        path.metadata().is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
-    };
+    let is_program =
+        |path: &PathBuf| path.metadata().is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0);
     let mut found = std::env::split_paths(path).filter(|directory| directory.is_absolute());
     found.find_map(|directory| Some(directory.join(program)).filter(is_program)).unwrap_or_else(|| program.to_owned())
 }

@@ -87,7 +87,8 @@ async fn open(options: &ServeOptions, data: &Data, store: Arc<SqlStore>) -> Resu
         network: Arc::new(network),
         hulls: options.hulls,
         cgroup_prefix: format!("dormouse-{prefix}"),
-    })?;
+    })
+    .await?;
     let images = options.images.clone().unwrap_or_else(|| path.join("images"));
     let pool = Pool::open(path, &images)?;
     let engine: Arc<dyn Engine> = engine;

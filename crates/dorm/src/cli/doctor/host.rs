@@ -50,13 +50,17 @@ fn runsc_itself(probe: &Probe) -> Check {
 
 fn groups(probe: &Probe) -> Check {
     const NAME: &str = "cgroups";
-    const NEXT: &str = "mount the control groups of this host: cgroup2 on /sys/fs/cgroup, or the controllers of version 1";
+    const NEXT: &str = "mount the control groups: cgroup2 on /sys/fs/cgroup, or the controllers of version 1";
     let support = match &probe.groups {
         Ok(support) => support,
         Err(error) => return Check::fail(NAME, error.to_string(), NEXT),
     };
     if let Err(reason) = &support.can_create {
-        return Check::fail(NAME, format!("a group cannot be made: {reason}"), "let this user make groups, or run as root");
+        return Check::fail(
+            NAME,
+            format!("a group cannot be made: {reason}"),
+            "let this user make groups, or run as root",
+        );
     }
     let offered = support.controllers.iter().filter_map(|(controller, version)| {
         let version = match (*version)? {
@@ -66,7 +70,8 @@ fn groups(probe: &Probe) -> Check {
         Some(format!("{controller:?} {version}").to_lowercase())
     });
     let offered = offered.collect::<Vec<_>>().join(", ");
-    let lost: Vec<_> = support.missing().map(|controller| format!("{controller:?} is missing: {}", controller.loss())).collect();
+    let lost: Vec<_> =
+        support.missing().map(|controller| format!("{controller:?} is missing: {}", controller.loss())).collect();
     match (support.is_enough(), lost.is_empty()) {
         (true, true) => Check::ok(NAME, offered),
         (true, false) => Check::warn(NAME, lost.join("; "), NEXT),

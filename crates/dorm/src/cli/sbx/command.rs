@@ -1,6 +1,7 @@
 //! A command inside a sandbox under our eyes: its output comes out here byte for byte, our input and signals go there,
 //! and its end becomes ours.
 
+use std::ffi::OsString;
 use std::io::{Read as _, Write as _};
 
 use bytes::Bytes;
@@ -41,7 +42,7 @@ pub(super) struct CommandOptions {
     interactive: bool,
     /// The command and its arguments
     #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
-    command: Vec<String>,
+    command: Vec<OsString>,
 }
 
 impl CommandOptions {
@@ -53,7 +54,7 @@ impl CommandOptions {
     /// The request for one without input.
     pub(super) fn exec(self, env: Vec<(String, String)>) -> wire::ExecRequest {
         wire::ExecRequest {
-            argv: Some(self.command.into_iter().map(wire::Text::Plain).collect()),
+            argv: Some(self.command.iter().map(|word| wire::Text::from_bytes(word.as_encoded_bytes())).collect()),
             env: env.into_iter().collect(),
             cwd: self.workdir.map(wire::Text::Plain),
             user: self.user,
@@ -99,7 +100,11 @@ pub(super) async fn run(
     let events = client.follow(sandbox, process).await?;
     let feeder = {
         let (client, sandbox) = (client.clone(), sandbox.to_owned());
-        tokio::spawn(async move { client.feed(&sandbox, process, our_input()).await })
+        tokio::spawn(async move {
+            if let Err(error) = client.feed(&sandbox, process, our_input()).await {
+                Problem::from(error).during("the command did not get all of its input").tell();
+            }
+        })
     };
     let done = follow(client, sandbox, Some(process), events).await;
     feeder.abort();
@@ -126,10 +131,11 @@ pub(super) fn code(status: wire::ExitStatus) -> u8 {
 async fn follow(client: &Client, sandbox: &str, mut process: Option<u64>, mut events: CommandEvents) -> Done {
     let mut signals = Signals::new()?;
     let mut printer = Printer::new();
-    let (mut asked_to_end, mut lost) = (0, 0);
+    let (mut asked_to_end, mut lost, mut waiting) = (0, 0, None);
     loop {
         let event = tokio::select! {
-            event = events.next() => event?,
+            event = events.next(), if waiting.is_none() => event?,
+            () = printer.print(&mut waiting), if waiting.is_some() => continue,
             number = signals.next() => {
                 asked_to_end += 1;
                 if let Some(process) = process {
@@ -137,7 +143,7 @@ async fn follow(client: &Client, sandbox: &str, mut process: Option<u64>, mut ev
                 }
                 if asked_to_end >= PATIENCE {
                     output::talk("the command goes on without us");
-                    return Ok(exit::SIGNAL.saturating_add(u8::try_from(number).unwrap_or(0)));
+                    return Ok(ended_by(number));
                 }
                 continue;
             }
@@ -150,11 +156,14 @@ async fn follow(client: &Client, sandbox: &str, mut process: Option<u64>, mut ev
         };
         match event {
             CommandEvent::Started(handle) => process = Some(handle),
-            CommandEvent::Stdout(bytes) => printer.print(Piece::Stdout(bytes)).await,
-            CommandEvent::Stderr(bytes) => printer.print(Piece::Stderr(bytes)).await,
+            CommandEvent::Stdout(bytes) => waiting = Some(Piece::Stdout(bytes)),
+            CommandEvent::Stderr(bytes) => waiting = Some(Piece::Stderr(bytes)),
             CommandEvent::Lost(gap) => lost += gap.bytes,
             CommandEvent::Exited(status) => {
-                printer.end().await?;
+                tokio::select! {
+                    printed = printer.end() => printed?,
+                    number = signals.next() => return Ok(ended_by(number)),
+                }
                 return match lost {
                     0 => Ok(code(status)),
                     lost => Err(lost_output(lost, status)),
@@ -162,6 +171,11 @@ async fn follow(client: &Client, sandbox: &str, mut process: Option<u64>, mut ev
             }
         }
     }
+}
+
+/// What we say when a signal ends us.
+pub(super) fn ended_by(signal: i32) -> u8 {
+    exit::SIGNAL.saturating_add(u8::try_from(signal).unwrap_or(0))
 }
 
 /// Output that is not whole must not look like success.
@@ -238,10 +252,16 @@ impl Printer {
         Self { pieces: Some(pieces), closed, writer }
     }
 
-    async fn print(&self, piece: Piece) {
-        if let Some(pieces) = &self.pieces {
-            // When nobody takes them, `closed` says so.
-            let _ = pieces.send(piece).await;
+    /// Takes a piece as soon as there is room for it.
+    async fn print(&self, piece: &mut Option<Piece>) {
+        let room = match &self.pieces {
+            Some(pieces) => pieces.reserve().await.ok(),
+            None => None,
+        };
+        match (room, piece.take()) {
+            (Some(room), Some(piece)) => room.send(piece),
+            // Nobody takes it any more, as `closed` says.
+            (None, Some(_)) | (_, None) => {}
         }
     }
 

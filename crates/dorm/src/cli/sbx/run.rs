@@ -1,5 +1,9 @@
 //! `dorm sbx run`: a sandbox for one command. It ends with the command, also when that fails or we are asked to end.
 
+use std::pin::pin;
+
+use dorm_api::wire;
+
 use super::command::{self, CommandOptions};
 use super::create::NewSandbox;
 use crate::cli::output::{self, Format};
@@ -18,10 +22,10 @@ pub(crate) struct RunOptions {
 
 /// Runs it; the exit code is its own.
 pub(super) async fn run(client: &Client, options: RunOptions, format: Format) -> Done {
-    let progress = Progress::new("creating a sandbox");
-    let sandbox = client.create(&options.sandbox.request(None)).await?;
-    drop(progress);
-    let ran = if format == Format::Json && options.command.fits_a_document() {
+    let (sandbox, signal) = create(client, &options.sandbox.request(None)).await?;
+    let ran = if let Some(number) = signal {
+        Ok(command::ended_by(number))
+    } else if format == Format::Json && options.command.fits_a_document() {
         command::run_whole(client, &sandbox.id, &options.command.exec(Vec::new())).await
     } else {
         command::run(client, &sandbox.id, options.command, Vec::new()).await
@@ -36,6 +40,20 @@ pub(super) async fn run(client: &Client, options: RunOptions, format: Format) ->
         (Err(first), Err(second)) => {
             second.during(&format!("sandbox {} is not terminated", sandbox.id)).tell();
             Err(first)
+        }
+    }
+}
+
+/// The sandbox, and the signal by which we were asked to end meanwhile: it must not be left behind.
+async fn create(client: &Client, asked: &wire::CreateSandbox) -> Result<(wire::Sandbox, Option<i32>), Problem> {
+    let _progress = Progress::new("creating a sandbox");
+    let mut signals = command::Signals::new()?;
+    let mut signal = None;
+    let mut creating = pin!(client.create(asked));
+    loop {
+        tokio::select! {
+            created = &mut creating => return Ok((created?, signal)),
+            number = signals.next() => signal = Some(number),
         }
     }
 }

@@ -8,10 +8,10 @@ use futures_util::StreamExt as _;
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::command::{Signals, code, lost_output, our_input};
+use super::command::{Signals, code, ended_by, lost_output, our_input};
 use crate::cli::output;
 use crate::cli::problem::{Done, Problem};
-use crate::cli::{exit, shown};
+use crate::cli::shown;
 use crate::client::{Client, TerminalEvent};
 
 /// What is typed into it.
@@ -76,7 +76,7 @@ pub(super) async fn show(client: &Client, sandbox: &str, query: &[(&str, String)
                 }
             },
             _ = resized.recv() => terminal.input.resize(size()).await,
-            number = signals.next() => return Ok(exit::SIGNAL.saturating_add(u8::try_from(number).unwrap_or(0))),
+            number = signals.next() => return Ok(ended_by(number)),
         }
     }
 }
