@@ -15,11 +15,12 @@ use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, Version};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use dorm_lifecycle::SandboxId;
-use dorm_service::{Code, InUse, ServiceError};
+use dorm_service::{Code, ServiceError};
 use hyper::body::{Body as HttpBody, Frame, Incoming, SizeHint};
 use hyper::client::conn::http1;
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::error::ApiError;
 use crate::routes::Api;
@@ -85,27 +86,42 @@ async fn forward(api: &Api, target: Target, mut request: Request) -> Result<Resp
         return Err(ApiError::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", message, "use an upgrade"));
     }
     let (stream, in_use) = api.service.connect(&target.sandbox, target.port).await.map_err(unreachable)?;
+    api.keys.conceal(request.headers_mut());
+    exchange(&api.life, &target, stream, in_use, request).await
+}
+
+/// Sends one request over a fresh connection. `in_use` is kept until the answer, or what it was upgraded to, is over.
+async fn exchange<S, U>(
+    life: &Life,
+    target: &Target,
+    stream: S,
+    in_use: U,
+    mut request: Request,
+) -> Result<Response, ApiError>
+where
+    S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    U: Send + Unpin + 'static,
+{
     let silent = |error: hyper::Error| {
         tracing::debug!(port = target.port, error = &error as &dyn std::error::Error, "no answer from a port");
         let message = format!("the program on port {} of {} gave no HTTP answer", target.port, target.sandbox);
         ApiError::new(StatusCode::BAD_GATEWAY, "no_answer", message, "look at what listens there, and its output")
     };
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(silent)?;
-    let cut = api.life.cut.clone();
-    api.life.tasks.spawn(async move {
+    let cut = life.cut.clone();
+    life.tasks.spawn(async move {
         tokio::select! {
             ended = connection.with_upgrades() => drop(ended),
             () = cut.cancelled() => {}
         }
     });
     let upgrade = request.extensions_mut().remove::<OnUpgrade>();
-    api.keys.conceal(request.headers_mut());
     prepare(&mut request)?;
     let mut response = sender.send_request(request).await.map_err(silent)?;
     if response.status() == StatusCode::SWITCHING_PROTOCOLS {
         let inside = hyper::upgrade::on(&mut response);
         if let Some(outside) = upgrade {
-            tunnel(&api.life, outside, inside, in_use);
+            tunnel(life, outside, inside, in_use);
         }
         let upgraded = response.headers().get(header::UPGRADE).cloned();
         strip(response.headers_mut());
@@ -179,7 +195,7 @@ fn restore_upgrade(headers: &mut HeaderMap, upgrade: Option<HeaderValue>) {
 }
 
 /// Copies bytes both ways until both sides have ended, one breaks, or the server ends.
-fn tunnel(life: &Life, outside: OnUpgrade, inside: OnUpgrade, in_use: InUse) {
+fn tunnel(life: &Life, outside: OnUpgrade, inside: OnUpgrade, in_use: impl Send + 'static) {
     let cut = life.cut.clone();
     life.tasks.spawn(async move {
         let copy = async {
@@ -198,12 +214,12 @@ fn tunnel(life: &Life, outside: OnUpgrade, inside: OnUpgrade, in_use: InUse) {
 }
 
 /// An answer's body, while which lasts the sandbox is in use.
-struct Answer {
+struct Answer<U> {
     body: Incoming,
-    _in_use: InUse,
+    _in_use: U,
 }
 
-impl HttpBody for Answer {
+impl<U: Unpin> HttpBody for Answer<U> {
     type Data = bytes::Bytes;
     type Error = hyper::Error;
 
@@ -224,48 +240,4 @@ impl HttpBody for Answer {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const ID: &str = "abcdefghij2345678901";
-
-    #[test]
-    fn a_host_names_a_port_of_a_sandbox_or_nothing() {
-        let found = |port| Some(Target { sandbox: ID.parse().unwrap(), port });
-        for (host, target) in [
-            (format!("8080-{ID}.localhost:7070"), found(8080)),
-            (format!("1-{ID}.sandboxes.example.org"), found(1)),
-            (format!("8080-{}.localhost", ID.to_uppercase()), found(8080)),
-            (format!("0-{ID}.localhost"), None),
-            (format!("65536-{ID}.localhost"), None),
-            (format!("8080-{ID}"), None),
-            (format!("{ID}.localhost"), None),
-            ("8080-web.localhost".to_owned(), None),
-            ("localhost:7070".to_owned(), None),
-            ("127.0.0.1:7070".to_owned(), None),
-            (String::new(), None),
-        ] {
-            assert_eq!(host_target(&host), target, "{host}");
-        }
-    }
-
-    #[test]
-    fn what_concerns_one_connection_is_not_passed_on() {
-        let mut headers = HeaderMap::new();
-        for (name, value) in [
-            ("connection", "close, X-Private"),
-            ("x-private", "1"),
-            ("keep-alive", "1"),
-            ("te", "trailers"),
-            ("transfer-encoding", "chunked"),
-            ("accept", "*/*"),
-            ("authorization", "Bearer theirs"),
-        ] {
-            headers.append(name.parse::<HeaderName>().unwrap(), HeaderValue::from_static(value));
-        }
-        strip(&mut headers);
-        let mut left: Vec<&str> = headers.keys().map(HeaderName::as_str).collect();
-        left.sort_unstable();
-        assert_eq!(left, ["accept", "authorization"]);
-    }
-}
+mod tests;

@@ -24,4 +24,4 @@ mod sse;
 pub mod wire;
 
 pub use keys::Keys;
-pub use serve::serve;
+pub use serve::{serve, serve_with_grace};

@@ -48,6 +48,20 @@ pub(crate) struct Life {
 /// # Errors
 /// None at present: whatever befalls one connection ends that one.
 pub async fn serve(listener: TcpListener, service: Service, keys: Keys, stop: CancellationToken) -> io::Result<()> {
+    serve_with_grace(listener, service, keys, stop, GRACE).await
+}
+
+/// [`serve`], with another time that requests in progress are given after the stop.
+///
+/// # Errors
+/// Those of [`serve`].
+pub async fn serve_with_grace(
+    listener: TcpListener,
+    service: Service,
+    keys: Keys,
+    stop: CancellationToken,
+    grace: Duration,
+) -> io::Result<()> {
     let life = Life { stop, cut: CancellationToken::new(), tasks: TaskTracker::new() };
     let router = routes::router(service, keys, life.clone());
     loop {
@@ -67,7 +81,7 @@ pub async fn serve(listener: TcpListener, service: Service, keys: Keys, stop: Ca
     }
     drop(listener);
     life.tasks.close();
-    if tokio::time::timeout(GRACE, life.tasks.wait()).await.is_err() {
+    if tokio::time::timeout(grace, life.tasks.wait()).await.is_err() {
         life.cut.cancel();
         life.tasks.wait().await;
     }

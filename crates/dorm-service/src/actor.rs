@@ -377,10 +377,7 @@ impl Actor {
     fn set_timer(&self) {
         let mut sandbox = self.record.sandbox.clone();
         sandbox.last_active = self.activity.last();
-        let after = match sandbox.expires() {
-            Some(expires) => Some(expires.since(self.shared.now())),
-            None => None,
-        };
+        let after = sandbox.expires().map(|expires| expires.since(self.shared.now()));
         self.shared.timers.set(&sandbox.id, after);
     }
 

@@ -53,13 +53,13 @@ pub(crate) async fn output(
         None => Offsets { stdout: query.stdout.unwrap_or(0), stderr: query.stderr.unwrap_or(0) },
     };
     let (agent, in_use) = api.service.agent(&id).await?;
+    let now = status(&agent, process).await?;
+    // A place to go on from that is behind the end would skip what comes until then.
+    let from = Offsets { stdout: from.stdout.min(now.written.stdout), stderr: from.stderr.min(now.written.stderr) };
     let until = match query.follow.unwrap_or(true) {
         true => None,
-        false => {
-            let now = status(&agent, process).await?;
-            // An ended process's output has an end of its own.
-            now.exit.is_none().then_some(now.written)
-        }
+        // An ended process's output has an end of its own.
+        false => now.exit.is_none().then_some(now.written),
     };
     let stream = agent.output(process, from).await?;
     let reader = Reader { stream, at: from, until, over: false, _in_use: in_use };

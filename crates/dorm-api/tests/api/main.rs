@@ -1,0 +1,13 @@
+//! The native API over real sockets: the real service on the fake engine, a store in memory and a pool on disk.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod door;
+mod events;
+mod files;
+mod gateway;
+mod images;
+mod processes;
+mod pty;
+mod refusals;
+mod sandboxes;
+mod world;

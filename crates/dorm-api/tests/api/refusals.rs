@@ -1,0 +1,129 @@
+use serde_json::{Value, json};
+
+use crate::world::{World, read};
+
+async fn check(world: &World, method: &str, path: &str, body: Value, expected: (u16, &str, &str)) {
+    let (status, answer) = world.call(method, path, body.clone()).await;
+    let (code, message) = (&answer["error"]["code"], answer["error"]["message"].as_str().unwrap_or_default());
+    let (expected_status, expected_code, part) = expected;
+    assert_eq!(
+        (status, code.as_str().unwrap_or_default()),
+        (expected_status, expected_code),
+        "{method} {path} {body}: {answer}"
+    );
+    assert!(message.contains(part), "{method} {path} {body}: '{message}' does not hold '{part}'");
+    assert!(answer["error"]["next_step"].is_string(), "{answer}");
+}
+
+#[tokio::test]
+async fn bad_requests_are_refused_by_name_and_change_nothing() {
+    let world = World::new().await;
+    let invalid = |part| (400, "invalid_argument", part);
+    for (body, expected) in [
+        (json!({}), invalid("exactly one of image and snapshot")),
+        (json!({"image": "base", "snapshot": "abcdefghij2345678901"}), invalid("exactly one of")),
+        (json!({"image": "base", "nmae": "x"}), invalid("nmae")),
+        (json!({"image": "base", "resources": {"cpus": 1}}), invalid("cpus")),
+        (json!({"image": "base", "resources": {"memory_bytes": 1}}), invalid("memory_bytes is 1")),
+        (json!({"image": "base", "name": "Not Legal"}), invalid("Not Legal")),
+        (json!({"image": "base", "egress": "private"}), invalid("private")),
+        (json!({"image": "base", "egress": {"allow": ["example.org"]}}), invalid("example.org")),
+        (json!({"image": "base", "on_timeout": "suspend"}), invalid("unnamed")),
+        (json!({"image": "base", "timeout_secs": 0}), invalid("timeout_secs is 0")),
+        (json!({"image": "base", "idle_timeout_secs": -1.5}), invalid("idle_timeout_secs is -1.5")),
+        (json!({"image": "base", "timeout_secs": 1e300}), invalid("timeout_secs")),
+        (json!({"image": "base", "env": {"A=B": "c"}}), invalid("A=B")),
+        (json!({"image": 7}), invalid("line 1")),
+        (json!({"snapshot": "nonsense"}), invalid("nonsense")),
+        (json!({"snapshot": "abcdefghij2345678901"}), (404, "not_found", "abcdefghij2345678901")),
+        (json!({"image": "absent"}), (404, "not_found", "absent")),
+    ] {
+        check(&world, "POST", "/v1/sandboxes", body, expected).await;
+    }
+    assert_eq!(world.get("/v1/sandboxes").await, json!({"sandboxes": [], "next": null}));
+}
+
+#[tokio::test]
+async fn what_is_not_there_or_does_not_fit_is_refused() {
+    let world = World::new().await;
+    let id = world.sandbox().await;
+    world.named("web").await;
+    let asleep = world.named("asleep").await;
+    world.post("/v1/sandboxes/asleep/suspend", Value::Null).await;
+    let of = |rest: &str| format!("/v1/sandboxes/{id}{rest}");
+    let nobody = "/v1/sandboxes/nobody";
+    let missing = |part| (404, "not_found", part);
+    let invalid = |part| (400, "invalid_argument", part);
+    let null = Value::Null;
+    for (method, path, body, expected) in [
+        ("GET", nobody.to_owned(), null.clone(), missing("nobody")),
+        ("POST", format!("{nobody}/suspend"), null.clone(), missing("nobody")),
+        ("POST", format!("{nobody}/exec"), json!({"argv": ["true"]}), missing("nobody")),
+        ("GET", "/v1/sandboxes/%FF".to_owned(), null.clone(), invalid("UTF-8")),
+        ("POST", of("/suspend"), null.clone(), (409, "conflict", "no name")),
+        ("POST", of("/clone"), json!({"name": "web"}), (409, "conflict", "taken")),
+        ("POST", of("/clone"), json!({"nam": "x"}), invalid("nam")),
+        ("POST", of("/timeouts"), json!({"timeout_secs": 0}), invalid("timeout_secs")),
+        ("POST", of("/exec"), json!({}), invalid("exactly one of argv")),
+        ("POST", of("/exec"), json!({"argv": []}), invalid("exactly one of argv")),
+        ("POST", of("/exec"), json!({"argv": ["a"], "shell": "b"}), invalid("exactly one of argv")),
+        ("POST", of("/exec"), json!({"argv": ["a\u{0}"]}), invalid("zero byte")),
+        ("POST", of("/exec"), json!({"argv": ["true"], "cwd": "relative"}), invalid("cwd")),
+        ("POST", of("/exec"), json!({"argv": ["true"], "user": "a:b"}), invalid("a:b")),
+        ("POST", of("/exec"), json!({"argv": ["true"], "stdin": {"base64": "%"}}), invalid("stdin is not base64")),
+        ("POST", of("/exec"), json!({"argv": ["true"], "timeout_secs": -1}), invalid("timeout_secs")),
+        ("POST", of("/exec"), json!({"argv": ["no-such-command"]}), invalid("no-such-command")),
+        ("POST", "/v1/sandboxes/asleep/exec".to_owned(), json!({"argv": ["true"]}), (409, "conflict", "suspended")),
+        ("GET", "/v1/sandboxes/asleep/files?path=/".to_owned(), null.clone(), (409, "conflict", "suspended")),
+        ("GET", of("/processes/77"), null.clone(), missing("77")),
+        ("GET", of("/processes/x"), null.clone(), invalid("'x' is not a process")),
+        ("GET", of("/processes/77/wait"), null.clone(), missing("77")),
+        ("GET", of("/processes/77/output"), null.clone(), missing("77")),
+        ("POST", of("/processes/77/signal"), json!({"signal": 15}), missing("77")),
+        ("POST", of("/processes/77/signal"), json!({"signal": 99}), invalid("99")),
+        ("POST", of("/processes/77/resize"), json!({"rows": 1}), invalid("cols")),
+        ("GET", of("/files"), null.clone(), invalid("path")),
+        ("GET", of("/files?path=relative"), null.clone(), invalid("relative")),
+        ("GET", of("/files?path=/absent"), null.clone(), missing("/absent")),
+        ("GET", of("/files?path=/etc"), null.clone(), invalid("directory")),
+        ("GET", of("/files?path=/&x=1"), null.clone(), invalid("x")),
+        ("PUT", of("/files?path=/a&mode=999"), null.clone(), invalid("mode '999'")),
+        ("GET", of("/files/list?path=/&depth=0"), null.clone(), invalid("depth")),
+        ("GET", of("/files/stat?path=/absent"), null.clone(), missing("/absent")),
+        ("DELETE", of("/files?path=/absent"), null.clone(), missing("/absent")),
+        ("POST", of("/files/rename"), json!({"from": "/absent", "to": "/b"}), missing("/absent")),
+        ("POST", of("/files/mkdir"), json!({"path": "a"}), invalid("path")),
+        ("GET", of("/files/watch?path=/absent"), null.clone(), missing("/absent")),
+        ("GET", of("/pty"), null.clone(), (426, "invalid_argument", "WebSocket")),
+        ("GET", "/v1/sandboxes?state=asleep".to_owned(), null.clone(), invalid("asleep")),
+        ("GET", "/v1/sandboxes?limit=0".to_owned(), null.clone(), invalid("limit")),
+        ("GET", "/v1/sandboxes?after=x".to_owned(), null.clone(), invalid("'x'")),
+        ("GET", "/v1/sandboxes?label=x".to_owned(), null.clone(), invalid("label")),
+        ("GET", "/v1/sandboxes?sort=x".to_owned(), null.clone(), invalid("sort")),
+        ("GET", "/v1/snapshots/x".to_owned(), null.clone(), missing("'x'")),
+        ("DELETE", "/v1/snapshots/abcdefghij2345678901".to_owned(), null.clone(), missing("abcdefghij2345678901")),
+        ("DELETE", "/v1/images/absent".to_owned(), null.clone(), missing("absent")),
+        ("DELETE", "/v1/images/base".to_owned(), null.clone(), (409, "conflict", &asleep)),
+        ("POST", "/v1/images/import".to_owned(), json!({"path": "relative"}), invalid("relative")),
+        ("POST", "/v1/images/import".to_owned(), json!({"path": "/absent/x"}), invalid("/absent/x")),
+        ("GET", "/v1/events?limit=5000".to_owned(), null.clone(), invalid("limit")),
+        ("GET", "/v1/events?after=x".to_owned(), null.clone(), invalid("after")),
+        ("GET", "/v1/events?sandbox=nobody".to_owned(), null.clone(), missing("nobody")),
+        ("GET", "/v1/nothing".to_owned(), null.clone(), missing("/v1/nothing")),
+        ("GET", "/".to_owned(), null.clone(), missing("'/'")),
+        ("PATCH", "/v1/sandboxes".to_owned(), null.clone(), (405, "method_not_allowed", "PATCH")),
+    ] {
+        check(&world, method, &path, body, expected).await;
+    }
+}
+
+#[tokio::test]
+async fn a_body_that_is_no_json_says_where_and_one_too_long_is_refused() {
+    let world = World::new().await;
+    let send = async |body: String| read(world.request("POST", "/v1/sandboxes").body(body).send().await.unwrap()).await;
+    let (status, answer) = send("{\"image\": \"base\",\n \"name\": }".to_owned()).await;
+    assert_eq!(status, 400);
+    assert!(answer["error"]["message"].as_str().unwrap().contains("line 2 column 10"), "{answer}");
+    let (status, answer) = send(format!("{{\"image\": \"{}\"}}", "x".repeat(1 << 20))).await;
+    assert_eq!((status, &answer["error"]["code"]), (413, &json!("invalid_argument")), "{answer}");
+}

@@ -1,0 +1,196 @@
+//! One daemon with its API on a loopback port, and a client.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use dorm_api::{Keys, serve_with_grace};
+use dorm_engine_fake::FakeHost;
+use dorm_pool::Pool;
+use dorm_service::{Parts, Service, Settings, SystemClock};
+use dorm_store::memory::MemoryStore;
+use futures_util::StreamExt;
+use reqwest::header::{ACCEPT, HeaderMap, HeaderValue};
+use reqwest::{Client, Method, RequestBuilder, Response};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+pub(crate) const KEY: &str = "a-key-of-the-tests";
+/// Far longer than anything takes, even on a slow machine.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
+
+pub(crate) struct World {
+    pub(crate) host: FakeHost,
+    pub(crate) service: Service,
+    pub(crate) client: Client,
+    pub(crate) address: std::net::SocketAddr,
+    pub(crate) stop: CancellationToken,
+    pub(crate) server: JoinHandle<std::io::Result<()>>,
+    pub(crate) directory: TempDir,
+}
+
+impl World {
+    pub(crate) async fn new() -> Self {
+        Self::with_grace(Duration::from_secs(5)).await
+    }
+
+    pub(crate) async fn with_grace(grace: Duration) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let source = directory.path().join("source");
+        std::fs::create_dir_all(source.join("etc")).unwrap();
+        std::fs::write(source.join("etc/hello"), "hello").unwrap();
+        let pool = Pool::open(&directory.path().join("data"), &directory.path().join("images")).unwrap();
+        pool.import(&source, Some("base"), |_| {}).await.unwrap();
+        let host = FakeHost::new();
+        let parts = Parts {
+            store: Arc::new(MemoryStore::new()),
+            engine: host.open(),
+            pool,
+            clock: Arc::new(SystemClock),
+            settings: Settings::default(),
+        };
+        let (service, _) = Service::open(parts).await.unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let stop = CancellationToken::new();
+        let server =
+            tokio::spawn(serve_with_grace(listener, service.clone(), Keys::new([KEY.to_owned()]), stop.clone(), grace));
+        let headers = HeaderMap::from_iter([("x-api-key".parse().unwrap(), HeaderValue::from_static(KEY))]);
+        let client = Client::builder().default_headers(headers).no_proxy().build().unwrap();
+        Self { host, service, client, address, stop, server, directory }
+    }
+
+    pub(crate) fn request(&self, method: &str, path: &str) -> RequestBuilder {
+        let method: Method = method.parse().unwrap();
+        self.client.request(method, format!("http://{}{path}", self.address)).timeout(PATIENCE)
+    }
+
+    /// Sends a request with a JSON body, or none for `null`, and answers status and JSON.
+    pub(crate) async fn call(&self, method: &str, path: &str, body: Value) -> (u16, Value) {
+        let mut request = self.request(method, path);
+        if !body.is_null() {
+            request = request.json(&body);
+        }
+        read(request.send().await.unwrap()).await
+    }
+
+    /// A call that works.
+    pub(crate) async fn ok(&self, method: &str, path: &str, body: Value) -> Value {
+        let (status, answer) = self.call(method, path, body).await;
+        assert!((200..300).contains(&status), "{method} {path}: {status} {answer}");
+        answer
+    }
+
+    pub(crate) async fn get(&self, path: &str) -> Value {
+        self.ok("GET", path, Value::Null).await
+    }
+
+    pub(crate) async fn post(&self, path: &str, body: Value) -> Value {
+        self.ok("POST", path, body).await
+    }
+
+    /// A running sandbox's id.
+    pub(crate) async fn sandbox(&self) -> String {
+        self.create(json!({"image": "base"})).await
+    }
+
+    pub(crate) async fn named(&self, name: &str) -> String {
+        self.create(json!({"image": "base", "name": name})).await
+    }
+
+    pub(crate) async fn create(&self, body: Value) -> String {
+        self.post("/v1/sandboxes", body).await["id"].as_str().unwrap().to_owned()
+    }
+
+    /// A process's handle.
+    pub(crate) async fn start(&self, id: &str, body: Value) -> u64 {
+        self.post(&format!("/v1/sandboxes/{id}/processes"), body).await["process"].as_u64().unwrap()
+    }
+
+    pub(crate) async fn events(&self, path: &str) -> Events {
+        self.events_of(self.request("GET", path)).await
+    }
+
+    pub(crate) async fn events_of(&self, request: RequestBuilder) -> Events {
+        let response = request.header(ACCEPT, "text/event-stream").send().await.unwrap();
+        assert_eq!(response.status(), 200, "{:?}", response.text().await);
+        assert_eq!(response.headers()["content-type"], "text/event-stream");
+        Events { response: Box::pin(response.bytes_stream()), text: Vec::new() }
+    }
+
+    /// The server ends, and cleanly.
+    pub(crate) async fn end(self) {
+        self.stop.cancel();
+        tokio::time::timeout(PATIENCE, self.server).await.unwrap().unwrap().unwrap();
+    }
+}
+
+pub(crate) async fn read(response: Response) -> (u16, Value) {
+    let status = response.status().as_u16();
+    let text = response.text().await.unwrap();
+    let value = match text.is_empty() {
+        true => Value::Null,
+        false => serde_json::from_str(&text).unwrap_or(Value::String(text)),
+    };
+    (status, value)
+}
+
+/// Waits for something that comes about by itself.
+pub(crate) async fn eventually<F: Future<Output = bool>>(what: &str, mut condition: impl FnMut() -> F) {
+    let wait = async {
+        while !condition().await {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, wait).await.unwrap_or_else(|_| panic!("never came true: {what}"));
+}
+
+/// Server-sent events as they come.
+pub(crate) struct Events {
+    response: std::pin::Pin<Box<dyn futures_util::Stream<Item = reqwest::Result<bytes::Bytes>> + Send>>,
+    text: Vec<u8>,
+}
+
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Sse {
+    pub(crate) kind: String,
+    pub(crate) id: Option<String>,
+    pub(crate) data: Value,
+}
+
+impl Events {
+    /// The next event; none when the stream is over, in whatever way.
+    pub(crate) async fn next(&mut self) -> Option<Sse> {
+        tokio::time::timeout(PATIENCE, self.read()).await.expect("an event in time")
+    }
+
+    /// All events until the stream is over.
+    pub(crate) async fn rest(mut self) -> Vec<Sse> {
+        let mut all = Vec::new();
+        while let Some(event) = self.next().await {
+            all.push(event);
+        }
+        all
+    }
+
+    async fn read(&mut self) -> Option<Sse> {
+        loop {
+            if let Some(end) = self.text.windows(2).position(|pair| pair == b"\n\n") {
+                let block: Vec<u8> = self.text.drain(..end + 2).collect();
+                let block = String::from_utf8(block).unwrap();
+                let field = |name: &str| {
+                    block.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": ").map(str::to_owned))
+                };
+                // Without data it only says that the stream is alive.
+                if let Some(data) = field("data") {
+                    let data = serde_json::from_str(&data).unwrap();
+                    return Some(Sse { kind: field("event").unwrap(), id: field("id"), data });
+                }
+                continue;
+            }
+            self.text.extend_from_slice(&self.response.next().await?.ok()?);
+        }
+    }
+}
