@@ -70,7 +70,7 @@ pub(crate) async fn serve(options: ServeOptions) -> Result<()> {
     stop.cancel();
     api.await.context("stop the API")?.context("serve the API")?;
     service.stop().await;
-    store.close().await;
+    store.close().await?;
     tracing::info!("stopped; running sandboxes go on running");
     Ok(())
 }
@@ -79,7 +79,7 @@ async fn open(options: &ServeOptions, data: &Data, store: Arc<SqlStore>) -> Resu
     let path = data.path();
     let prefix = blake3::hash(path.as_os_str().as_encoded_bytes()).to_hex()[..4].to_owned();
     let network = HostNetwork::open(dorm_net::Config::new(path.join("network"), prefix.clone())).await?;
-    let agent = dorm_agent_binary::install(&path.join("agent"))?;
+    let agent = dorm_agent_binary::install(path)?;
     let engine = GvisorEngine::open(dorm_engine_gvisor::Config {
         directory: path.join("gvisor"),
         runsc: options.runsc.clone(),
