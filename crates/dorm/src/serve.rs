@@ -90,6 +90,8 @@ async fn open(options: &ServeOptions, data: &Data, store: Arc<SqlStore>) -> Resu
     })
     .await?;
     let images = options.images.clone().unwrap_or_else(|| path.join("images"));
+    // Engines are told whole paths: their processes do not stand where the daemon does.
+    let images = std::path::absolute(&images).with_context(|| format!("find {}", images.display()))?;
     let pool = Pool::open(path, &images)?;
     let engine: Arc<dyn Engine> = engine;
     let memory_bytes = options.park_memory_mib.map_or_else(quarter_of_memory, |mib| mib << 20);
