@@ -188,7 +188,7 @@ async fn traffic_wakes_only_whoever_wants_to_be_woken() {
     }
     // Nobody listens, but it was woken to find that out.
     let refused = service.connect(&willing, 80).await.err().unwrap();
-    assert_eq!(refused.code(), Code::NotFound, "{refused}");
+    assert_eq!(refused.code(), Code::PortClosed, "{refused}");
     assert_eq!(state(&service.describe(&willing).await.unwrap()), StateName::Running);
     assert_eq!(service.connect(&unwilling, 80).await.err().unwrap().code(), Code::Conflict);
     assert_eq!(state(&service.describe(&unwilling).await.unwrap()), StateName::Suspended);
