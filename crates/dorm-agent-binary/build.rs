@@ -1,6 +1,7 @@
 //! Builds the agent as a static binary with a cargo of its own, so that one `cargo build` makes the whole product.
 //!
-//! The inner build has its own target directory: the outer cargo holds the lock of the other one.
+//! The inner build has its own target directory: the outer cargo holds the lock of the other one. It lies beside the
+//! outer build's results, so that checking, linting and building share it: the agent is compiled once.
 
 use std::env;
 use std::error::Error;
@@ -24,7 +25,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     println!("cargo::rerun-if-changed=build.rs");
 
-    let built = out.join("agent-target");
+    // OUT_DIR is <profile>/build/<package>-<hash>/out, and the hash differs between a check and a build.
+    let built = out.ancestors().nth(3).unwrap_or(&out).join("dorm-agent-build");
     let status = Command::new(variable("CARGO")?)
         .args(["build", "--release", "--locked", "--package", "dorm-agent", "--bin", "dorm-agent"])
         .args(["--target", &target])

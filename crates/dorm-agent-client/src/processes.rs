@@ -97,7 +97,8 @@ impl Agent {
         self.do_it(&Request::Resize { process, size: TerminalSize { rows, columns } }).await
     }
 
-    /// Waits until a process has ended; answers at once when it has.
+    /// Waits until a process has ended; answers at once when it has. All that it wrote can then be read from
+    /// [`Agent::output`], but for what a reader of it is too slow for.
     ///
     /// # Errors
     /// [`AgentError::NoProcess`] when it never was or is forgotten.

@@ -3,6 +3,7 @@
 //! Starting, burying and signalling exclude each other, so that a signal never meets a process id that was given to
 //! another process meanwhile. An ended process is kept, with what is left of its output, until many later ones ended.
 
+mod fast_spawn;
 mod input;
 mod outputs;
 mod pump;
@@ -51,10 +52,18 @@ pub(crate) struct Process {
     ended: Condvar,
 }
 
-#[derive(Default)]
 struct Life {
-    exit: Option<ExitStatus>,
+    stage: Stage,
     waiting: Vec<Arc<Channel>>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Alive,
+    /// Its process id may be somebody else's now. What it left in its pipes is being read.
+    Buried,
+    /// All that it wrote can be read, but for what a reader holds up.
+    Ended(ExitStatus),
 }
 
 /// All of them.
@@ -109,7 +118,7 @@ impl Processes {
             terminal: Mutex::new(spawned.terminal),
             input: Mutex::new(if spawned.input.is_some() { Input::open() } else { Input::closed() }),
             outputs: Mutex::new(Outputs::new((spec.output_kept as usize).min(OUTPUT_KEPT_MAX), expected)),
-            life: Mutex::default(),
+            life: Mutex::new(Life { stage: Stage::Alive, waiting: Vec::new() }),
             ended: Condvar::new(),
             spec,
         });
@@ -217,7 +226,7 @@ impl Processes {
             return Err(Failure::Invalid { reason: format!("signal {} has no name here", signal.number()) });
         };
         let _alone = lock(&self.births_and_deaths);
-        if lock(&process.life).exit.is_some() {
+        if lock(&process.life).stage != Stage::Alive {
             return Err(Failure::NoProcess { process: id });
         }
         let sent = match target {
@@ -247,7 +256,7 @@ impl Processes {
         loop {
             let mut life = lock(&process.life);
             life.waiting.retain(|waiting| !Arc::ptr_eq(waiting, call));
-            if let Some(status) = life.exit {
+            if let Stage::Ended(status) = life.stage {
                 drop(life);
                 return call.answer(&Ok(Answer::Exited(status)));
             }
@@ -265,8 +274,8 @@ impl Processes {
         let process = self.find(id).ok()?;
         let mut life = lock(&process.life);
         loop {
-            if life.exit.is_some() {
-                return life.exit;
+            if let Stage::Ended(status) = life.stage {
+                return Some(status);
             }
             let rest = deadline.checked_duration_since(Instant::now())?;
             life = wait_for(&process.ended, life, rest);
@@ -288,17 +297,10 @@ impl Processes {
     /// A child was buried. Called with births and deaths held.
     fn died(&self, pid: Pid, status: ExitStatus) {
         let Some(process) = lock(&self.table).alive.remove(&pid) else { return };
-        let mut life = lock(&process.life);
-        life.exit = Some(status);
-        let waiting = std::mem::take(&mut life.waiting);
-        drop(life);
-        process.ended.notify_all();
-        for channel in waiting {
-            channel.poke();
-        }
+        lock(&process.life).stage = Stage::Buried;
         lock(&self.table).ended.push_back(process.id);
-        self.pump.died(process, status);
         self.forget_old();
+        self.pump.died(process, status);
     }
 
     /// Forgets the oldest of many ended processes, and the oldest output when much is kept.
@@ -324,6 +326,21 @@ impl Processes {
 }
 
 impl Process {
+    /// Lets everybody know that it has ended.
+    fn announce(&self, status: ExitStatus) {
+        let mut life = lock(&self.life);
+        if matches!(life.stage, Stage::Ended(_)) {
+            return;
+        }
+        life.stage = Stage::Ended(status);
+        let waiting = std::mem::take(&mut life.waiting);
+        drop(life);
+        self.ended.notify_all();
+        for channel in waiting {
+            channel.poke();
+        }
+    }
+
     fn status(&self) -> ProcessStatus {
         ProcessStatus {
             process: self.id,
@@ -336,7 +353,10 @@ impl Process {
             terminal: lock(&self.terminal).as_ref().map(terminal::Terminal::size),
             started_unix_ms: self.started_unix_ms,
             written: lock(&self.outputs).written(),
-            exit: lock(&self.life).exit,
+            exit: match lock(&self.life).stage {
+                Stage::Alive | Stage::Buried => None,
+                Stage::Ended(status) => Some(status),
+            },
         }
     }
 }

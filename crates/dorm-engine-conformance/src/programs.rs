@@ -13,7 +13,8 @@ pub struct Programs {
     pub holding_deleted: Vec<String>,
     /// Takes ever more memory, and is the process that has it.
     pub hungry: Vec<String>,
-    /// With a port as its last argument: answers HTTP requests there with status 200.
+    /// With a port as its last argument: answers HTTP requests there with status 200. It tries again when `accept` is
+    /// interrupted: gVisor does that to a guest that is paused while it waits there.
     pub serving: Vec<String>,
 }
 
@@ -22,7 +23,7 @@ const TICKING: &str = "n=0; while :; do n=$((n+1)); echo $n; sleep 0.02; done";
 const HOLDING: &str = r#"i=0; while [ $i -lt 100 ]; do i=$((i+1)); echo "line $i"; done > /root/held
 exec 3< /root/held; rm /root/held; while read -r request; do read -r line <&3; echo "$line"; done"#;
 const SERVING: &str = r#"my $s = IO::Socket::INET->new(LocalPort => $ARGV[0], Listen => 8, ReuseAddr => 1) or die $!;
-while (my $c = $s->accept) { while (<$c>) { last if /^\r?\n$/ } print $c "HTTP/1.0 200 OK\r\n\r\nserved\n"; close $c }"#;
+while (1) { my $c = $s->accept or next; while (<$c>) { last if /^\r?\n$/ } print $c "HTTP/1.0 200 OK\r\n\r\nserved\n"; close $c }"#;
 
 impl Programs {
     /// For an image with a POSIX shell, GNU `tail` and Perl, such as a minimal Debian.

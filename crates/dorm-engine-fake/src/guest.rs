@@ -305,9 +305,8 @@ impl Guest {
         if self.process(handle)?.resize(size) { Ok(()) } else { Err(Failure::NoTerminal { process: handle }) }
     }
 
-    /// Kills the process with this process id; without one, the one with the most memory.
+    /// Kills the process with this process id, if it is there.
     pub(crate) fn relieve(&mut self, victim: Option<u32>) {
-        let victim = victim.or_else(|| self.greediest());
         let found = self.processes.values_mut().find(|p| p.exit.is_none() && Some(p.pid) == victim);
         if let Some(process) = found {
             process.exit = Some(ExitStatus::Signal(Signal::KILL.number()));

@@ -12,6 +12,7 @@ use std::time::Duration;
 use dorm_agent_client::Agent;
 use dorm_engine::{EngineError, RunSpec};
 use dorm_lifecycle::Egress;
+use tokio::sync::OwnedMutexGuard;
 
 use crate::cgroup::Limits;
 use crate::control::ImageFiles;
@@ -54,14 +55,14 @@ impl Origin {
 }
 
 impl Shared {
-    /// Begins `spec`'s run. Whatever fails, nothing is left of it.
+    /// Begins `spec`'s run, which has been reserved. Whatever fails, nothing is left of it.
     pub(crate) async fn begin(
         self: &Arc<Self>,
         operation: &'static str,
         spec: &RunSpec,
         origin: Origin,
+        (run, mut turn): (Arc<Run>, OwnedMutexGuard<Turn>),
     ) -> Result<(), EngineError> {
-        let (run, mut turn) = self.runs.reserve(&spec.run).await?;
         let begun = self.fill(&run, &mut turn, spec, origin).await;
         match begun {
             Ok(()) => {

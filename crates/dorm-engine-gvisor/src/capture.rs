@@ -14,9 +14,10 @@ use dorm_lifecycle::RunId;
 
 use crate::boot::IMAGE_FILES;
 use crate::control::ImageFiles;
+use crate::disk::Disk;
 use crate::engine::Shared;
 use crate::error::GvisorError;
-use crate::hull::Hull;
+use crate::hull::{Hull, blocking};
 use crate::notes::Phase;
 use crate::run::Turn;
 
@@ -27,19 +28,8 @@ impl Shared {
         let run = self.runs.get(id)?;
         let mut turn = run.turn().await;
         let hull = run.living(OPERATION)?;
-        let done = async {
-            let files = create_files(into)?;
-            let captured = async {
-                pause(hull, &mut turn).await?;
-                hull.control.checkpoint(files).await
-            };
-            captured.await.map_err(|error| {
-                let error = or_no_room(error, into);
-                remove_files(into);
-                error
-            })
-        };
-        done.await.map_err(|error: GvisorError| error.of(OPERATION, id))?;
+        pause(hull, &mut turn).await.map_err(|error| error.of(OPERATION, id))?;
+        write_image(hull, into).await.map_err(|error| error.of(OPERATION, id))?;
         Ok(Captured { files: IMAGE_FILES.map(PathBuf::from).into(), stopped: turn.stood() })
     }
 
@@ -64,41 +54,37 @@ impl Shared {
         let hull = run.living(OPERATION)?;
         resume(hull, &mut turn).await.map_err(|error| error.of(OPERATION, id))
     }
-
-    /// [`dorm_engine::Engine::relieve`].
-    pub(crate) async fn relieve(&self, id: &RunId, victim: Option<u32>) -> Result<(), EngineError> {
-        const OPERATION: &str = "relieve";
-        let run = self.runs.get(id)?;
-        let mut turn = run.turn().await;
-        let hull = run.living(OPERATION)?;
-        // A victim that has ended meanwhile is no reason to keep the guest standing.
-        let killed = match victim {
-            Some(pid) => hull.control.kill(hull.home.id(), pid).await,
-            None => Ok(()),
-        };
-        resume(hull, &mut turn).await.map_err(|error| error.of(OPERATION, id))?;
-        match killed {
-            Ok(()) | Err(GvisorError::Refused { .. }) => Ok(()),
-            Err(error) => Err(error.of(OPERATION, id)),
-        }
-    }
 }
 
-/// Less free space than this after a failed capture is taken for its cause.
-const LITTLE: u64 = 8 << 20;
+/// Has the paused guest's memory written into `into`; a failure leaves nothing there.
+async fn write_image(hull: &Hull, into: &Path) -> Result<(), GvisorError> {
+    let room = room_in(into)?;
+    let files = create_files(into)?;
+    let Err(error) = hull.control.checkpoint(files).await else { return Ok(()) };
+    remove_files(into);
+    // The sandbox tells of a full disk in words only, which we do not read.
+    if matches!(error, GvisorError::Refused { .. }) && room < need(hull).await? {
+        let source = io::Error::new(io::ErrorKind::StorageFull, error);
+        return Err(GvisorError::file("write the memory into", into, source));
+    }
+    Err(error)
+}
 
-/// The sandbox tells of a full disk in words only, which we do not read: we look ourselves.
-fn or_no_room(error: GvisorError, into: &Path) -> GvisorError {
-    if !matches!(error, GvisorError::Refused { .. }) {
-        return error;
-    }
-    match rustix::fs::statvfs(into) {
-        Ok(room) if room.f_bavail.saturating_mul(room.f_frsize) < LITTLE => {
-            let source = io::Error::new(io::ErrorKind::StorageFull, error);
-            GvisorError::file("write the memory into", into, source)
-        }
-        _ => error,
-    }
+fn room_in(directory: &Path) -> Result<u64, GvisorError> {
+    let room = rustix::fs::statvfs(directory).map_err(|source| GvisorError::file("look at", directory, source))?;
+    Ok(room.f_bavail.saturating_mul(room.f_frsize))
+}
+
+/// What an image of the guest may take up at most: its memory, and the files it has written.
+async fn need(hull: &Hull) -> Result<u64, GvisorError> {
+    let memory = hull.group(crate::cgroup::Cgroup::usage).await?;
+    let home = hull.home.disk();
+    let disk = blocking(move || {
+        let Some(disk) = Disk::find(&home)? else { return Ok(0) };
+        let usage = disk.usage()?;
+        Ok(if disk.is_limited() { usage.size_bytes.saturating_sub(usage.available_bytes) } else { 0 })
+    });
+    Ok(memory.memory_bytes + memory.cache_bytes + disk.await?)
 }
 
 /// Makes the guest stand still, if it does not.
@@ -141,7 +127,8 @@ pub(crate) async fn settle(hull: &Hull, turn: &mut Turn) -> Result<Phase, Gvisor
 fn create_files(into: &Path) -> Result<ImageFiles, GvisorError> {
     let create = |name: &str, flags: i32| {
         let path = into.join(name);
-        let file = fs::OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).custom_flags(flags).open(&path);
+        let file =
+            fs::OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).custom_flags(flags).open(&path);
         file.map(OwnedFd::from).map_err(|source| GvisorError::file("create", path, source))
     };
     let [first, second, third] = IMAGE_FILES;

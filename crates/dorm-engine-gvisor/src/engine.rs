@@ -79,16 +79,20 @@ fn unusable(hint: impl Into<String>, source: impl std::error::Error + Send + Syn
 
 impl GvisorEngine {
     /// Opens the engine: looks at the host, takes over the runs of an earlier daemon. Changes nothing of them.
-    /// Must be called inside a tokio runtime. The process becomes the reaper of its orphans, so that ended sandboxes
+    /// The process becomes the reaper of its orphans, so that ended sandboxes
     /// leave no zombies.
     ///
     /// # Errors
     /// [`EngineError::Unusable`], with what to do.
-    pub fn open(config: Config) -> Result<Arc<Self>, EngineError> {
+    pub async fn open(config: Config) -> Result<Arc<Self>, EngineError> {
         let Config { directory, runsc, agent, network, hulls, cgroup_prefix } = config;
-        let found = probe::probe(&runsc);
+        let program = runsc.clone();
+        let found = tokio::task::spawn_blocking(move || probe::probe(&program)).await;
+        let found = found.map_err(|source| unusable("this is a bug: please report it", source))?;
         found.usable()?;
         let Probe { build, cpu, .. } = found;
+        fs::metadata(&agent)
+            .map_err(|source| unusable("install the agent", GvisorError::file("use", &agent, source)))?;
         let make = |name: &str| {
             let path = directory.join(name);
             fs::create_dir_all(&path)
@@ -228,14 +232,17 @@ impl Engine for GvisorEngine {
     }
 
     async fn start(&self, spec: &RunSpec) -> Result<(), EngineError> {
+        // Before anything is waited for: a stop that comes after a dropped start must find the run.
+        let reserved = self.shared.runs.reserve(&spec.run)?;
         let spec = spec.clone();
-        self.to_its_end(|shared| async move { shared.begin("start", &spec, Origin::Cold).await }).await
+        self.to_its_end(|shared| async move { shared.begin("start", &spec, Origin::Cold, reserved).await }).await
     }
 
     async fn restore(&self, spec: &RunSpec, image: &Path) -> Result<(), EngineError> {
         let origin = Origin::open(image).map_err(|error| error.of("restore", &spec.run))?;
+        let reserved = self.shared.runs.reserve(&spec.run)?;
         let spec = spec.clone();
-        self.to_its_end(|shared| async move { shared.begin("restore", &spec, origin).await }).await
+        self.to_its_end(|shared| async move { shared.begin("restore", &spec, origin, reserved).await }).await
     }
 
     async fn capture(&self, run: &RunId, into: &Path) -> Result<Captured, EngineError> {

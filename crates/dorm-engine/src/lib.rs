@@ -151,8 +151,8 @@ pub trait Engine: Send + Sync + 'static {
     /// What the run uses.
     async fn usage(&self, run: &RunId) -> Result<Usage, EngineError>;
 
-    /// Kills the process inside that uses the most memory and lets the run continue; the answer to
-    /// [`Notice::MemoryHigh`]. `victim` is a process id inside, as the agent knows it.
+    /// The answer to [`Notice::MemoryHigh`]: kills `victim`, a process id inside as the agent knows it, and lets the run
+    /// continue. Without a victim the run just continues, so that the agent can be asked for one.
     async fn relieve(&self, run: &RunId, victim: Option<u32>) -> Result<(), EngineError>;
 
     /// What runs on this host, also from before a restart of the daemon. Found runs can be used like any other.

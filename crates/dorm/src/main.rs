@@ -3,6 +3,8 @@
 //! This is the only place that names every leaf: engines, stores, network, API. The command line itself only speaks
 //! HTTP, like any other client.
 
+#![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
+
 mod cli;
 mod client;
 mod data;

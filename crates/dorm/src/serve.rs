@@ -1,7 +1,7 @@
 //! `dorm serve`: puts the daemon together, runs it until it is told to stop, and takes it apart again.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result, bail};
@@ -70,7 +70,7 @@ pub(crate) async fn serve(options: ServeOptions) -> Result<()> {
     stop.cancel();
     api.await.context("stop the API")?.context("serve the API")?;
     service.stop().await;
-    store.close().await;
+    store.close().await?;
     tracing::info!("stopped; running sandboxes go on running");
     Ok(())
 }
@@ -79,10 +79,10 @@ async fn open(options: &ServeOptions, data: &Data, store: Arc<SqlStore>) -> Resu
     let path = data.path();
     let prefix = blake3::hash(path.as_os_str().as_encoded_bytes()).to_hex()[..4].to_owned();
     let network = HostNetwork::open(dorm_net::Config::new(path.join("network"), prefix.clone())).await?;
-    let agent = dorm_agent_binary::install(&path.join("agent"))?;
+    let agent = dorm_agent_binary::install(path)?;
     let engine = GvisorEngine::open(dorm_engine_gvisor::Config {
         directory: path.join("gvisor"),
-        runsc: options.runsc.clone(),
+        runsc: on_path(&options.runsc),
         agent,
         network: Arc::new(network),
         hulls: options.hulls,
@@ -106,6 +106,14 @@ async fn open(options: &ServeOptions, data: &Data, store: Arc<SqlStore>) -> Resu
     }
     tracing::info!(sandboxes = report.sandboxes, runs = report.runs, "recovered");
     Ok(service)
+}
+
+/// A bare name is looked for as a shell would; where it is not found it is left to the engine to say so.
+pub(crate) fn on_path(program: &Path) -> PathBuf {
+    let bare = program.components().count() == 1;
+    let path = std::env::var_os("PATH").filter(|_| bare).unwrap_or_default();
+    let found = std::env::split_paths(&path).map(|directory| directory.join(program)).find(|path| path.is_file());
+    found.unwrap_or_else(|| program.to_owned())
 }
 
 fn quarter_of_memory() -> u64 {

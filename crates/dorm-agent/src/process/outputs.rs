@@ -12,7 +12,7 @@ use super::ring::Ring;
 use crate::channel::Channel;
 
 /// How long a process waits for a reader that does not move.
-pub(super) const STALL: Duration = Duration::from_secs(10);
+pub(super) const STALL: Duration = Duration::from_secs(30);
 
 const KINDS: [OutputKind; 2] = [OutputKind::Stdout, OutputKind::Stderr];
 

@@ -168,7 +168,10 @@ fn take_news(pump: &Pump, patients: &mut Vec<Patient>) {
                         patient.input = None;
                         patient.dying = Some(Dying { status, drained: Vec::new() });
                     }
-                    None => lock(&process.outputs).finish(status),
+                    None => {
+                        lock(&process.outputs).finish(status);
+                        process.announce(status);
+                    }
                 }
             }
         }
@@ -199,25 +202,29 @@ fn drain_dying(patients: &mut [Patient], buffer: &mut [u8]) {
             dying.drained.push((kind, read));
         }
         patient.sources.retain(|open| open.state == SourceState::Open);
+        let status = dying.status;
         if !waiting {
-            lock(&patient.process.outputs).finish(dying.status);
+            lock(&patient.process.outputs).finish(status);
             patient.dying = None;
             if patient.sources.is_empty() {
                 *lock(&patient.process.terminal) = None;
             }
         }
+        // A reader that holds the rest up does not hold up those who only wait.
+        patient.process.announce(status);
     }
 }
 
 /// Reads once. Answers how many bytes there were; 0 when there are none now, or none any more.
 fn read_some(process: &Process, open: &mut Open, room: usize, buffer: &mut [u8]) -> usize {
     let most = room.min(buffer.len());
-    match rustix::io::read(&open.source.descriptor, &mut buffer[..most]) {
+    let read = rustix::io::retry_on_intr(|| rustix::io::read(&open.source.descriptor, &mut buffer[..most]));
+    match read {
         Ok(length) if length > 0 => {
             lock(&process.outputs).append(open.source.kind, &buffer[..length], Instant::now());
             length
         }
-        Err(Errno::AGAIN | Errno::INTR) => 0,
+        Err(Errno::AGAIN) => 0,
         // A terminal ends with an error when its last user is gone.
         Ok(_) | Err(_) => {
             open.state = SourceState::Over;

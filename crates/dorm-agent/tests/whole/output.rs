@@ -86,7 +86,8 @@ async fn a_reader_that_stands_still_blocks_nobody_else() {
     for number in 0..20 {
         assert_eq!(sandbox.shell(&format!("echo {number}")).await.stdout(), format!("{number}\n"));
     }
-    // A second reader of the same process gets its bytes, though the first one takes none.
+    // The process waits for its reader, but no longer than it is there.
+    drop(stuck);
     let mut second = within(sandbox.agent.output(process, Offsets::NOW)).await.unwrap();
     let mut length = 0;
     while length < 4 * KEPT {
@@ -97,7 +98,6 @@ async fn a_reader_that_stands_still_blocks_nobody_else() {
     }
     within(sandbox.agent.signal(process, Signal::KILL, Target::Process)).await.unwrap();
     drop(second);
-    drop(stuck);
     assert_eq!(within(sandbox.agent.wait(process)).await.unwrap(), ExitStatus::Signal(9));
 }
 

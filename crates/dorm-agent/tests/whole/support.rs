@@ -7,10 +7,13 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::{Child, Command};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use dorm_agent_client::{Agent, ExitStatus, GuestPath, GuestString, Offsets, Output, OutputStream, ProcessSpec};
 use futures_util::StreamExt;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use rustix::time::Timespec;
 use tempfile::TempDir;
 
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -82,12 +85,9 @@ impl Drop for Sandbox {
     fn drop(&mut self) {
         // At its end of input the agent kills what it has started.
         let _ = self.host.shutdown(Shutdown::Both);
-        let deadline = Instant::now() + PATIENCE;
-        while Instant::now() < deadline {
-            match self.child.try_wait() {
-                Ok(None) => std::thread::yield_now(),
-                Ok(Some(_)) | Err(_) => return,
-            }
+        if let Ok(ended) = pidfd_open(Pid::from_child(&self.child), PidfdFlags::empty()) {
+            let patience = Timespec { tv_sec: 120, tv_nsec: 0 };
+            let _ = poll(&mut [PollFd::new(&ended, PollFlags::IN)], Some(&patience));
         }
         let _ = self.child.kill();
         let _ = self.child.wait();

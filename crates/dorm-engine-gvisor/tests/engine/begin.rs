@@ -10,7 +10,7 @@ use crate::network::Pairs;
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_starts_cold_runs_programs_and_stops_without_a_trace() {
     let Some(place) = Place::new() else { return };
-    let engine = place.open(0);
+    let engine = place.open(0).await;
     let spec = place.spec();
     engine.start(&spec).await.unwrap();
     let agent = agent_of(&engine, &spec.run).await;
@@ -29,7 +29,7 @@ async fn a_run_starts_cold_runs_programs_and_stops_without_a_trace() {
 async fn a_run_with_network_is_reached_at_its_ports() {
     let network = Arc::new(Pairs::new());
     let Some(place) = Place::with(network.clone()) else { return };
-    let engine = place.open(0);
+    let engine = place.open(0).await;
     let mut spec = place.spec();
     spec.egress = Egress::Public;
     engine.start(&spec).await.unwrap();
@@ -42,7 +42,7 @@ async fn a_run_with_network_is_reached_at_its_ports() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_without_network_is_not_connected_to_directly() {
     let Some(place) = Place::new() else { return };
-    let engine = place.open(0);
+    let engine = place.open(0).await;
     let spec = place.spec();
     engine.start(&spec).await.unwrap();
     assert!(matches!(engine.connect(&spec.run, 80).await.map(drop), Err(EngineError::Condition { .. })));
@@ -53,7 +53,7 @@ async fn a_run_without_network_is_not_connected_to_directly() {
 async fn spare_hulls_are_used_and_made_again_and_go_when_the_engine_closes() {
     let network = Arc::new(Pairs::new());
     let Some(place) = Place::with(network.clone()) else { return };
-    let engine = place.open(1);
+    let engine = place.open(1).await;
     engine.prepare(&place.image, &place.rootfs()).await.unwrap();
     let all_there = || async { engine.spare_hulls(&place.image) == 2 };
     wait_for("spare hulls", all_there).await;
@@ -79,7 +79,7 @@ async fn spare_hulls_are_used_and_made_again_and_go_when_the_engine_closes() {
 #[tokio::test(flavor = "multi_thread")]
 async fn ten_runs_at_once() {
     let Some(place) = Place::new() else { return };
-    let engine = place.open(0);
+    let engine = place.open(0).await;
     let mut tasks = Vec::new();
     for _ in 0..10 {
         let (engine, spec) = (engine.clone(), place.spec());
@@ -105,7 +105,7 @@ async fn ten_runs_at_once() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_that_cannot_begin_leaves_nothing() {
     let Some(place) = Place::new() else { return };
-    let engine = place.open(0);
+    let engine = place.open(0).await;
     let mut spec = place.spec();
     spec.rootfs = place.path().join("nowhere");
     let error = engine.start(&spec).await.unwrap_err();
@@ -121,7 +121,7 @@ async fn a_run_that_cannot_begin_leaves_nothing() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_new_stream_to_the_agent_ends_the_one_before() {
     let Some(place) = Place::new() else { return };
-    let engine = place.open(0);
+    let engine = place.open(0).await;
     let spec = place.spec();
     engine.start(&spec).await.unwrap();
     let first = agent_of(&engine, &spec.run).await;
@@ -135,7 +135,7 @@ async fn a_new_stream_to_the_agent_ends_the_one_before() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_caller_that_goes_away_leaves_a_run_that_can_be_stopped() {
     let Some(place) = Place::new() else { return };
-    let engine = place.open(0);
+    let engine = place.open(0).await;
     let spec = place.spec();
     {
         let start = engine.start(&spec);

@@ -64,11 +64,11 @@ impl Place {
     }
 
     /// Opens the engine with `hulls` spare hulls of each kind.
-    pub(crate) fn open(&self, hulls: usize) -> Arc<GvisorEngine> {
-        self.try_open(hulls).unwrap()
+    pub(crate) async fn open(&self, hulls: usize) -> Arc<GvisorEngine> {
+        self.try_open(hulls).await.unwrap()
     }
 
-    pub(crate) fn try_open(&self, hulls: usize) -> Result<Arc<GvisorEngine>, EngineError> {
+    pub(crate) async fn try_open(&self, hulls: usize) -> Result<Arc<GvisorEngine>, EngineError> {
         GvisorEngine::open(Config {
             directory: self.path().join("engine"),
             runsc: runsc(),
@@ -77,6 +77,7 @@ impl Place {
             hulls,
             cgroup_prefix: self.prefix.clone(),
         })
+        .await
     }
 
     /// A run of a new sandbox without network.
@@ -100,7 +101,21 @@ impl Place {
     }
 
     /// Everything of this place that is left on the host: mounts, loop devices, control groups, processes, hulls.
+    /// A loop device whose file is gone already is waited for: some other sandbox's process that is just being made
+    /// has a copy of our mounts for a moment.
     pub(crate) fn left(&self) -> Vec<String> {
+        let end = std::time::Instant::now() + PATIENCE;
+        loop {
+            let left = self.look();
+            let passes = |line: &String| line.starts_with("loop device") && line.ends_with("(deleted)");
+            if left.is_empty() || !left.iter().all(passes) || std::time::Instant::now() > end {
+                return left;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    fn look(&self) -> Vec<String> {
         let top = self.path().to_str().unwrap();
         let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
         let mut left: Vec<String> = mounts.lines().filter(|line| line.contains(top)).map(str::to_owned).collect();
@@ -152,7 +167,17 @@ fn agent() -> PathBuf {
     if let Some(agent) = std::env::var_os("DORM_TEST_AGENT") {
         return agent.into();
     }
-    AGENT.get_or_init(|| directory.join("dorm-agent")).clone()
+    AGENT.get_or_init(|| dorm_agent_binary::install(directory).unwrap()).clone()
+}
+
+/// The base image that `xtask setup` makes, if it is there.
+pub(crate) fn base_image() -> Option<(Digest, PathBuf)> {
+    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/dormouse/images");
+    let images = std::env::var_os("DORM_TEST_IMAGES").map_or(workspace, PathBuf::from);
+    let digest = fs::read_to_string(images.join("tags/base")).ok()?.trim().to_owned();
+    let rootfs = images.join(&digest).join("rootfs");
+    let digest = digest.parse().ok()?;
+    rootfs.is_dir().then_some((digest, rootfs))
 }
 
 /// A small root filesystem made of this host's own shell and a few programs, with the ownership shifted.

@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod begin;
+mod conformance;
 mod host;
 mod network;
 mod restart;

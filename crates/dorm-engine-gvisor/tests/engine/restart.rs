@@ -10,7 +10,7 @@ use crate::host::{PATIENCE, Place, agent_of, mark, shell};
 #[tokio::test(flavor = "multi_thread")]
 async fn a_reopened_engine_finds_its_runs_as_they_were() {
     let Some(place) = Place::new() else { return };
-    let engine = place.open(0);
+    let engine = place.open(0).await;
     let (running, paused, parked) = (place.spec(), place.spec(), place.spec());
     for spec in [&running, &paused, &parked] {
         engine.start(spec).await.unwrap();
@@ -21,10 +21,10 @@ async fn a_reopened_engine_finds_its_runs_as_they_were() {
         engine.capture(&spec.run, &place.image_directory(name)).await.unwrap();
     }
     engine.park(&parked.run).await.unwrap();
-    assert!(place.try_open(0).is_err(), "one engine at a time");
+    assert!(place.try_open(0).await.is_err(), "one engine at a time");
     drop(engine);
 
-    let engine = place.open(0);
+    let engine = place.open(0).await;
     let mut expected = vec![
         (running.run.clone(), RunCondition::Running),
         (paused.run.clone(), RunCondition::Paused),
@@ -39,7 +39,7 @@ async fn a_reopened_engine_finds_its_runs_as_they_were() {
         assert_eq!(agent.generation_at_connect(), 33);
         assert_eq!(shell(&agent, "true").await, 0);
     }
-    let cleared = engine.sweep(&[running.run.clone()]).await.unwrap();
+    let cleared = engine.sweep(std::slice::from_ref(&running.run)).await.unwrap();
     assert_eq!(cleared.len(), 2, "{cleared:?}");
     assert_eq!(engine.inventory().await.unwrap().len(), 1);
     engine.stop(&running.run).await.unwrap();
@@ -49,29 +49,26 @@ async fn a_reopened_engine_finds_its_runs_as_they_were() {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_was_about_to_be_done_is_found_out_from_the_guest() {
     let Some(place) = Place::new() else { return };
-    let engine = place.open(0);
-    let (running, paused) = (place.spec(), place.spec());
-    for spec in [&running, &paused] {
-        engine.start(spec).await.unwrap();
-    }
-    agent_of(&engine, &paused.run).await.quiesce().await.unwrap();
-    engine.capture(&paused.run, &place.image_directory("one")).await.unwrap();
-    drop(engine);
     // As if the daemon had died between its note and the call, or between the call and its note.
-    for (phase, now) in [("pausing", ["running", "paused"]), ("resuming", ["pausing", "pausing"])] {
+    for intent in ["pausing", "resuming"] {
+        let engine = place.open(0).await;
+        let (running, paused) = (place.spec(), place.spec());
+        for spec in [&running, &paused] {
+            engine.start(spec).await.unwrap();
+        }
+        agent_of(&engine, &paused.run).await.quiesce().await.unwrap();
+        engine.capture(&paused.run, &place.image_directory(intent)).await.unwrap();
+        drop(engine);
         for hull in fs::read_dir(place.path().join("engine/hulls")).unwrap().flatten() {
             let path = hull.path().join("note.json");
             let mut text = fs::read_to_string(&path).unwrap();
-            for word in now {
-                text = text.replace(&format!("\"phase\":\"{word}\""), &format!("\"phase\":\"{phase}\""));
+            for phase in ["running", "paused"] {
+                text = text.replace(&format!("\"phase\":\"{phase}\""), &format!("\"phase\":\"{intent}\""));
             }
-            assert!(text.contains(phase), "{text}");
+            assert!(text.contains(intent), "{text}");
             fs::write(&path, text).unwrap();
         }
-        if phase == "pausing" {
-            continue;
-        }
-        let engine = place.open(0);
+        let engine = place.open(0).await;
         for found in engine.inventory().await.unwrap() {
             let expected = if found.run == running.run { RunCondition::Running } else { RunCondition::Paused };
             assert_eq!(found.condition, expected);
@@ -88,7 +85,7 @@ async fn what_was_about_to_be_done_is_found_out_from_the_guest() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_sandbox_that_is_killed_is_told_of_once_and_can_be_stopped() {
     let Some(place) = Place::new() else { return };
-    let engine = place.open(0);
+    let engine = place.open(0).await;
     let mut notices = engine.notices();
     let spec = place.spec();
     engine.start(&spec).await.unwrap();
@@ -116,7 +113,7 @@ fn sandbox_pids(place: &Place) -> Vec<rustix::process::Pid> {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_spare_hulls_of_an_earlier_daemon_are_swept_away() {
     let Some(place) = Place::new() else { return };
-    let engine = place.open(1);
+    let engine = place.open(1).await;
     engine.prepare(&place.image, &place.rootfs()).await.unwrap();
     // There is no network here, so that hulls with one cannot be made, and those without come second.
     let has_failed = || async { !place.left().is_empty() };
@@ -124,7 +121,7 @@ async fn the_spare_hulls_of_an_earlier_daemon_are_swept_away() {
     let spec = place.spec();
     engine.start(&spec).await.unwrap();
     drop(engine);
-    let engine = place.open(0);
+    let engine = place.open(0).await;
     crate::host::wait_for("the earlier engine's work to end", || async {
         engine.sweep(std::slice::from_ref(&spec.run)).await.unwrap();
         fs::read_dir(place.path().join("engine/hulls")).unwrap().count() == 1
@@ -138,7 +135,7 @@ async fn the_spare_hulls_of_an_earlier_daemon_are_swept_away() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_guest_is_paused_when_its_memory_runs_short_and_loses_one_process() {
     let Some(place) = Place::new() else { return };
-    let engine = place.open(0);
+    let engine = place.open(0).await;
     let mut notices = engine.notices();
     let spec = place.spec();
     engine.start(&spec).await.unwrap();

@@ -21,7 +21,7 @@ fn next(spec: &RunSpec) -> RunSpec {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_captured_run_goes_on_with_its_memory_and_files() {
     let Some(place) = Place::new() else { return };
-    let engine = place.open(0);
+    let engine = place.open(0).await;
     let spec = place.spec();
     engine.start(&spec).await.unwrap();
     let agent = agent_of(&engine, &spec.run).await;
@@ -57,7 +57,7 @@ async fn a_captured_run_goes_on_with_its_memory_and_files() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_image_is_restored_any_number_of_times_beside_its_source() {
     let Some(place) = Place::new() else { return };
-    let engine = place.open(0);
+    let engine = place.open(0).await;
     let spec = place.spec();
     engine.start(&spec).await.unwrap();
     let agent = agent_of(&engine, &spec.run).await;
@@ -87,7 +87,7 @@ async fn an_image_is_restored_any_number_of_times_beside_its_source() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_chain_of_captures_and_restores_keeps_everything() {
     let Some(place) = Place::new() else { return };
-    let engine = place.open(0);
+    let engine = place.open(0).await;
     let mut spec = place.spec();
     engine.start(&spec).await.unwrap();
     let agent = agent_of(&engine, &spec.run).await;
@@ -113,7 +113,7 @@ async fn a_chain_of_captures_and_restores_keeps_everything() {
 #[tokio::test(flavor = "multi_thread")]
 async fn only_a_paused_run_is_parked() {
     let Some(place) = Place::new() else { return };
-    let engine = place.open(0);
+    let engine = place.open(0).await;
     let spec = place.spec();
     engine.start(&spec).await.unwrap();
     assert!(matches!(engine.park(&spec.run).await, Err(EngineError::Condition { .. })));
@@ -126,7 +126,7 @@ async fn only_a_paused_run_is_parked() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_damaged_image_is_an_error_and_leaves_nothing() {
     let Some(place) = Place::new() else { return };
-    let engine = place.open(0);
+    let engine = place.open(0).await;
     let spec = place.spec();
     engine.start(&spec).await.unwrap();
     let agent = agent_of(&engine, &spec.run).await;
@@ -151,7 +151,7 @@ async fn a_damaged_image_is_an_error_and_leaves_nothing() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_capture_onto_a_full_disk_fails_and_the_run_is_unharmed() {
     let Some(place) = Place::new() else { return };
-    let engine = place.open(0);
+    let engine = place.open(0).await;
     let spec = place.spec();
     engine.start(&spec).await.unwrap();
     let agent = agent_of(&engine, &spec.run).await;

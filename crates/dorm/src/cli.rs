@@ -1,0 +1,90 @@
+//! The command line: what is typed, which verb it is, and what the program's end says.
+//!
+//! One verb is one file under `cli/`. A verb asks the daemon through [`crate::client`], prints data on standard output
+//! and talk on standard error, and returns its exit code; see [`exit`] for their meanings.
+
+mod connection;
+mod doctor;
+mod events;
+mod exit;
+mod image;
+mod output;
+mod problem;
+mod progress;
+#[cfg(test)]
+mod reference;
+mod sbx;
+mod shown;
+mod values;
+
+use clap::{Parser, Subcommand};
+
+use crate::serve::ServeOptions;
+
+/// Where the daemon keeps everything, unless it is told otherwise.
+pub(crate) const DATA: &str = "/var/lib/dormouse";
+/// The exit code of whatever did not work and has no code of its own.
+pub(crate) const FAILED: u8 = exit::FAILED;
+
+/// Sandboxes for AI agents, on your own host: they start in tens of milliseconds, sleep with their memory and processes,
+/// and wake up where they were.
+#[derive(Debug, Parser)]
+#[command(name = "dorm", version, after_long_help = exit::HELP, disable_help_subcommand = true)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Run the daemon until SIGTERM or SIGINT; sandboxes outlive it
+    Serve(ServeOptions),
+    /// Look for what this host has and lacks
+    Doctor(doctor::DoctorOptions),
+    /// Create, use and end sandboxes
+    #[command(visible_alias = "sandbox")]
+    Sbx(sbx::SbxOptions),
+    /// Import, list and remove the images that sandboxes start from
+    Image(image::ImageOptions),
+    /// Show what happened
+    Events(events::EventsOptions),
+}
+
+/// Does what was typed; answers the program's exit code.
+pub(crate) async fn run(arguments: Arguments) -> u8 {
+    let (done, on_problem) = match arguments.verb {
+        Verb::Serve(options) => return serve(options).await,
+        Verb::Doctor(options) => (doctor::run(options).await, None),
+        Verb::Sbx(options) => {
+            let on_problem = options.on_problem();
+            (sbx::run(options).await, on_problem)
+        }
+        Verb::Image(options) => (image::run(options).await, None),
+        Verb::Events(options) => (events::run(options).await, None),
+    };
+    match done {
+        Ok(code) => code,
+        Err(problem) => {
+            problem.tell();
+            on_problem.filter(|_| !problem.is_closed_output()).unwrap_or(problem.exit_code())
+        }
+    }
+}
+
+async fn serve(options: ServeOptions) -> u8 {
+    use std::io::IsTerminal as _;
+    let filter = tracing_subscriber::EnvFilter::try_from_env("DORM_LOG")
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_ansi(std::io::stderr().is_terminal())
+        .with_writer(std::io::stderr)
+        .init();
+    match crate::serve::serve(options).await {
+        Ok(()) => exit::OK,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            exit::FAILED
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! Which daemon is asked, and with which key.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+use super::output::Format;
+use super::problem::Problem;
+use crate::client::Client;
+use crate::data::{DataError, read_address, read_key};
+
+/// Holds the key for a daemon whose data directory is not here.
+const KEY: &str = "DORM_KEY";
+
+/// What every verb that asks a daemon understands.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Connection {
+    /// How data is printed
+    #[arg(short, long, global = true, value_enum, default_value_t, value_name = "FORMAT")]
+    pub(crate) output: Format,
+    /// The daemon's address, such as http://127.0.0.1:7070. By default where the daemon of the data directory listens
+    #[arg(long, global = true, env = "DORM_SERVER", value_name = "URL", help_heading = "Daemon")]
+    server: Option<String>,
+    /// The daemon's data directory, for its address and key
+    #[arg(long, global = true, env = "DORM_DATA", value_name = "DIRECTORY", default_value = super::DATA,
+        help_heading = "Daemon")]
+    data: PathBuf,
+}
+
+impl Connection {
+    /// A client for the daemon. Nothing is sent yet.
+    pub(crate) fn client(&self) -> Result<Client, Problem> {
+        let server = match &self.server {
+            Some(server) => server.clone(),
+            None => read_address(&self.data).ok_or_else(|| {
+                let message = format!("no daemon has run with the data directory {}", self.data.display());
+                Problem::no_daemon(
+                    message,
+                    "is `dorm serve` running? Start it, or say where it is with --server or --data",
+                )
+            })?,
+        };
+        let key = match std::env::var(KEY).ok().filter(|key| !key.is_empty()) {
+            Some(key) => key,
+            // The key of this host's daemon is not shown to others.
+            None if !is_here(&server) => {
+                return Err(Problem::usage(format!("there is no key for {server}"), format!("put it into {KEY}")));
+            }
+            None => read_key(&self.data).map_err(|error| match error {
+                DataError::Io { ref source, .. } if source.kind() == std::io::ErrorKind::NotFound => Problem::usage(
+                    format!("{} holds no key for {server}", self.data.display()),
+                    format!("say with --data which directory the daemon has, or put its key into {KEY}"),
+                ),
+                error => error.into(),
+            })?,
+        };
+        Ok(Client::new(&server, key)?)
+    }
+}
+
+fn is_here(server: &str) -> bool {
+    let authority = server.trim().trim_start_matches("http://").trim_end_matches('/');
+    let host = authority.rsplit_once(':').map_or(authority, |(host, _)| host);
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_loopback_is_here() {
+        for server in ["http://127.0.0.1:7070", "http://localhost:1/", "http://[::1]:80", "http://127.9.9.9"] {
+            assert!(is_here(server), "{server}");
+        }
+        for server in ["http://10.0.0.1:7070", "http://example.org", "http://localhost.example.org:7070", ""] {
+            assert!(!is_here(server), "{server}");
+        }
+    }
+}

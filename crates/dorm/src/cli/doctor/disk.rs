@@ -1,0 +1,78 @@
+//! The file system of the data directory: room, and whether files can share their blocks.
+
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Mode, OFlags};
+
+use super::Check;
+use crate::cli::shown;
+
+/// Less than this, and sandboxes will soon be refused.
+const ROOM_LEAST: u64 = 2 << 30;
+/// Less than this, and it will not last long.
+const ROOM_GOOD: u64 = 20 << 30;
+
+pub(super) fn checks(data: &Path) -> Vec<Check> {
+    let there = existing(data);
+    vec![room(data, &there), reflink(&there)]
+}
+
+/// The directory itself, or the nearest one above it that is there.
+fn existing(data: &Path) -> PathBuf {
+    let whole = std::path::absolute(data).unwrap_or_else(|_| data.to_owned());
+    whole.ancestors().find(|path| path.is_dir()).unwrap_or(Path::new("/")).to_owned()
+}
+
+fn room(data: &Path, there: &Path) -> Check {
+    const NAME: &str = "disk space";
+    let next = "make room, or choose another directory with --data";
+    match rustix::fs::statvfs(there) {
+        Ok(found) => {
+            let free = found.f_bavail.saturating_mul(found.f_frsize);
+            let text = format!("{} free for {}", shown::size(free), data.display());
+            match free {
+                0..ROOM_LEAST => Check::fail(NAME, text, next),
+                ROOM_LEAST..ROOM_GOOD => {
+                    Check::warn(NAME, text, "sleep images are as large as the memory in use: watch it")
+                }
+                _ => Check::ok(NAME, text),
+            }
+        }
+        Err(error) => Check::fail(NAME, format!("{} cannot be asked: {error}", there.display()), next),
+    }
+}
+
+fn reflink(there: &Path) -> Check {
+    const NAME: &str = "reflink";
+    let next = "nothing is lost but speed and space: on XFS or btrfs, copies of disks and images share their blocks";
+    match shares_blocks(there) {
+        Ok(()) => Check::ok(NAME, format!("files of {} can share blocks", there.display())),
+        Err(error) => Check::warn(NAME, format!("files of {} cannot share blocks: {error}", there.display()), next),
+    }
+}
+
+/// Tries it with two files that have no name, so that nothing stays.
+fn shares_blocks(directory: &Path) -> rustix::io::Result<()> {
+    let unnamed = || {
+        let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+        rustix::fs::open(directory, flags, Mode::from_raw_mode(0o600))
+    };
+    let (from, to) = (unnamed()?, unnamed()?);
+    rustix::io::write(&from, &[1; 4096])?;
+    rustix::fs::ioctl_ficlone(&to, &from)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_that_is_not_there_yet_is_judged_by_the_one_above() {
+        let above = tempfile::tempdir().unwrap();
+        let below = above.path().join("not/yet");
+        assert_eq!(existing(&below), above.path());
+        let checks = checks(&below);
+        assert!(checks[0].found.contains(&below.display().to_string()), "{checks:?}");
+        assert_eq!(std::fs::read_dir(above.path()).unwrap().count(), 0, "nothing is left behind");
+    }
+}

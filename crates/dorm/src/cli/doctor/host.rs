@@ -1,0 +1,101 @@
+//! Kernel, `runsc`, control groups, loop devices, KVM.
+
+use std::fs::OpenOptions;
+use std::path::Path;
+
+use dorm_engine_gvisor::Probe;
+
+use super::Check;
+
+/// `openat2`, which keeps paths of sandboxes inside.
+const KERNEL_LEAST: (u32, u32) = (5, 6);
+
+pub(super) fn checks(runsc: &Path) -> Vec<Check> {
+    let probe = dorm_engine_gvisor::probe(runsc);
+    vec![root(), kernel(&probe.kernel), runsc_itself(&probe), groups(&probe), namespaces(&probe), loops(), kvm()]
+}
+
+fn root() -> Check {
+    if rustix::process::geteuid().is_root() {
+        Check::ok("user", "root")
+    } else {
+        Check::fail("user", "not root", "run `dorm serve` (and this) as root: mounts and namespaces need it")
+    }
+}
+
+fn kernel(release: &str) -> Check {
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|part| part.parse::<u32>().unwrap_or(0));
+    let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
+    if version >= KERNEL_LEAST {
+        Check::ok("kernel", release)
+    } else {
+        let next = format!("use Linux {}.{} or newer", KERNEL_LEAST.0, KERNEL_LEAST.1);
+        Check::fail("kernel", release, next)
+    }
+}
+
+fn runsc_itself(probe: &Probe) -> Check {
+    let shown = probe.runsc.display();
+    if let Some(error) = &probe.failure {
+        let next = "install runsc (https://gvisor.dev/docs/user_guide/install), or say where it is with --runsc";
+        return Check::fail("runsc", format!("{shown} cannot be executed: {error}"), next);
+    }
+    if !probe.missing.is_empty() {
+        let missing = probe.missing.join(", ");
+        return Check::fail("runsc", format!("{} has no {missing}", probe.build), "use release 20240729.0 or newer");
+    }
+    Check::ok("runsc", probe.build.clone())
+}
+
+fn groups(probe: &Probe) -> Check {
+    match &probe.groups {
+        Ok(support) => Check::ok("cgroups", format!("{support:?}")),
+        Err(error) => {
+            let next =
+                "mount the control groups of this host: cgroup2 on /sys/fs/cgroup, or the controllers of version 1";
+            Check::fail("cgroups", error.to_string(), next)
+        }
+    }
+}
+
+fn namespaces(probe: &Probe) -> Check {
+    if probe.has_user_namespaces {
+        Check::ok("user namespaces", "allowed")
+    } else {
+        Check::fail("user namespaces", "not allowed", "set the sysctl user.max_user_namespaces above 0")
+    }
+}
+
+fn loops() -> Check {
+    match OpenOptions::new().read(true).write(true).open("/dev/loop-control") {
+        Ok(_) => Check::ok("loop devices", "/dev/loop-control opens"),
+        Err(error) => {
+            let next = "load the module loop, and let this user open /dev/loop-control: each sandbox's disk is one";
+            Check::fail("loop devices", format!("/dev/loop-control does not open: {error}"), next)
+        }
+    }
+}
+
+fn kvm() -> Check {
+    // A device that opens may still refuse to run anything, so its presence decides nothing.
+    if Path::new("/dev/kvm").exists() {
+        Check::ok("kvm", "/dev/kvm is present, which is no proof that it works; not needed")
+    } else {
+        Check::ok("kvm", "absent; not needed")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Verdict;
+    use super::*;
+
+    #[test]
+    fn an_old_kernel_and_a_missing_runsc_fail_with_a_next_step() {
+        assert_eq!(kernel("5.4.0-100-generic").verdict, Verdict::Fail);
+        assert_eq!(kernel("5.10.0").verdict, Verdict::Ok);
+        let check = runsc_itself(&dorm_engine_gvisor::probe(Path::new("/nonexistent/runsc")));
+        assert_eq!(check.verdict, Verdict::Fail);
+        assert!(check.found.contains("/nonexistent/runsc") && check.next_step.contains("--runsc"), "{check:?}");
+    }
+}

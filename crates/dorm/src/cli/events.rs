@@ -1,0 +1,90 @@
+//! `dorm events`: what happened, and what happens.
+
+use dorm_api::wire;
+
+use super::connection::Connection;
+use super::output::{self, Format, harmless};
+use super::problem::{Done, Problem};
+use super::{exit, shown};
+use crate::client::Client;
+
+/// Which events, and how.
+#[derive(Debug, clap::Args)]
+pub(crate) struct EventsOptions {
+    #[command(flatten)]
+    connection: Connection,
+    /// Go on with what happens next; with `-o json` each event is one line
+    #[arg(short, long)]
+    follow: bool,
+    /// Only of this sandbox, by id, or by name while it lives
+    #[arg(long, value_name = "ID")]
+    sandbox: Option<String>,
+    /// Only events numbered higher
+    #[arg(long, value_name = "NUMBER", default_value_t = 0)]
+    after: u64,
+}
+
+const TITLES: [&str; 7] = ["NUMBER", "AT", "SANDBOX", "EVENT", "GENERATION", "ACTOR", "DETAIL"];
+
+/// Prints events.
+pub(crate) async fn run(options: EventsOptions) -> Done {
+    let client = options.connection.client()?;
+    if options.follow {
+        return follow(&client, &options).await;
+    }
+    let mut events = Vec::new();
+    let mut after = options.after;
+    loop {
+        let page = client.events(options.sandbox.as_deref(), after).await?;
+        if page.events.is_empty() {
+            break;
+        }
+        after = page.next;
+        events.extend(page.events);
+    }
+    match options.connection.output {
+        Format::Json => output::json(&events)?,
+        Format::Table => output::table(&TITLES, &events.iter().map(|event| row(event).to_vec()).collect::<Vec<_>>())?,
+    }
+    Ok(exit::OK)
+}
+
+async fn follow(client: &Client, options: &EventsOptions) -> Done {
+    let mut stream = client.follow_events(options.sandbox.as_deref(), options.after).await?;
+    let mut last = options.after;
+    if options.connection.output == Format::Table {
+        output::write(line(&TITLES.map(str::to_owned)).as_bytes())?;
+    }
+    while let Some(event) = stream.next().await? {
+        if event.kind != "event" {
+            continue;
+        }
+        let event: wire::Event = stream.parse(&event)?;
+        last = event.number;
+        match options.connection.output {
+            Format::Json => output::json_line(&event)?,
+            Format::Table => output::write(line(&row(&event)).as_bytes())?,
+        }
+    }
+    let next = format!("when it is back, `dorm events -f --after {last}` goes on where this ended");
+    Err(Problem::failed("the daemon has stopped, and the events with it", next))
+}
+
+fn row(event: &wire::Event) -> [String; 7] {
+    [
+        event.number.to_string(),
+        shown::moment(event.at),
+        event.sandbox.clone(),
+        event.kind.clone(),
+        event.generation.to_string(),
+        event.actor.clone(),
+        event.detail.clone().unwrap_or_default(),
+    ]
+}
+
+/// A row whose widths are known before the rows are.
+fn line(cells: &[String; 7]) -> String {
+    let [number, at, sandbox, kind, generation, actor, detail] = cells;
+    let text = format!("{number:<6}  {at:<20}  {sandbox:<20}  {kind:<17}  {generation:<10}  {actor:<8}  {detail}");
+    format!("{}\n", harmless(text.trim_end()).replace('\n', " "))
+}

@@ -1,0 +1,68 @@
+//! `docs/reference/cli.md`, written from what clap knows. The committed page must be the same; `DORM_REWRITE=1`
+//! rewrites it.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use clap::{Command, CommandFactory as _};
+
+use super::{Arguments, exit};
+
+const HEAD: &str = "# The command line
+
+Generated from `dorm` itself by `DORM_REWRITE=1 cargo test -p dorm reference`; do not edit.
+
+";
+
+#[test]
+fn the_committed_reference_is_what_the_program_says() {
+    let page = page();
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/cli.md");
+    if std::env::var_os("DORM_REWRITE").is_some() {
+        std::fs::write(&path, &page).unwrap();
+    }
+    let committed = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(committed == page, "docs/reference/cli.md is stale: run this test with DORM_REWRITE=1");
+}
+
+#[test]
+fn every_option_and_verb_is_explained() {
+    fn look(command: &Command, path: &str) {
+        for argument in command.get_arguments() {
+            assert!(argument.get_help().is_some(), "{path}: {} has no help", argument.get_id());
+        }
+        for verb in command.get_subcommands() {
+            let path = format!("{path} {}", verb.get_name());
+            assert!(verb.get_about().is_some(), "{path} has no help");
+            look(verb, &path);
+        }
+    }
+    let command = Arguments::command();
+    command.clone().debug_assert();
+    look(&command, "dorm");
+}
+
+fn page() -> String {
+    let mut command = quiet(Arguments::command().after_long_help(""));
+    command.build();
+    let mut page = HEAD.to_owned();
+    let _ = writeln!(page, "```text\n{}\n```\n", exit::HELP);
+    section(&mut page, &command, "dorm");
+    format!("{}\n", page.trim_end())
+}
+
+/// Without what depends on the environment or repeats itself.
+fn quiet(command: Command) -> Command {
+    let command = command.mut_args(|argument| argument.hide_env_values(true));
+    let names: Vec<_> = command.get_subcommands().map(|verb| verb.get_name().to_owned()).collect();
+    names.into_iter().fold(command, |command, name| command.mut_subcommand(name, quiet))
+}
+
+fn section(page: &mut String, command: &Command, path: &str) {
+    let help = command.clone().bin_name(path).render_help().to_string();
+    let help: Vec<_> = help.lines().map(str::trim_end).collect();
+    let _ = writeln!(page, "## `{path}`\n\n```text\n{}\n```\n", help.join("\n").trim_end());
+    for verb in command.get_subcommands().filter(|verb| verb.get_name() != "help") {
+        section(page, verb, &format!("{path} {}", verb.get_name()));
+    }
+}

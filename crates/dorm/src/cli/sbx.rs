@@ -1,0 +1,106 @@
+//! `dorm sbx`: everything one does with sandboxes, one verb a file.
+
+mod checkpoint;
+mod clone;
+mod command;
+mod cp;
+mod create;
+mod describe;
+mod evict;
+mod exec;
+mod ls;
+mod port;
+mod resume;
+mod run;
+mod screen;
+mod shell;
+mod suspend;
+mod table;
+mod terminate;
+mod timeout;
+mod usage;
+
+use clap::Subcommand;
+
+use super::connection::Connection;
+use super::exit;
+use super::problem::Done;
+
+/// What to do with sandboxes.
+#[derive(Debug, clap::Args)]
+pub(crate) struct SbxOptions {
+    #[command(flatten)]
+    connection: Connection,
+    #[command(subcommand)]
+    verb: SbxVerb,
+}
+
+#[derive(Debug, Subcommand)]
+enum SbxVerb {
+    /// Create a sandbox from an image or a snapshot
+    Create(create::CreateOptions),
+    /// List sandboxes
+    Ls(ls::LsOptions),
+    /// Show all there is to know about a sandbox
+    Describe(describe::DescribeOptions),
+    /// Run a command in a sandbox
+    Exec(exec::ExecOptions),
+    /// Run a command in a new sandbox, and end that with it
+    Run(run::RunOptions),
+    /// Open a terminal in a sandbox
+    Shell(shell::ShellOptions),
+    /// Copy files into or out of a sandbox
+    Cp(cp::CpOptions),
+    /// Save a sandbox with its memory and processes, and let it sleep
+    Suspend(suspend::SuspendOptions),
+    /// Let a suspended sandbox go on where it was
+    Resume(resume::ResumeOptions),
+    /// Give back the memory that a suspended sandbox still holds
+    Evict(evict::EvictOptions),
+    /// End sandboxes for ever
+    Terminate(terminate::TerminateOptions),
+    /// Take a snapshot of a sandbox, which goes on; or list, describe, remove snapshots
+    Checkpoint(checkpoint::CheckpointOptions),
+    /// Make a second sandbox that goes on from where the first one is now
+    Clone(clone::CloneOptions),
+    /// Replace the time limits of a sandbox; they count from now
+    Timeout(timeout::TimeoutOptions),
+    /// Reach a port inside a sandbox
+    Port(port::PortOptions),
+    /// Show what a sandbox uses on the host
+    Usage(usage::UsageOptions),
+}
+
+impl SbxOptions {
+    /// The exit code of any problem, for verbs whose other codes belong to the command they run.
+    pub(crate) fn on_problem(&self) -> Option<u8> {
+        match self.verb {
+            SbxVerb::Exec(_) | SbxVerb::Run(_) | SbxVerb::Shell(_) => Some(exit::NOT_THE_COMMAND),
+            _ => None,
+        }
+    }
+}
+
+/// Does it.
+pub(crate) async fn run(options: SbxOptions) -> Done {
+    let client = options.connection.client()?;
+    let format = options.connection.output;
+    match options.verb {
+        SbxVerb::Create(options) => create::run(&client, options, format).await,
+        SbxVerb::Ls(options) => ls::run(&client, options, format).await,
+        SbxVerb::Describe(options) => describe::run(&client, options, format).await,
+        SbxVerb::Exec(options) => exec::run(&client, options, format).await,
+        SbxVerb::Run(options) => run::run(&client, options, format).await,
+        SbxVerb::Shell(options) => shell::run(&client, options).await,
+        SbxVerb::Cp(options) => cp::run(&client, options).await,
+        SbxVerb::Suspend(options) => suspend::run(&client, options, format).await,
+        SbxVerb::Resume(options) => resume::run(&client, options, format).await,
+        SbxVerb::Evict(options) => evict::run(&client, options, format).await,
+        SbxVerb::Terminate(options) => terminate::run(&client, options, format).await,
+        SbxVerb::Checkpoint(options) => checkpoint::run(&client, options, format).await,
+        SbxVerb::Clone(options) => clone::run(&client, options, format).await,
+        SbxVerb::Timeout(options) => timeout::run(&client, options, format).await,
+        SbxVerb::Port(options) => port::run(&client, options, format).await,
+        SbxVerb::Usage(options) => usage::run(&client, options, format).await,
+    }
+}

@@ -1,0 +1,149 @@
+//! `dorm sbx checkpoint`: takes snapshots, and lists, describes and removes them.
+
+use std::time::Duration;
+
+use clap::Subcommand;
+use dorm_api::wire;
+use jiff::Timestamp;
+
+use crate::cli::output::{self, Format};
+use crate::cli::problem::{Done, Problem};
+use crate::cli::progress::Progress;
+use crate::cli::{exit, shown, values};
+use crate::client::Client;
+
+/// Of which sandbox; or what to do with snapshots.
+#[derive(Debug, clap::Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+pub(crate) struct CheckpointOptions {
+    /// Its id or name
+    #[arg(required = true)]
+    id: Option<String>,
+    /// What is kept: memory, processes and files, or files alone
+    #[arg(long, value_enum, default_value = "memory", value_name = "TYPE")]
+    checkpoint_type: CheckpointType,
+    /// How long to wait for it; it goes on without us
+    #[arg(long, value_name = "TIME", value_parser = values::duration, default_value = "300")]
+    timeout: f64,
+    #[command(subcommand)]
+    verb: Option<CheckpointVerb>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
+enum CheckpointType {
+    /// Memory, processes and files: what starts from it goes on
+    Memory,
+    /// Files alone (not possible yet)
+    Filesystem,
+}
+
+#[derive(Debug, Subcommand)]
+enum CheckpointVerb {
+    /// List snapshots
+    Ls {
+        /// Only those of this sandbox, by id
+        #[arg(long, value_name = "ID")]
+        sandbox: Option<String>,
+    },
+    /// Show all there is to know about a snapshot
+    Describe {
+        /// Its id
+        snapshot: String,
+    },
+    /// Remove snapshots; sandboxes that were made from them live on
+    Rm {
+        /// Their ids
+        #[arg(required = true, value_name = "SNAPSHOT")]
+        snapshots: Vec<String>,
+    },
+}
+
+/// Does it.
+pub(super) async fn run(client: &Client, options: CheckpointOptions, format: Format) -> Done {
+    match (options.verb, options.id) {
+        (Some(CheckpointVerb::Ls { sandbox }), _) => {
+            let mut snapshots = client.snapshots().await?;
+            snapshots.retain(|snapshot| sandbox.as_ref().is_none_or(|sandbox| snapshot.source == *sandbox));
+            match format {
+                Format::Json => output::json(&snapshots)?,
+                Format::Table => table(&snapshots)?,
+            }
+            Ok(exit::OK)
+        }
+        (Some(CheckpointVerb::Describe { snapshot }), _) => {
+            let snapshot = client.snapshot(&snapshot).await?;
+            match format {
+                Format::Json => output::json(&snapshot)?,
+                Format::Table => output::fields(&fields(&snapshot))?,
+            }
+            Ok(exit::OK)
+        }
+        (Some(CheckpointVerb::Rm { snapshots }), _) => {
+            for snapshot in snapshots {
+                client.delete_snapshot(&snapshot).await?;
+                output::talk(&format!("snapshot {snapshot} is removed"));
+            }
+            Ok(exit::OK)
+        }
+        (None, Some(id)) => take(client, &id, options.checkpoint_type, options.timeout, format).await,
+        (None, None) => Err(Problem::usage("no sandbox is named", "name one, or see `dorm sbx checkpoint --help`")),
+    }
+}
+
+async fn take(client: &Client, id: &str, kind: CheckpointType, timeout: f64, format: Format) -> Done {
+    if kind == CheckpointType::Filesystem {
+        let message = "filesystem snapshots are not possible yet";
+        return Err(Problem::usage(message, "take one with --checkpoint-type memory, which keeps the files, too"));
+    }
+    let progress = Progress::new(&format!("taking a snapshot of {id}"));
+    let limit = Duration::try_from_secs_f64(timeout).unwrap_or(Duration::MAX);
+    let taken = tokio::time::timeout(limit, client.checkpoint(id)).await;
+    drop(progress);
+    let Ok(snapshot) = taken else {
+        let message = format!("the snapshot of {id} is not complete after {}", shown::length(timeout));
+        return Err(Problem::failed(message, "it goes on without us: look at `dorm sbx checkpoint ls`"));
+    };
+    let snapshot = snapshot?;
+    match format {
+        Format::Json => output::json(&snapshot)?,
+        Format::Table => table(&[snapshot])?,
+    }
+    Ok(exit::OK)
+}
+
+fn table(snapshots: &[wire::Snapshot]) -> Result<(), Problem> {
+    let now = Timestamp::now();
+    let row = |snapshot: &wire::Snapshot| {
+        vec![
+            snapshot.id.clone(),
+            shown::word(&snapshot.kind),
+            shown::word(&snapshot.status),
+            snapshot.source.clone(),
+            snapshot.generation.to_string(),
+            shown::size(snapshot.bytes),
+            shown::age(snapshot.created_at, now),
+        ]
+    };
+    let titles = ["SNAPSHOT", "KIND", "STATUS", "SANDBOX", "GENERATION", "SIZE", "AGE"];
+    output::table(&titles, &snapshots.iter().map(row).collect::<Vec<_>>())
+}
+
+fn fields(snapshot: &wire::Snapshot) -> Vec<(&'static str, String)> {
+    let text = |text: &Option<String>| text.clone().unwrap_or_else(shown::none);
+    vec![
+        ("id", snapshot.id.clone()),
+        ("kind", shown::word(&snapshot.kind)),
+        ("status", shown::word(&snapshot.status)),
+        ("reason", text(&snapshot.reason)),
+        ("project", snapshot.project.clone()),
+        ("sandbox", snapshot.source.clone()),
+        ("generation", snapshot.generation.to_string()),
+        ("parent", text(&snapshot.parent)),
+        ("image", snapshot.image.clone()),
+        ("cpus", shown::cpus(snapshot.resources.cpu_millis)),
+        ("memory", shown::size(snapshot.resources.memory_bytes)),
+        ("disk", shown::size(snapshot.resources.disk_bytes)),
+        ("size", shown::size(snapshot.bytes)),
+        ("created", shown::moment(snapshot.created_at)),
+    ]
+}

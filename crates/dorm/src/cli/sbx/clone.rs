@@ -1,0 +1,30 @@
+//! `dorm sbx clone`.
+
+use super::table;
+use crate::cli::output::{self, Format};
+use crate::cli::problem::Done;
+use crate::cli::progress::Progress;
+use crate::client::Client;
+
+/// Of which sandbox.
+#[derive(Debug, clap::Args)]
+pub(crate) struct CloneOptions {
+    /// Its id or name
+    id: String,
+    /// The clone's name; it is ephemeral without one
+    #[arg(long)]
+    name: Option<String>,
+}
+
+/// Clones it; it goes on. The snapshot between the two stays.
+pub(super) async fn run(client: &Client, options: CloneOptions, format: Format) -> Done {
+    let progress = Progress::new(&format!("cloning {}", options.id));
+    let cloned = client.clone_sandbox(&options.id, options.name).await?;
+    drop(progress);
+    if format == Format::Json {
+        output::json(&cloned)?;
+        return Ok(crate::cli::exit::OK);
+    }
+    output::talk(&format!("cloned through snapshot {}, which stays", cloned.snapshot.id));
+    table::one(&cloned.sandbox, format)
+}

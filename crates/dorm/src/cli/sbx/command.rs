@@ -1,0 +1,296 @@
+//! A command inside a sandbox under our eyes: its output comes out here byte for byte, our input and signals go there,
+//! and its end becomes ours.
+
+use std::io::{Read as _, Write as _};
+
+use bytes::Bytes;
+use dorm_api::wire;
+use futures_util::Stream;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use super::screen;
+use crate::cli::output;
+use crate::cli::problem::{Done, Problem};
+use crate::cli::{exit, shown};
+use crate::client::{Client, CommandEvent, CommandEvents};
+
+/// How many pieces of output wait for a slow reader before the command has to wait.
+const PIECES: usize = 1024;
+const PIECE_BYTES: usize = 64 << 10;
+/// How often the same user must ask to end before we leave a command that does not.
+const PATIENCE: usize = 3;
+const SIGPIPE: i32 = 13;
+
+/// How a command is run.
+#[derive(Debug, clap::Args)]
+pub(super) struct CommandOptions {
+    /// Where it starts: a directory inside
+    #[arg(short, long, value_name = "DIRECTORY")]
+    workdir: Option<String>,
+    /// As whom: a name, a number, or UID:GID
+    #[arg(short, long)]
+    user: Option<String>,
+    /// Give it a terminal
+    #[arg(short, long)]
+    tty: bool,
+    /// Pass our input on to it
+    #[arg(short, long)]
+    interactive: bool,
+    /// The command and its arguments
+    #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
+    command: Vec<String>,
+}
+
+impl CommandOptions {
+    /// Whether its end and output can be told as one document.
+    pub(super) fn fits_a_document(&self) -> bool {
+        !self.tty && !self.interactive
+    }
+
+    /// The request for one without input.
+    pub(super) fn exec(self, env: Vec<(String, String)>) -> wire::ExecRequest {
+        wire::ExecRequest {
+            argv: Some(self.command.into_iter().map(wire::Text::Plain).collect()),
+            env: env.into_iter().collect(),
+            cwd: self.workdir.map(wire::Text::Plain),
+            user: self.user,
+            ..wire::ExecRequest::default()
+        }
+    }
+
+    /// The request for one with input, or with a terminal.
+    fn start(self, env: Vec<(String, String)>, terminal: Option<wire::TerminalSize>) -> wire::StartProcess {
+        let (interactive, exec) = (self.interactive, self.exec(env));
+        wire::StartProcess {
+            argv: exec.argv,
+            env: exec.env,
+            cwd: exec.cwd,
+            user: exec.user,
+            stdin: if interactive { wire::Stdin::Pipe } else { wire::Stdin::Empty },
+            terminal,
+            ..wire::StartProcess::default()
+        }
+    }
+}
+
+/// Runs a command to its end; answers its exit code.
+pub(super) async fn run(
+    client: &Client,
+    sandbox: &str,
+    options: CommandOptions,
+    mut env: Vec<(String, String)>,
+) -> Done {
+    if options.tty {
+        if !env.iter().any(|(name, _)| name == "TERM") {
+            env.push(("TERM".to_owned(), screen::kind()));
+        }
+        let input = if options.interactive { screen::Input::Ours } else { screen::Input::None };
+        let process = client.start(sandbox, options.start(env, Some(screen::size()))).await?;
+        return screen::show(client, sandbox, &[("attach", process.to_string())], input).await;
+    }
+    if !options.interactive {
+        let events = client.exec(sandbox, &options.exec(env)).await?;
+        return follow(client, sandbox, None, events).await;
+    }
+    let process = client.start(sandbox, options.start(env, None)).await?;
+    let events = client.follow(sandbox, process).await?;
+    let feeder = {
+        let (client, sandbox) = (client.clone(), sandbox.to_owned());
+        tokio::spawn(async move { client.feed(&sandbox, process, our_input()).await })
+    };
+    let done = follow(client, sandbox, Some(process), events).await;
+    feeder.abort();
+    done
+}
+
+/// Runs a command to its end, and prints that as one document.
+pub(super) async fn run_whole(client: &Client, sandbox: &str, asked: &wire::ExecRequest) -> Done {
+    let result = client.exec_whole(sandbox, asked).await?;
+    output::json(&result)?;
+    Ok(code(wire::ExitStatus { exit_code: result.exit_code, signal: result.signal, timed_out: result.timed_out }))
+}
+
+/// What we say when a command has ended.
+pub(super) fn code(status: wire::ExitStatus) -> u8 {
+    let code = match (status.exit_code, status.signal) {
+        (Some(code), _) => code,
+        (None, Some(signal)) => i32::from(exit::SIGNAL) + signal,
+        (None, None) => i32::from(exit::NOT_THE_COMMAND),
+    };
+    u8::try_from(code & 0xff).unwrap_or(exit::NOT_THE_COMMAND)
+}
+
+async fn follow(client: &Client, sandbox: &str, mut process: Option<u64>, mut events: CommandEvents) -> Done {
+    let mut signals = Signals::new()?;
+    let mut printer = Printer::new();
+    let (mut asked_to_end, mut lost) = (0, 0);
+    loop {
+        let event = tokio::select! {
+            event = events.next() => event?,
+            number = signals.next() => {
+                asked_to_end += 1;
+                if let Some(process) = process {
+                    client.signal(sandbox, process, number).await?;
+                }
+                if asked_to_end >= PATIENCE {
+                    output::talk("the command goes on without us");
+                    return Ok(exit::SIGNAL.saturating_add(u8::try_from(number).unwrap_or(0)));
+                }
+                continue;
+            }
+            () = printer.closed() => {
+                if let Some(process) = process {
+                    client.signal(sandbox, process, SIGPIPE).await?;
+                }
+                return Err(printer.end().await.err().unwrap_or_else(Problem::closed_output));
+            }
+        };
+        match event {
+            CommandEvent::Started(handle) => process = Some(handle),
+            CommandEvent::Stdout(bytes) => printer.print(Piece::Stdout(bytes)).await,
+            CommandEvent::Stderr(bytes) => printer.print(Piece::Stderr(bytes)).await,
+            CommandEvent::Lost(gap) => lost += gap.bytes,
+            CommandEvent::Exited(status) => {
+                printer.end().await?;
+                return match lost {
+                    0 => Ok(code(status)),
+                    lost => Err(lost_output(lost, status)),
+                };
+            }
+        }
+    }
+}
+
+/// Output that is not whole must not look like success.
+pub(super) fn lost_output(bytes: u64, status: wire::ExitStatus) -> Problem {
+    let message = format!(
+        "{} of the command's output are lost, since nobody read them in time (it ended with code {})",
+        shown::size(bytes),
+        code(status)
+    );
+    Problem::failed(message, "write large output to a file inside, and copy that with `dorm sbx cp`")
+}
+
+/// The signals by which we are asked to end.
+pub(super) struct Signals {
+    receivers: [(i32, tokio::signal::unix::Signal); 4],
+}
+
+impl Signals {
+    pub(super) fn new() -> Result<Self, Problem> {
+        let listen = |kind: SignalKind| {
+            let receiver = signal(kind).map_err(|error| Problem::host("listen for signals", &error))?;
+            Ok::<_, Problem>((kind.as_raw_value(), receiver))
+        };
+        let receivers = [
+            listen(SignalKind::interrupt())?,
+            listen(SignalKind::terminate())?,
+            listen(SignalKind::hangup())?,
+            listen(SignalKind::quit())?,
+        ];
+        Ok(Self { receivers })
+    }
+
+    /// The number of the next one.
+    pub(super) async fn next(&mut self) -> i32 {
+        let [first, second, third, fourth] = &mut self.receivers;
+        tokio::select! {
+            _ = first.1.recv() => first.0,
+            _ = second.1.recv() => second.0,
+            _ = third.1.recv() => third.0,
+            _ = fourth.1.recv() => fourth.0,
+        }
+    }
+}
+
+enum Piece {
+    Stdout(Vec<u8>),
+    Stderr(Vec<u8>),
+}
+
+/// Writes output where it belongs, on a thread that may wait for whoever reads it.
+struct Printer {
+    pieces: Option<mpsc::Sender<Piece>>,
+    closed: CancellationToken,
+    writer: JoinHandle<Result<(), Problem>>,
+}
+
+impl Printer {
+    fn new() -> Self {
+        let (pieces, mut taken) = mpsc::channel(PIECES);
+        let closed = CancellationToken::new();
+        let on_end = closed.clone().drop_guard();
+        let writer = tokio::task::spawn_blocking(move || {
+            let on_end = on_end;
+            while let Some(piece) = taken.blocking_recv() {
+                match piece {
+                    Piece::Stdout(bytes) => output::write(&bytes)?,
+                    // Who closed it does not want it.
+                    Piece::Stderr(bytes) => drop(std::io::stderr().write_all(&bytes)),
+                }
+            }
+            drop(on_end.disarm());
+            Ok(())
+        });
+        Self { pieces: Some(pieces), closed, writer }
+    }
+
+    async fn print(&self, piece: Piece) {
+        if let Some(pieces) = &self.pieces {
+            // When nobody takes them, `closed` says so.
+            let _ = pieces.send(piece).await;
+        }
+    }
+
+    /// Waits until nothing can be written any more.
+    async fn closed(&self) {
+        self.closed.cancelled().await;
+    }
+
+    /// Waits until all is written.
+    async fn end(&mut self) -> Result<(), Problem> {
+        self.pieces = None;
+        (&mut self.writer)
+            .await
+            .unwrap_or_else(|error| Err(Problem::failed(format!("cannot write output: {error}"), "")))
+    }
+}
+
+/// Our standard input as it comes. A thread reads it, which may wait for ever.
+pub(super) fn our_input() -> impl Stream<Item = std::io::Result<Bytes>> + Send + 'static {
+    let (pieces, taken) = mpsc::channel(4);
+    std::thread::spawn(move || {
+        let mut stdin = std::io::stdin().lock();
+        let mut buffer = vec![0; PIECE_BYTES];
+        loop {
+            let piece = match stdin.read(&mut buffer) {
+                Ok(0) => return,
+                Ok(length) => Ok(Bytes::copy_from_slice(&buffer[..length])),
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
+                Err(error) => Err(error),
+            };
+            let failed = piece.is_err();
+            if pieces.blocking_send(piece).is_err() || failed {
+                return;
+            }
+        }
+    });
+    futures_util::stream::unfold(taken, |mut taken| async move { taken.recv().await.map(|piece| (piece, taken)) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_signal_is_told_as_shells_do() {
+        let status = |exit_code, signal| wire::ExitStatus { exit_code, signal, timed_out: false };
+        assert_eq!(code(status(Some(7), None)), 7);
+        assert_eq!(code(status(Some(255), None)), 255);
+        assert_eq!(code(status(None, Some(9))), 137);
+        assert_eq!(code(status(None, None)), 125);
+    }
+}

@@ -1,0 +1,131 @@
+//! `dorm sbx cp`: files and directories, into a sandbox or out of it.
+//!
+//! A file appears whole or not at all on either side: it is written under another name first. What cannot be copied
+//! (devices, and links on their way in) is named, and the exit code says that something is missing.
+
+mod download;
+mod place;
+mod upload;
+
+use std::path::PathBuf;
+
+use super::super::output;
+use crate::cli::exit;
+use crate::cli::problem::{Done, Problem};
+use crate::client::Client;
+
+/// From where to where.
+#[derive(Debug, clap::Args)]
+pub(crate) struct CpOptions {
+    /// What to copy: a path of this host, ID:/path inside a sandbox, or - for standard input
+    source: String,
+    /// Where to: a path of this host, ID:/path inside a sandbox, or - for standard output. In a directory that is there,
+    /// it keeps its name
+    destination: String,
+}
+
+/// One end of a copy.
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum End {
+    Inside { sandbox: String, path: String },
+    Here(PathBuf),
+    Stream,
+}
+
+/// What was left out.
+#[derive(Default)]
+struct Skipped(usize);
+
+impl Skipped {
+    fn add(&mut self, path: &str, why: &str) {
+        output::talk(&format!("skipped {path}: {why}"));
+        self.0 += 1;
+    }
+
+    fn done(self) -> Done {
+        match self.0 {
+            0 => Ok(exit::OK),
+            count => Err(Problem::failed(format!("{count} entries were not copied, all others were"), "")),
+        }
+    }
+}
+
+/// Copies.
+pub(super) async fn run(client: &Client, options: CpOptions) -> Done {
+    let destination_is_directory = options.destination.ends_with('/');
+    match (end(&options.source)?, end(&options.destination)?) {
+        (End::Inside { sandbox, path }, End::Stream) => download::to_stdout(client, &sandbox, &path).await,
+        (End::Inside { sandbox, path }, End::Here(to)) => download::run(client, &sandbox, &path, &to).await,
+        (End::Stream, End::Inside { sandbox, path }) => upload::from_stdin(client, &sandbox, &path).await,
+        (End::Here(from), End::Inside { sandbox, path }) => {
+            upload::run(client, &from, &sandbox, &path, destination_is_directory).await
+        }
+        (End::Inside { .. }, End::Inside { .. }) => Err(Problem::usage(
+            "both ends are inside sandboxes",
+            "copy through here: dorm sbx cp A:/file - | dorm sbx cp - B:/file",
+        )),
+        (End::Here(_) | End::Stream, End::Here(_) | End::Stream) => {
+            Err(Problem::usage("neither end is inside a sandbox", "name a path inside as ID:/path"))
+        }
+    }
+}
+
+fn end(text: &str) -> Result<End, Problem> {
+    if text == "-" {
+        return Ok(End::Stream);
+    }
+    let (sandbox, path) = match text.split_once(':') {
+        Some((sandbox, path)) if !sandbox.is_empty() && !sandbox.contains('/') => (sandbox, path),
+        _ if text.is_empty() => return Err(Problem::usage("a path is empty", "name a file")),
+        _ => return Ok(End::Here(text.into())),
+    };
+    if !path.starts_with('/') {
+        let next = format!("begin it with /, or write ./{text} if a file of this host is meant");
+        return Err(Problem::usage(format!("the path '{path}' inside {sandbox} is not absolute"), next));
+    }
+    let path = if path == "/" { path } else { path.trim_end_matches('/') };
+    let path = if path.is_empty() { "/" } else { path };
+    Ok(End::Inside { sandbox: sandbox.to_owned(), path: path.to_owned() })
+}
+
+/// A path inside, one level deeper.
+fn join(directory: &str, name: &str) -> String {
+    format!("{}/{name}", directory.trim_end_matches('/'))
+}
+
+/// The last part of a path inside.
+fn name_of(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn inside(sandbox: &str, path: &str) -> End {
+        End::Inside { sandbox: sandbox.to_owned(), path: path.to_owned() }
+    }
+
+    #[test]
+    fn the_part_before_a_colon_is_a_sandbox() {
+        for (text, expected) in [
+            ("-", End::Stream),
+            ("web:/a/b", inside("web", "/a/b")),
+            ("web:/a/b/", inside("web", "/a/b")),
+            ("web:/", inside("web", "/")),
+            ("web://", inside("web", "/")),
+            ("./web:/a", End::Here("./web:/a".into())),
+            ("/a:b", End::Here("/a:b".into())),
+            ("plain", End::Here("plain".into())),
+        ] {
+            assert_eq!(end(text).unwrap(), expected, "{text}");
+        }
+        assert!(end("web:relative").is_err() && end("").is_err() && end("web:").is_err());
+    }
+
+    #[test]
+    fn paths_inside_are_joined_with_one_slash() {
+        assert_eq!((join("/", "a"), join("/a", "b")), ("/a".to_owned(), "/a/b".to_owned()));
+        assert_eq!((name_of("/a/b"), name_of("/")), ("b", ""));
+    }
+}

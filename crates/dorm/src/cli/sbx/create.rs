@@ -1,0 +1,111 @@
+//! `dorm sbx create`.
+
+use std::collections::BTreeMap;
+
+use dorm_api::wire;
+
+use super::table;
+use crate::cli::output::Format;
+use crate::cli::problem::Done;
+use crate::cli::progress::Progress;
+use crate::cli::values;
+use crate::client::Client;
+
+/// The image of a sandbox when none is named.
+const IMAGE: &str = "base";
+
+/// What the sandbox is to be.
+#[derive(Debug, clap::Args)]
+pub(crate) struct CreateOptions {
+    /// Its name: lower-case letters, digits and hyphens. Makes it suspendable; without one it is ephemeral
+    name: Option<String>,
+    #[command(flatten)]
+    sandbox: NewSandbox,
+    /// Suspend it, or terminate it, when its time is over. By default suspend with a name, terminate without
+    #[arg(long, value_enum, value_name = "WHAT")]
+    on_timeout: Option<OnTimeout>,
+    /// Let it sleep when traffic for its ports comes, instead of waking it
+    #[arg(long)]
+    no_auto_resume: bool,
+}
+
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum OnTimeout {
+    Suspend,
+    Terminate,
+}
+
+/// What every new sandbox can be given.
+#[derive(Debug, clap::Args)]
+pub(super) struct NewSandbox {
+    /// The image it starts from: a tag or digest [default: base]
+    #[arg(long)]
+    image: Option<String>,
+    /// Go on from this memory snapshot instead
+    #[arg(long, value_name = "ID", conflicts_with = "image")]
+    snapshot: Option<String>,
+    /// How many CPUs it may use, such as 0.5 [default: 1]
+    #[arg(long, value_name = "COUNT", value_parser = values::cpus)]
+    cpus: Option<u32>,
+    /// Its memory [default: 512M]
+    #[arg(long, value_name = "SIZE", value_parser = values::size)]
+    memory: Option<u64>,
+    /// What it may write to its disk [default: 4G]
+    #[arg(long, value_name = "SIZE", value_parser = values::size)]
+    disk: Option<u64>,
+    /// How long it may run, such as 5m; counts anew with every resume
+    #[arg(long, value_name = "TIME", value_parser = values::duration)]
+    timeout: Option<f64>,
+    /// How long it may be idle
+    #[arg(long, value_name = "TIME", value_parser = values::duration)]
+    idle_timeout: Option<f64>,
+    /// A variable for everything in it
+    #[arg(short, long, value_name = "KEY=VALUE", value_parser = values::pair)]
+    env: Vec<(String, String)>,
+    /// A label
+    #[arg(long, value_name = "KEY=VALUE", value_parser = values::pair)]
+    label: Vec<(String, String)>,
+    /// Where it may connect to: public (the internet, never private networks), none, or networks with commas between
+    #[arg(long, value_name = "WHERE", value_parser = values::egress)]
+    egress: Option<wire::Egress>,
+}
+
+impl NewSandbox {
+    /// The request for it.
+    pub(super) fn request(self, name: Option<String>) -> wire::CreateSandbox {
+        let asked = self.cpus.is_some() || self.memory.is_some() || self.disk.is_some();
+        let resources = wire::ResourcesRequest {
+            cpu_millis: self.cpus,
+            memory_bytes: self.memory,
+            disk_bytes: self.disk,
+            processes: None,
+        };
+        let image = if self.snapshot.is_some() { None } else { self.image.or_else(|| Some(IMAGE.to_owned())) };
+        wire::CreateSandbox {
+            image,
+            snapshot: self.snapshot,
+            name,
+            resources: asked.then_some(resources),
+            egress: self.egress,
+            env: self.env.into_iter().collect::<BTreeMap<_, _>>(),
+            timeout_secs: self.timeout,
+            idle_timeout_secs: self.idle_timeout,
+            labels: self.label.into_iter().collect(),
+            ..wire::CreateSandbox::default()
+        }
+    }
+}
+
+/// Creates it; prints it when it runs.
+pub(super) async fn run(client: &Client, options: CreateOptions, format: Format) -> Done {
+    let mut asked = options.sandbox.request(options.name);
+    asked.on_timeout = options.on_timeout.map(|what| match what {
+        OnTimeout::Suspend => wire::OnTimeout::Suspend,
+        OnTimeout::Terminate => wire::OnTimeout::Terminate,
+    });
+    asked.auto_resume = options.no_auto_resume.then_some(false);
+    let progress = Progress::new("creating a sandbox");
+    let sandbox = client.create(&asked).await?;
+    drop(progress);
+    table::one(&sandbox, format)
+}

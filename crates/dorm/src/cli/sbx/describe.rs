@@ -1,0 +1,81 @@
+//! `dorm sbx describe`.
+
+use dorm_api::wire;
+
+use crate::cli::output::{self, Format};
+use crate::cli::problem::Done;
+use crate::cli::{exit, shown};
+use crate::client::Client;
+
+/// Which sandbox.
+#[derive(Debug, clap::Args)]
+pub(crate) struct DescribeOptions {
+    /// Its id, or its name while it lives
+    id: String,
+}
+
+/// Prints it.
+pub(super) async fn run(client: &Client, options: DescribeOptions, format: Format) -> Done {
+    let sandbox = client.describe(&options.id).await?;
+    match format {
+        Format::Json => output::json(&sandbox)?,
+        Format::Table => output::fields(&fields(&sandbox))?,
+    }
+    Ok(exit::OK)
+}
+
+fn fields(sandbox: &wire::Sandbox) -> Vec<(&'static str, String)> {
+    let moment = |time: Option<wire::Time>| time.map_or_else(shown::none, shown::moment);
+    let limit = |seconds: Option<f64>| seconds.map_or_else(shown::none, shown::length);
+    let text = |text: &Option<String>| text.clone().unwrap_or_else(shown::none);
+    let image = sandbox.sleep_image.map_or_else(shown::none, |image| {
+        let taken = shown::moment(image.taken_at);
+        format!("generation {}, {}, taken at {taken}", image.generation, shown::size(image.bytes))
+    });
+    let labels: Vec<_> = sandbox.labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
+    let mut fields = vec![
+        ("id", sandbox.id.clone()),
+        ("name", text(&sandbox.name)),
+        ("project", sandbox.project.clone()),
+        ("state", shown::state(sandbox)),
+        ("generation", sandbox.generation.to_string()),
+        ("sleep image", image),
+        ("image", sandbox.image.clone()),
+        ("snapshot", text(&sandbox.snapshot)),
+        ("cpus", shown::cpus(sandbox.resources.cpu_millis)),
+        ("memory", shown::size(sandbox.resources.memory_bytes)),
+        ("disk", shown::size(sandbox.resources.disk_bytes)),
+        ("processes", sandbox.resources.processes.to_string()),
+        ("egress", shown::egress(&sandbox.egress)),
+        ("env", list(&sandbox.env)),
+        ("labels", list(&labels)),
+        ("timeout", limit(sandbox.timeout_secs)),
+        ("idle timeout", limit(sandbox.idle_timeout_secs)),
+        ("on timeout", shown::word(&sandbox.on_timeout)),
+        ("suspendable", yes_no(sandbox.suspendable)),
+        ("auto-resume", yes_no(sandbox.auto_resume)),
+        ("created", shown::moment(sandbox.created_at)),
+        ("last active", shown::moment(sandbox.last_active_at)),
+        ("running since", moment(sandbox.running_since)),
+        ("expires", moment(sandbox.expires_at)),
+    ];
+    if let Some(operation) = &sandbox.operation {
+        fields.push(("operation", format!("{}, given up at {}", operation.id, shown::moment(operation.deadline))));
+    }
+    if let Some(cause) = &sandbox.cause {
+        let reason = cause.reason.as_ref().map_or_else(String::new, |reason| format!(": {reason}"));
+        fields.push(("cause", format!("{}{reason}", shown::word(&cause.kind))));
+    }
+    if let Some(at) = sandbox.terminated_at {
+        fields.push(("terminated", shown::moment(at)));
+    }
+    fields
+}
+
+fn list(words: &[String]) -> String {
+    if words.is_empty() { shown::none() } else { words.join(", ") }
+}
+
+fn yes_no(value: bool) -> String {
+    if value { "yes" } else { "no" }.to_owned()
+}

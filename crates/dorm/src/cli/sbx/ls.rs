@@ -1,0 +1,34 @@
+//! `dorm sbx ls`.
+
+use super::table;
+use crate::cli::output::Format;
+use crate::cli::problem::Done;
+use crate::cli::values;
+use crate::client::Client;
+
+/// Every state but the last one.
+const LIVING: [&str; 7] = ["pending", "running", "snapshotting", "suspending", "suspended", "resuming", "terminating"];
+
+/// Which sandboxes to list.
+#[derive(Debug, clap::Args)]
+pub(crate) struct LsOptions {
+    /// Only those in this state; several with commas between
+    #[arg(long, value_delimiter = ',')]
+    state: Vec<String>,
+    /// Only those with this label
+    #[arg(long, value_name = "KEY=VALUE", value_parser = values::pair)]
+    label: Vec<(String, String)>,
+    /// Those that are terminated, too
+    #[arg(short, long, conflicts_with = "state")]
+    all: bool,
+}
+
+/// Lists them.
+pub(super) async fn run(client: &Client, options: LsOptions, format: Format) -> Done {
+    let states = match (options.all, options.state.is_empty()) {
+        (true, _) => Vec::new(),
+        (false, true) => LIVING.map(str::to_owned).to_vec(),
+        (false, false) => options.state,
+    };
+    table::many(&client.sandboxes(&states, &options.label).await?, format)
+}

@@ -1,0 +1,41 @@
+//! `dorm sbx run`: a sandbox for one command. It ends with the command, also when that fails or we are asked to end.
+
+use super::command::{self, CommandOptions};
+use super::create::NewSandbox;
+use crate::cli::output::{self, Format};
+use crate::cli::problem::{Done, Problem};
+use crate::cli::progress::Progress;
+use crate::client::Client;
+
+/// In what, and what.
+#[derive(Debug, clap::Args)]
+pub(crate) struct RunOptions {
+    #[command(flatten)]
+    sandbox: NewSandbox,
+    #[command(flatten)]
+    command: CommandOptions,
+}
+
+/// Runs it; the exit code is its own.
+pub(super) async fn run(client: &Client, options: RunOptions, format: Format) -> Done {
+    let progress = Progress::new("creating a sandbox");
+    let sandbox = client.create(&options.sandbox.request(None)).await?;
+    drop(progress);
+    let ran = if format == Format::Json && options.command.fits_a_document() {
+        command::run_whole(client, &sandbox.id, &options.command.exec(Vec::new())).await
+    } else {
+        command::run(client, &sandbox.id, options.command, Vec::new()).await
+    };
+    let ended = client.command(&sandbox.id, "terminate").await.map_err(Problem::from);
+    match (ran, ended) {
+        (ran, Ok(_)) => ran,
+        (Ok(code), Err(problem)) => {
+            output::talk(&format!("the command ended with code {code}"));
+            Err(problem.during(&format!("sandbox {} is not terminated", sandbox.id)))
+        }
+        (Err(first), Err(second)) => {
+            second.during(&format!("sandbox {} is not terminated", sandbox.id)).tell();
+            Err(first)
+        }
+    }
+}

@@ -1,0 +1,26 @@
+//! `dorm sbx shell`.
+
+use super::screen::{self, Input};
+use crate::cli::problem::Done;
+use crate::client::Client;
+
+/// Where, and as whom.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ShellOptions {
+    /// The sandbox's id or name
+    id: String,
+    /// As whom: a name, a number, or UID:GID
+    #[arg(short, long)]
+    user: Option<String>,
+    /// Where it starts: a directory inside. By default the user's home
+    #[arg(short, long, value_name = "DIRECTORY")]
+    workdir: Option<String>,
+}
+
+/// Opens the user's shell; the exit code is its own.
+pub(super) async fn run(client: &Client, options: ShellOptions) -> Done {
+    let mut query = vec![("term", screen::kind())];
+    query.extend(options.user.map(|user| ("user", user)));
+    query.extend(options.workdir.map(|directory| ("cwd", directory)));
+    screen::show(client, &options.id, &query, Input::Ours).await
+}

@@ -1,0 +1,39 @@
+//! `dorm sbx terminate`.
+
+use super::table;
+use crate::cli::exit;
+use crate::cli::output::Format;
+use crate::cli::problem::{Done, Problem};
+use crate::cli::progress::Progress;
+use crate::client::Client;
+
+/// Which sandboxes.
+#[derive(Debug, clap::Args)]
+pub(crate) struct TerminateOptions {
+    /// Their ids or names
+    #[arg(required = true, value_name = "ID")]
+    ids: Vec<String>,
+}
+
+/// Terminates them all, and prints those that are; one that fails does not keep the others, and the first failure
+/// decides what the program's end says.
+pub(super) async fn run(client: &Client, options: TerminateOptions, format: Format) -> Done {
+    let mut ended = Vec::new();
+    let mut code = None;
+    for id in &options.ids {
+        let progress = Progress::new(&format!("terminating {id}"));
+        let done = client.command(id, "terminate").await.map_err(Problem::from);
+        drop(progress);
+        match done {
+            Ok(sandbox) => ended.push(sandbox),
+            Err(problem) => {
+                problem.tell();
+                code.get_or_insert(problem.exit_code());
+            }
+        }
+    }
+    if !ended.is_empty() || format == Format::Json {
+        table::many(&ended, format)?;
+    }
+    Ok(code.unwrap_or(exit::OK))
+}

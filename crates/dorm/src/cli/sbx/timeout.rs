@@ -1,0 +1,32 @@
+//! `dorm sbx timeout`.
+
+use dorm_api::wire;
+
+use super::table;
+use crate::cli::output::Format;
+use crate::cli::problem::Done;
+use crate::cli::values;
+use crate::client::Client;
+
+/// Of which sandbox, and how long.
+#[derive(Debug, clap::Args)]
+#[command(group(clap::ArgGroup::new("limits").required(true).multiple(true).args(["timeout", "idle_timeout", "none"])))]
+pub(crate) struct TimeoutOptions {
+    /// Its id or name
+    id: String,
+    /// How long it may run from now on; without this one there is no such limit any more
+    #[arg(long, value_name = "TIME", value_parser = values::duration)]
+    timeout: Option<f64>,
+    /// How long it may be idle; without this one there is no such limit any more
+    #[arg(long, value_name = "TIME", value_parser = values::duration)]
+    idle_timeout: Option<f64>,
+    /// No limits
+    #[arg(long, conflicts_with_all = ["timeout", "idle_timeout"])]
+    none: bool,
+}
+
+/// Replaces both limits.
+pub(super) async fn run(client: &Client, options: TimeoutOptions, format: Format) -> Done {
+    let limits = wire::SetTimeouts { timeout_secs: options.timeout, idle_timeout_secs: options.idle_timeout };
+    table::one(&client.set_timeouts(&options.id, &limits).await?, format)
+}

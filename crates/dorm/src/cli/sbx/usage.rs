@@ -1,0 +1,27 @@
+//! `dorm sbx usage`.
+
+use crate::cli::output::{self, Format};
+use crate::cli::problem::Done;
+use crate::cli::{exit, shown};
+use crate::client::Client;
+
+/// Of which sandbox.
+#[derive(Debug, clap::Args)]
+pub(crate) struct UsageOptions {
+    /// Its id or name
+    id: String,
+}
+
+/// Prints what it uses now.
+pub(super) async fn run(client: &Client, options: UsageOptions, format: Format) -> Done {
+    let usage = client.usage(&options.id).await?;
+    match format {
+        Format::Json => output::json(&usage)?,
+        Format::Table => {
+            let row =
+                vec![format!("{:.3}s", usage.cpu_secs), shown::size(usage.memory_bytes), usage.processes.to_string()];
+            output::table(&["CPU TIME", "MEMORY", "HOST PROCESSES"], &[row])?;
+        }
+    }
+    Ok(exit::OK)
+}

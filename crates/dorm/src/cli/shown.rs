@@ -1,0 +1,140 @@
+//! How values look to people.
+
+use std::time::Duration;
+
+use dorm_api::wire::{self, Time};
+use jiff::Timestamp;
+use serde::Serialize;
+
+/// A size, such as `512 MiB`.
+pub(crate) fn size(bytes: u64) -> String {
+    const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
+    if bytes < 1024 {
+        return format!("{bytes} B");
+    }
+    let (mut value, mut unit) = (bytes as f64 / 1024.0, 0);
+    while value >= 1023.95 && unit + 1 < UNITS.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    let text = format!("{value:.1}");
+    format!("{} {}", text.strip_suffix(".0").unwrap_or(&text), UNITS[unit])
+}
+
+/// CPUs, such as `1` or `0.5`.
+pub(crate) fn cpus(millis: u32) -> String {
+    format!("{}", f64::from(millis) / 1000.0)
+}
+
+/// A length of time with its two largest parts, such as `3m 20s`.
+pub(crate) fn length(seconds: f64) -> String {
+    if seconds > 0.0 && seconds < 10.0 && seconds.fract() > 0.0005 {
+        let text = format!("{seconds:.3}");
+        return format!("{}s", text.trim_end_matches('0').trim_end_matches('.'));
+    }
+    let whole = Duration::try_from_secs_f64(seconds.max(0.0)).unwrap_or(Duration::MAX).as_secs();
+    match whole {
+        0..60 => format!("{whole}s"),
+        60..3600 => parts(whole / 60, "m", whole % 60, "s"),
+        3600..86_400 => parts(whole / 3600, "h", whole % 3600 / 60, "m"),
+        _ => parts(whole / 86_400, "d", whole % 86_400 / 3600, "h"),
+    }
+}
+
+fn parts(large: u64, large_unit: &str, small: u64, small_unit: &str) -> String {
+    if small == 0 { format!("{large}{large_unit}") } else { format!("{large}{large_unit} {small}{small_unit}") }
+}
+
+/// How long ago a moment is.
+pub(crate) fn age(time: Time, now: Timestamp) -> String {
+    length(now.duration_since(time.0).as_secs_f64().max(0.0).trunc())
+}
+
+/// How long a moment is ahead.
+pub(crate) fn ahead(time: Option<Time>, now: Timestamp) -> String {
+    time.map_or_else(none, |time| length(time.0.duration_since(now).as_secs_f64().max(0.0).trunc()))
+}
+
+/// A moment, to the second.
+pub(crate) fn moment(time: Time) -> String {
+    let seconds = Timestamp::from_second(time.0.as_second()).unwrap_or(time.0);
+    seconds.to_string()
+}
+
+/// What stands where there is nothing.
+pub(crate) fn none() -> String {
+    "-".to_owned()
+}
+
+/// The word that a value has on the wire.
+pub(crate) fn word(value: &impl Serialize) -> String {
+    match serde_json::to_value(value) {
+        Ok(serde_json::Value::String(word)) => word,
+        Ok(other) => other.to_string(),
+        Err(_) => none(),
+    }
+}
+
+/// A sandbox's state, and where its memory is when that is not said by it.
+pub(crate) fn state(sandbox: &wire::Sandbox) -> String {
+    let state = word(&sandbox.state);
+    match (&sandbox.cause, sandbox.residence) {
+        (Some(cause), _) => format!("{state} ({})", word(&cause.kind)),
+        (None, wire::Residence::Parked | wire::Residence::Evicted) => format!("{state} ({})", word(&sandbox.residence)),
+        (None, wire::Residence::Running | wire::Residence::None) => state,
+    }
+}
+
+/// Where a sandbox may connect to.
+pub(crate) fn egress(egress: &wire::Egress) -> String {
+    match egress {
+        wire::Egress::Public => "public".to_owned(),
+        wire::Egress::None => "none".to_owned(),
+        wire::Egress::Allow(networks) => networks.join(","),
+    }
+}
+
+/// The beginning of a digest, which is enough to name it.
+pub(crate) fn digest(digest: &str) -> String {
+    digest.chars().take(12).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_have_a_unit() {
+        for (bytes, text) in [
+            (0, "0 B"),
+            (1023, "1023 B"),
+            (1024, "1 KiB"),
+            (1536, "1.5 KiB"),
+            (512 << 20, "512 MiB"),
+            ((1 << 30) - 1, "1 GiB"),
+            (4 << 40, "4 TiB"),
+        ] {
+            assert_eq!(size(bytes), text);
+        }
+    }
+
+    #[test]
+    fn lengths_have_their_two_largest_parts() {
+        for (seconds, text) in [
+            (0.0, "0s"),
+            (0.25, "0.25s"),
+            (59.9, "59s"),
+            (200.0, "3m 20s"),
+            (3600.0, "1h"),
+            (90_000.0, "1d 1h"),
+            (-5.0, "0s"),
+        ] {
+            assert_eq!(length(seconds), text);
+        }
+    }
+
+    #[test]
+    fn moments_are_shown_to_the_second() {
+        assert_eq!(moment(Time::from_millis(1_795_339_800_125)), "2026-11-22T09:30:00Z");
+    }
+}

@@ -1,0 +1,143 @@
+//! What is typed after an option, read once into what it means.
+
+use dorm_api::wire::Egress;
+
+/// CPUs, such as `1` or `0.5`, in thousandths.
+pub(crate) fn cpus(text: &str) -> Result<u32, String> {
+    let wrong = || format!("'{text}' is not a number of CPUs such as 2 or 0.5");
+    let count: f64 = text.parse().map_err(|_| wrong())?;
+    let millis = (count * 1000.0).round();
+    if !(1.0..=f64::from(u32::MAX)).contains(&millis) {
+        return Err(wrong());
+    }
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "its range was checked")]
+    Ok(millis as u32)
+}
+
+/// A size in bytes, such as `512M` or `4GiB`; units are powers of 1024.
+pub(crate) fn size(text: &str) -> Result<u64, String> {
+    let wrong = || format!("'{text}' is not a size such as 512M or 4G");
+    let digits = text.find(|symbol: char| !symbol.is_ascii_digit() && symbol != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let shift = match unit.trim().to_ascii_uppercase().as_str() {
+        "" | "B" => 0,
+        "K" | "KB" | "KIB" => 10,
+        "M" | "MB" | "MIB" => 20,
+        "G" | "GB" | "GIB" => 30,
+        "T" | "TB" | "TIB" => 40,
+        _ => return Err(wrong()),
+    };
+    if let Ok(whole) = number.parse::<u64>() {
+        return whole.checked_mul(1 << shift).ok_or_else(wrong);
+    }
+    let bytes = number.parse::<f64>().map_err(|_| wrong())? * f64::from(1_u32 << 10).powi(shift / 10);
+    if !(0.0..9e18).contains(&bytes) {
+        return Err(wrong());
+    }
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "its range was checked")]
+    Ok(bytes.round() as u64)
+}
+
+/// A time in seconds, such as `90`, `90s`, `1.5h` or `1h30m`.
+pub(crate) fn duration(text: &str) -> Result<f64, String> {
+    let wrong = || format!("'{text}' is not a time such as 90s, 5m or 1h30m");
+    if let Ok(seconds) = text.parse::<f64>() {
+        return if seconds.is_finite() && seconds > 0.0 { Ok(seconds) } else { Err(wrong()) };
+    }
+    let (mut total, mut rest) = (0.0, text);
+    while !rest.is_empty() {
+        let digits = rest.find(|symbol: char| !symbol.is_ascii_digit() && symbol != '.').ok_or_else(wrong)?;
+        let (number, behind) = rest.split_at(digits);
+        let letters = behind.find(|symbol: char| !symbol.is_ascii_alphabetic()).unwrap_or(behind.len());
+        let (unit, next) = behind.split_at(letters);
+        let seconds = match unit {
+            "ms" => 0.001,
+            "s" => 1.0,
+            "m" | "min" => 60.0,
+            "h" => 3600.0,
+            "d" => 86_400.0,
+            _ => return Err(wrong()),
+        };
+        total += number.parse::<f64>().map_err(|_| wrong())? * seconds;
+        rest = next;
+    }
+    if total > 0.0 && total.is_finite() { Ok(total) } else { Err(wrong()) }
+}
+
+/// `KEY=VALUE`.
+pub(crate) fn pair(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
+        _ => Err(format!("'{text}' is not KEY=VALUE")),
+    }
+}
+
+/// `public`, `none`, or networks with commas between them.
+pub(crate) fn egress(text: &str) -> Result<Egress, String> {
+    match text {
+        "public" => Ok(Egress::Public),
+        "none" => Ok(Egress::None),
+        networks => {
+            let networks: Vec<String> = networks.split(',').map(|network| network.trim().to_owned()).collect();
+            let wrong = networks.iter().find(|network| !network.starts_with(|symbol: char| symbol.is_ascii_digit()));
+            match wrong {
+                Some(wrong) => Err(format!("'{wrong}' is neither public, none, nor a network such as 198.51.100.0/24")),
+                None => Ok(Egress::Allow(networks)),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_powers_of_1024() {
+        for (text, bytes) in
+            [("0", 0), ("7", 7), ("512M", 512 << 20), ("4GiB", 4 << 30), ("1.5k", 1536), ("2t", 2 << 40)]
+        {
+            assert_eq!(size(text), Ok(bytes), "{text}");
+        }
+        for text in ["", "M", "-1M", "1X", "1 2", "1.2.3G", "99999999999999999999", "20000000T"] {
+            assert!(size(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn times_may_have_parts() {
+        for (text, seconds) in
+            [("300", 300.0), ("0.5", 0.5), ("90s", 90.0), ("1h30m", 5400.0), ("1.5h", 5400.0), ("250ms", 0.25)]
+        {
+            assert_eq!(duration(text), Ok(seconds), "{text}");
+        }
+        for text in ["", "0", "-5", "inf", "nan", "5x", "m", "5m3", "1hh"] {
+            assert!(duration(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn cpus_are_counted_in_thousandths() {
+        assert_eq!((cpus("1"), cpus("0.25"), cpus("2.5")), (Ok(1000), Ok(250), Ok(2500)));
+        for text in ["", "0", "-1", "nan", "inf", "two", "1e30"] {
+            assert!(cpus(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn pairs_have_a_key() {
+        assert_eq!(pair("A=b=c"), Ok(("A".to_owned(), "b=c".to_owned())));
+        assert_eq!(pair("A="), Ok(("A".to_owned(), String::new())));
+        assert!(pair("A").is_err() && pair("=b").is_err());
+    }
+
+    #[test]
+    fn egress_is_a_word_or_networks() {
+        assert_eq!(egress("public"), Ok(Egress::Public));
+        assert_eq!(
+            egress("1.1.1.1,10.0.0.0/8"),
+            Ok(Egress::Allow(vec!["1.1.1.1".to_owned(), "10.0.0.0/8".to_owned()]))
+        );
+        assert!(egress("everything").is_err() && egress("").is_err() && egress("1.1.1.1,").is_err());
+    }
+}

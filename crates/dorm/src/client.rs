@@ -1,0 +1,145 @@
+//! A client of the native HTTP API, for the command line: asks, and turns every answer into a value or a named error.
+//!
+//! It knows addresses, keys and the types of `dorm_api::wire`. It does not know terminals, tables or exit codes, and
+//! nothing of the daemon but what HTTP shows.
+
+mod error;
+mod files;
+mod processes;
+mod resources;
+mod sse;
+mod terminal;
+
+use std::time::Duration;
+
+use reqwest::{Method, RequestBuilder, Response};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use dorm_api::wire;
+
+pub(crate) use error::ClientError;
+pub(crate) use files::Wanted;
+pub(crate) use processes::{CommandEvent, CommandEvents};
+pub(crate) use sse::Sse;
+pub(crate) use terminal::TerminalEvent;
+
+/// How long a connection may take to be made.
+const CONNECT_WITHIN: Duration = Duration::from_secs(10);
+
+/// A daemon that can be asked.
+#[derive(Clone)]
+pub(crate) struct Client {
+    http: reqwest::Client,
+    server: String,
+    key: String,
+}
+
+impl Client {
+    /// A client for the daemon at `server`, such as `http://127.0.0.1:7070`. Connects to nothing yet.
+    pub(crate) fn new(server: &str, key: String) -> Result<Self, ClientError> {
+        let server = server.trim().trim_end_matches('/');
+        let authority = server.strip_prefix("http://").unwrap_or_default();
+        if authority.is_empty() || authority.contains(['/', '?', '#', '@', ' ']) {
+            return Err(ClientError::Address(server.to_owned()));
+        }
+        let http = reqwest::Client::builder()
+            .no_proxy()
+            .connect_timeout(CONNECT_WITHIN)
+            .redirect(reqwest::redirect::Policy::none())
+            .build()
+            .map_err(|source| ClientError::Start { source })?;
+        Ok(Self { http, server: server.to_owned(), key })
+    }
+
+    /// Host and port of the daemon.
+    pub(crate) fn authority(&self) -> &str {
+        self.server.strip_prefix("http://").unwrap_or(&self.server)
+    }
+
+    fn request(&self, method: Method, path: &str) -> RequestBuilder {
+        self.http.request(method, format!("{}/v1{path}", self.server)).bearer_auth(&self.key)
+    }
+
+    async fn send(&self, request: RequestBuilder) -> Result<Response, ClientError> {
+        let answer = request.send().await.map_err(|source| self.broken(source))?;
+        let status = answer.status();
+        if status.is_success() {
+            return Ok(answer);
+        }
+        let bytes = answer.bytes().await.map_err(|source| self.broken(source))?;
+        match serde_json::from_slice::<wire::ErrorAnswer>(&bytes) {
+            Ok(answer) => Err(ClientError::Refused { status: status.as_u16(), error: answer.error }),
+            Err(_) => Err(ClientError::Foreign { server: self.server.clone(), status: status.as_u16() }),
+        }
+    }
+
+    fn broken(&self, source: reqwest::Error) -> ClientError {
+        let server = self.server.clone();
+        if source.is_connect() {
+            ClientError::Unreachable { server, source: Box::new(source) }
+        } else {
+            ClientError::Broken { server, source: Box::new(source) }
+        }
+    }
+
+    async fn read<T: DeserializeOwned>(&self, request: RequestBuilder) -> Result<T, ClientError> {
+        let answer = self.send(request).await?;
+        let bytes = answer.bytes().await.map_err(|source| self.broken(source))?;
+        serde_json::from_slice(&bytes).map_err(|source| ClientError::Unreadable { server: self.server.clone(), source })
+    }
+
+    async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, ClientError> {
+        self.read(self.request(Method::GET, path)).await
+    }
+
+    async fn post<T: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> Result<T, ClientError> {
+        self.read(self.request(Method::POST, path).json(body)).await
+    }
+
+    async fn tell(&self, request: RequestBuilder) -> Result<(), ClientError> {
+        let answer = self.send(request).await?;
+        answer.bytes().await.map(drop).map_err(|source| self.broken(source))
+    }
+
+    async fn stream(&self, request: RequestBuilder) -> Result<Sse, ClientError> {
+        let answer = self.send(request.header("accept", "text/event-stream")).await?;
+        Ok(Sse::new(self.server.clone(), answer))
+    }
+}
+
+/// A part of a path, so that whatever it holds stays that part.
+fn segment(text: &str) -> String {
+    let mut encoded = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-_~".contains(&byte) || (byte == b'.' && text != "." && text != "..") {
+            encoded.push(char::from(byte));
+        } else {
+            encoded.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    // An empty one would name the list, and dots its parent.
+    if encoded.is_empty() { "%20".to_owned() } else { encoded }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whatever_a_user_types_stays_one_segment_of_the_path() {
+        for (text, path) in
+            [("web-1", "web-1"), ("a/b?c#d", "a%2Fb%3Fc%23d"), ("..", "%2E%2E"), ("", "%20"), ("ü", "%C3%BC")]
+        {
+            assert_eq!(segment(text), path);
+        }
+    }
+
+    #[test]
+    fn an_address_that_cannot_be_one_is_refused() {
+        for text in ["", "127.0.0.1:7070", "https://host", "http://", "http://host/path", "http://user@host"] {
+            assert!(matches!(Client::new(text, String::new()), Err(ClientError::Address(_))), "{text}");
+        }
+        assert_eq!(Client::new("http://127.0.0.1:7070/", String::new()).unwrap().authority(), "127.0.0.1:7070");
+    }
+}

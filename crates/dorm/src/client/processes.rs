@@ -1,0 +1,116 @@
+//! Commands inside a sandbox: started, followed, fed, signalled.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use dorm_api::wire;
+use futures_util::Stream;
+use reqwest::{Body, Method};
+
+use super::{Client, ClientError, Sse, segment};
+
+/// How much output a command keeps for its reader, who comes a moment after its start.
+const KEPT_BYTES: u32 = 8 << 20;
+
+/// What a command does, as it does it.
+#[derive(Debug)]
+pub(crate) enum CommandEvent {
+    /// It runs under this handle.
+    Started(u64),
+    /// It wrote to its standard output.
+    Stdout(Vec<u8>),
+    /// It wrote to its standard error.
+    Stderr(Vec<u8>),
+    /// Some of its output is gone.
+    Lost(wire::LostOutput),
+    /// It has ended.
+    Exited(wire::ExitStatus),
+}
+
+/// A command that is followed.
+pub(crate) struct CommandEvents {
+    sse: Sse,
+}
+
+impl CommandEvents {
+    /// What it does next. The last one is [`CommandEvent::Exited`].
+    pub(crate) async fn next(&mut self) -> Result<CommandEvent, ClientError> {
+        loop {
+            let Some(event) = self.sse.next().await? else {
+                return Err(self.sse.ended());
+            };
+            return Ok(match event.kind.as_str() {
+                "started" => CommandEvent::Started(self.sse.parse::<wire::ProcessStarted>(&event)?.process),
+                "stdout" => CommandEvent::Stdout(bytes(self.sse.parse(&event)?)),
+                "stderr" => CommandEvent::Stderr(bytes(self.sse.parse(&event)?)),
+                "lost" => CommandEvent::Lost(self.sse.parse(&event)?),
+                "exit" => CommandEvent::Exited(self.sse.parse(&event)?),
+                _ => continue,
+            });
+        }
+    }
+}
+
+fn bytes(chunk: wire::OutputChunk) -> Vec<u8> {
+    match chunk.encoding {
+        wire::Encoding::Utf8 => chunk.data.into_bytes(),
+        // A daemon writes base64 that is base64.
+        wire::Encoding::Base64 => STANDARD.decode(chunk.data).unwrap_or_default(),
+    }
+}
+
+impl Client {
+    /// Runs a command without input, and follows it.
+    pub(crate) async fn exec(&self, sandbox: &str, asked: &wire::ExecRequest) -> Result<CommandEvents, ClientError> {
+        let request = self.request(Method::POST, &format!("/sandboxes/{}/exec", segment(sandbox))).json(asked);
+        Ok(CommandEvents { sse: self.stream(request).await? })
+    }
+
+    /// Runs a command without input to its end.
+    pub(crate) async fn exec_whole(
+        &self,
+        sandbox: &str,
+        asked: &wire::ExecRequest,
+    ) -> Result<wire::ExecResult, ClientError> {
+        self.post(&format!("/sandboxes/{}/exec", segment(sandbox)), asked).await
+    }
+
+    /// Starts a command that goes on by itself; answers its handle.
+    pub(crate) async fn start(&self, sandbox: &str, mut asked: wire::StartProcess) -> Result<u64, ClientError> {
+        asked.output_kept_bytes = Some(KEPT_BYTES);
+        let path = format!("/sandboxes/{}/processes", segment(sandbox));
+        Ok(self.post::<wire::ProcessStarted>(&path, &asked).await?.process)
+    }
+
+    /// Follows a started command from its first byte.
+    pub(crate) async fn follow(&self, sandbox: &str, process: u64) -> Result<CommandEvents, ClientError> {
+        let path = format!("/sandboxes/{}/processes/{process}/output", segment(sandbox));
+        Ok(CommandEvents { sse: self.stream(self.request(Method::GET, &path)).await? })
+    }
+
+    /// Writes a stream of bytes to a command's input, and closes it. A command that wants no more is no error.
+    pub(crate) async fn feed<S>(&self, sandbox: &str, process: u64, input: S) -> Result<(), ClientError>
+    where
+        S: Stream<Item = std::io::Result<bytes::Bytes>> + Send + 'static,
+    {
+        let path = format!("/sandboxes/{}/processes/{process}/stdin", segment(sandbox));
+        let written = self.tell(self.request(Method::POST, &path).body(Body::wrap_stream(input))).await;
+        let closed = match written {
+            Ok(()) => self.tell(self.request(Method::POST, &format!("{path}/close"))).await,
+            Err(error) => Err(error),
+        };
+        match closed {
+            Err(ClientError::Refused { status: 404 | 409, .. }) => Ok(()),
+            other => other,
+        }
+    }
+
+    /// Sends a signal to a command and all it started. One that has ended is no error.
+    pub(crate) async fn signal(&self, sandbox: &str, process: u64, signal: i32) -> Result<(), ClientError> {
+        let path = format!("/sandboxes/{}/processes/{process}/signal", segment(sandbox));
+        let asked = wire::SignalRequest { signal, target: wire::SignalTarget::Group };
+        match self.tell(self.request(Method::POST, &path).json(&asked)).await {
+            Err(ClientError::Refused { status: 404, .. }) => Ok(()),
+            other => other,
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! Sandboxes, snapshots, images, events and the daemon itself: one call, one answer.
+
+use dorm_api::wire;
+use reqwest::Method;
+use serde_json::json;
+
+use super::{Client, ClientError, Sse, segment};
+
+/// How many sandboxes are read at once.
+const PAGE: &str = "1000";
+
+impl Client {
+    pub(crate) async fn create(&self, asked: &wire::CreateSandbox) -> Result<wire::Sandbox, ClientError> {
+        self.post("/sandboxes", asked).await
+    }
+
+    /// Every sandbox that is in one of `states` (all states, if none is given) and has all `labels`.
+    pub(crate) async fn sandboxes(
+        &self,
+        states: &[String],
+        labels: &[(String, String)],
+    ) -> Result<Vec<wire::Sandbox>, ClientError> {
+        let mut found = Vec::new();
+        let mut after: Option<String> = None;
+        loop {
+            let mut query = vec![("limit", PAGE.to_owned())];
+            if !states.is_empty() {
+                query.push(("state", states.join(",")));
+            }
+            query.extend(labels.iter().map(|(key, value)| ("label", format!("{key}={value}"))));
+            query.extend(after.iter().map(|id| ("after", id.clone())));
+            let page: wire::SandboxPage = self.read(self.request(Method::GET, "/sandboxes").query(&query)).await?;
+            found.extend(page.sandboxes);
+            match page.next {
+                Some(next) => after = Some(next),
+                None => return Ok(found),
+            }
+        }
+    }
+
+    pub(crate) async fn describe(&self, sandbox: &str) -> Result<wire::Sandbox, ClientError> {
+        self.get(&format!("/sandboxes/{}", segment(sandbox))).await
+    }
+
+    /// `suspend`, `resume`, `evict` or `terminate`.
+    pub(crate) async fn command(&self, sandbox: &str, verb: &str) -> Result<wire::Sandbox, ClientError> {
+        self.post(&format!("/sandboxes/{}/{verb}", segment(sandbox)), &json!({})).await
+    }
+
+    pub(crate) async fn checkpoint(&self, sandbox: &str) -> Result<wire::Snapshot, ClientError> {
+        self.post(&format!("/sandboxes/{}/checkpoint", segment(sandbox)), &json!({})).await
+    }
+
+    pub(crate) async fn clone_sandbox(&self, sandbox: &str, name: Option<String>) -> Result<wire::Cloned, ClientError> {
+        self.post(&format!("/sandboxes/{}/clone", segment(sandbox)), &wire::CloneRequest { name }).await
+    }
+
+    pub(crate) async fn set_timeouts(
+        &self,
+        sandbox: &str,
+        timeouts: &wire::SetTimeouts,
+    ) -> Result<wire::Sandbox, ClientError> {
+        self.post(&format!("/sandboxes/{}/timeouts", segment(sandbox)), timeouts).await
+    }
+
+    pub(crate) async fn usage(&self, sandbox: &str) -> Result<wire::Usage, ClientError> {
+        self.get(&format!("/sandboxes/{}/usage", segment(sandbox))).await
+    }
+
+    pub(crate) async fn snapshots(&self) -> Result<Vec<wire::Snapshot>, ClientError> {
+        Ok(self.get::<wire::SnapshotList>("/snapshots").await?.snapshots)
+    }
+
+    pub(crate) async fn snapshot(&self, snapshot: &str) -> Result<wire::Snapshot, ClientError> {
+        self.get(&format!("/snapshots/{}", segment(snapshot))).await
+    }
+
+    pub(crate) async fn delete_snapshot(&self, snapshot: &str) -> Result<(), ClientError> {
+        self.tell(self.request(Method::DELETE, &format!("/snapshots/{}", segment(snapshot)))).await
+    }
+
+    pub(crate) async fn images(&self) -> Result<Vec<wire::Image>, ClientError> {
+        Ok(self.get::<wire::ImageList>("/images").await?.images)
+    }
+
+    /// Imports an image: a stream of `progress`, then `done`.
+    pub(crate) async fn import_image(&self, asked: &wire::ImportImage) -> Result<Sse, ClientError> {
+        self.stream(self.request(Method::POST, "/images/import").json(asked)).await
+    }
+
+    pub(crate) async fn delete_image(&self, reference: &str) -> Result<(), ClientError> {
+        self.tell(self.request(Method::DELETE, &format!("/images/{}", segment(reference)))).await
+    }
+
+    /// One page of events.
+    pub(crate) async fn events(&self, sandbox: Option<&str>, after: u64) -> Result<wire::EventPage, ClientError> {
+        self.read(self.request(Method::GET, "/events").query(&events_query(sandbox, after))).await
+    }
+
+    /// Events as they happen.
+    pub(crate) async fn follow_events(&self, sandbox: Option<&str>, after: u64) -> Result<Sse, ClientError> {
+        self.stream(self.request(Method::GET, "/events").query(&events_query(sandbox, after))).await
+    }
+}
+
+fn events_query(sandbox: Option<&str>, after: u64) -> Vec<(&'static str, String)> {
+    let mut query = vec![("after", after.to_string())];
+    query.extend(sandbox.map(|sandbox| ("sandbox", sandbox.to_owned())));
+    query
+}

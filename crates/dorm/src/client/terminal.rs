@@ -1,0 +1,132 @@
+//! A terminal inside a sandbox, over a WebSocket.
+
+use bytes::Bytes;
+use dorm_api::wire::{self, TerminalMessage};
+use futures_util::stream::{SplitSink, SplitStream};
+use futures_util::{SinkExt as _, StreamExt as _};
+use tokio::net::TcpStream;
+use tokio_tungstenite::tungstenite::client::IntoClientRequest as _;
+use tokio_tungstenite::tungstenite::{Error, Message};
+use tokio_tungstenite::{MaybeTlsStream, WebSocketStream};
+
+use super::{Client, ClientError, segment};
+
+type Socket = WebSocketStream<MaybeTlsStream<TcpStream>>;
+
+/// An open terminal: the two ends of it.
+pub(crate) struct Terminal {
+    /// What is typed.
+    pub(crate) input: TerminalInput,
+    /// What is shown.
+    pub(crate) output: TerminalOutput,
+}
+
+/// The end that is typed into.
+pub(crate) struct TerminalInput {
+    sink: SplitSink<Socket, Message>,
+}
+
+/// The end that shows.
+pub(crate) struct TerminalOutput {
+    server: String,
+    stream: SplitStream<Socket>,
+}
+
+/// What a terminal shows.
+#[derive(Debug)]
+pub(crate) enum TerminalEvent {
+    /// Bytes for the screen.
+    Output(Bytes),
+    /// This many bytes are gone.
+    Lost(u64),
+    /// The command has ended.
+    Exited(wire::ExitStatus),
+}
+
+impl Client {
+    /// Opens a terminal. `query` says what runs in it, as the route `pty` describes.
+    pub(crate) async fn terminal(&self, sandbox: &str, query: &[(&str, String)]) -> Result<Terminal, ClientError> {
+        let http = self.http.get(format!("ws{}/v1/sandboxes/{}/pty", &self.server["http".len()..], segment(sandbox)));
+        let built = http.query(query).build().map_err(|source| self.broken(source))?;
+        let mut request = built.url().as_str().into_client_request().map_err(|source| self.socket_broken(source))?;
+        if let Ok(value) = format!("Bearer {}", self.key).parse() {
+            request.headers_mut().insert("authorization", value);
+        }
+        match tokio_tungstenite::connect_async(request).await {
+            Ok((socket, _)) => {
+                let (sink, stream) = socket.split();
+                let output = TerminalOutput { server: self.server.clone(), stream };
+                Ok(Terminal { input: TerminalInput { sink }, output })
+            }
+            Err(Error::Http(answer)) => {
+                let body = answer.body().as_deref().unwrap_or_default();
+                let status = answer.status().as_u16();
+                match serde_json::from_slice::<wire::ErrorAnswer>(body) {
+                    Ok(answer) => Err(ClientError::Refused { status, error: answer.error }),
+                    Err(_) => Err(ClientError::Foreign { server: self.server.clone(), status }),
+                }
+            }
+            Err(Error::Io(source)) => {
+                Err(ClientError::Unreachable { server: self.server.clone(), source: Box::new(source) })
+            }
+            Err(source) => Err(self.socket_broken(source)),
+        }
+    }
+
+    fn socket_broken(&self, source: Error) -> ClientError {
+        ClientError::Broken { server: self.server.clone(), source: Box::new(source) }
+    }
+}
+
+impl TerminalInput {
+    /// Types. That the other side is gone shows in the output.
+    pub(crate) async fn write(&mut self, bytes: Bytes) {
+        let _ = self.sink.send(Message::Binary(bytes)).await;
+    }
+
+    /// Ends the input.
+    pub(crate) async fn end(&mut self) {
+        self.say(&TerminalMessage::Eof).await;
+    }
+
+    /// Says that the screen has another size.
+    pub(crate) async fn resize(&mut self, size: wire::TerminalSize) {
+        self.say(&TerminalMessage::Resize { rows: size.rows, cols: size.cols }).await;
+    }
+
+    async fn say(&mut self, message: &TerminalMessage) {
+        if let Ok(text) = serde_json::to_string(message) {
+            let _ = self.sink.send(Message::Text(text.into())).await;
+        }
+    }
+}
+
+impl TerminalOutput {
+    /// What is shown next. The last one is [`TerminalEvent::Exited`].
+    pub(crate) async fn next(&mut self) -> Result<TerminalEvent, ClientError> {
+        while let Some(message) = self.stream.next().await {
+            let broken = |source| ClientError::Broken { server: self.server.clone(), source: Box::new(source) };
+            match message.map_err(broken)? {
+                Message::Binary(bytes) => return Ok(TerminalEvent::Output(bytes)),
+                Message::Text(text) => {
+                    let said = serde_json::from_str(&text);
+                    match said.map_err(|source| ClientError::Unreadable { server: self.server.clone(), source })? {
+                        TerminalMessage::Lost { bytes, .. } => return Ok(TerminalEvent::Lost(bytes)),
+                        TerminalMessage::Exit { exit_code, signal } => {
+                            let status = wire::ExitStatus { exit_code, signal, timed_out: false };
+                            return Ok(TerminalEvent::Exited(status));
+                        }
+                        TerminalMessage::Error { code, message, next_step } => {
+                            let error = wire::ErrorBody { code, message, next_step };
+                            return Err(ClientError::refused_in_stream(error));
+                        }
+                        TerminalMessage::Started { .. } | TerminalMessage::Resize { .. } | TerminalMessage::Eof => {}
+                    }
+                }
+                Message::Close(_) => break,
+                Message::Ping(_) | Message::Pong(_) | Message::Frame(_) => {}
+            }
+        }
+        Err(ClientError::Ended { server: self.server.clone() })
+    }
+}
