@@ -112,14 +112,17 @@ impl Client {
 fn segment(text: &str) -> String {
     let mut encoded = String::with_capacity(text.len());
     for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-_~".contains(&byte) || (byte == b'.' && text != "." && text != "..") {
+        if byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte) {
             encoded.push(char::from(byte));
         } else {
             encoded.push_str(&format!("%{byte:02X}"));
         }
     }
-    // An empty one would name the list, and dots its parent.
-    if encoded.is_empty() { "%20".to_owned() } else { encoded }
+    // An empty one would name the list, and dots, however they are written, their parent. A space names nothing.
+    if matches!(text, "" | "." | "..") {
+        encoded.push_str("%20");
+    }
+    encoded
 }
 
 #[cfg(test)]
@@ -129,7 +132,7 @@ mod tests {
     #[test]
     fn whatever_a_user_types_stays_one_segment_of_the_path() {
         for (text, path) in
-            [("web-1", "web-1"), ("a/b?c#d", "a%2Fb%3Fc%23d"), ("..", "%2E%2E"), ("", "%20"), ("ü", "%C3%BC")]
+            [("web-1", "web-1"), ("a/b?c#d", "a%2Fb%3Fc%23d"), ("..", "..%20"), ("", "%20"), ("ü", "%C3%BC")]
         {
             assert_eq!(segment(text), path);
         }

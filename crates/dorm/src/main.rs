@@ -8,6 +8,7 @@
 mod cli;
 mod client;
 mod data;
+mod program;
 mod serve;
 
 use std::process::ExitCode;

@@ -70,7 +70,7 @@ pub(crate) async fn serve(options: ServeOptions) -> Result<()> {
     stop.cancel();
     api.await.context("stop the API")?.context("serve the API")?;
     service.stop().await;
-    store.close().await?;
+    store.close().await.context("close the store")?;
     tracing::info!("stopped; running sandboxes go on running");
     Ok(())
 }
@@ -82,13 +82,12 @@ async fn open(options: &ServeOptions, data: &Data, store: Arc<SqlStore>) -> Resu
     let agent = dorm_agent_binary::install(path)?;
     let engine = GvisorEngine::open(dorm_engine_gvisor::Config {
         directory: path.join("gvisor"),
-        runsc: on_path(&options.runsc),
+        runsc: crate::program::find(&options.runsc),
         agent,
         network: Arc::new(network),
         hulls: options.hulls,
         cgroup_prefix: format!("dormouse-{prefix}"),
-    })
-    .await?;
+    })?;
     let images = options.images.clone().unwrap_or_else(|| path.join("images"));
     // Engines are told whole paths: their processes do not stand where the daemon does.
     let images = std::path::absolute(&images).with_context(|| format!("find {}", images.display()))?;

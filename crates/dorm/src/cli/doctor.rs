@@ -82,7 +82,7 @@ pub(crate) async fn run(options: DoctorOptions) -> Done {
 }
 
 fn checks(options: &DoctorOptions) -> Vec<Check> {
-    let mut checks = host::checks(&options.runsc);
+    let mut checks = host::checks(&crate::program::find(&options.runsc));
     checks.extend(tools::checks());
     checks.extend(disk::checks(&options.data));
     checks

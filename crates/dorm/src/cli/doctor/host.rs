@@ -4,6 +4,7 @@ use std::fs::OpenOptions;
 use std::path::Path;
 
 use dorm_engine_gvisor::Probe;
+use dorm_engine_gvisor::cgroup::Version;
 
 use super::Check;
 
@@ -48,13 +49,28 @@ fn runsc_itself(probe: &Probe) -> Check {
 }
 
 fn groups(probe: &Probe) -> Check {
-    match &probe.groups {
-        Ok(support) => Check::ok("cgroups", format!("{support:?}")),
-        Err(error) => {
-            let next =
-                "mount the control groups of this host: cgroup2 on /sys/fs/cgroup, or the controllers of version 1";
-            Check::fail("cgroups", error.to_string(), next)
-        }
+    const NAME: &str = "cgroups";
+    const NEXT: &str = "mount the control groups of this host: cgroup2 on /sys/fs/cgroup, or the controllers of version 1";
+    let support = match &probe.groups {
+        Ok(support) => support,
+        Err(error) => return Check::fail(NAME, error.to_string(), NEXT),
+    };
+    if let Err(reason) = &support.can_create {
+        return Check::fail(NAME, format!("a group cannot be made: {reason}"), "let this user make groups, or run as root");
+    }
+    let offered = support.controllers.iter().filter_map(|(controller, version)| {
+        let version = match (*version)? {
+            Version::V1 => "v1",
+            Version::V2 => "v2",
+        };
+        Some(format!("{controller:?} {version}").to_lowercase())
+    });
+    let offered = offered.collect::<Vec<_>>().join(", ");
+    let lost: Vec<_> = support.missing().map(|controller| format!("{controller:?} is missing: {}", controller.loss())).collect();
+    match (support.is_enough(), lost.is_empty()) {
+        (true, true) => Check::ok(NAME, offered),
+        (true, false) => Check::warn(NAME, lost.join("; "), NEXT),
+        (false, _) => Check::fail(NAME, lost.join("; "), NEXT),
     }
 }
 

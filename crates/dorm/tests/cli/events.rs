@@ -1,0 +1,55 @@
+//! `dorm events`.
+
+use serde_json::Value;
+use tokio::io::{AsyncBufReadExt as _, BufReader};
+
+use crate::world::{PATIENCE, World};
+
+#[tokio::test]
+async fn what_happened_is_told_in_its_order() {
+    let world = World::new().await;
+    let id = world.named("web").await;
+    assert_eq!(world.dorm(&["sbx", "suspend", "web"]).await.code, 0);
+    let rows = world.table(&["events"]).await;
+    assert_eq!(rows[0], ["NUMBER", "AT", "SANDBOX", "EVENT", "GENERATION", "ACTOR", "DETAIL"]);
+    let kinds: Vec<_> = rows[1..].iter().map(|row| row[3].as_str()).collect();
+    assert_eq!(kinds, ["created", "started", "suspending", "suspended"]);
+    assert!(rows[1..].iter().all(|row| row[2] == id), "{rows:?}");
+    let all = world.json(&["events", "-o", "json"]).await;
+    let second = all[1]["number"].as_u64().unwrap().to_string();
+    let rest = world.json(&["events", "--after", &second, "--sandbox", "web", "-o", "json"]).await;
+    assert_eq!((rest.as_array().unwrap().len(), &rest[0]["kind"]), (2, &Value::from("suspending")));
+    world.dorm(&["events", "--sandbox", "nobody"]).await.failed(3, "there is no sandbox 'nobody'");
+}
+
+#[tokio::test]
+async fn followed_events_come_as_they_happen() {
+    let world = World::new().await;
+    let id = world.named("web").await;
+    let mut child = world.command(&["events", "-f", "--sandbox", &id, "-o", "json"]).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut next = async || {
+        let line = tokio::time::timeout(PATIENCE, lines.next_line()).await.unwrap().unwrap().unwrap();
+        serde_json::from_str::<Value>(&line).unwrap()["kind"].as_str().unwrap().to_owned()
+    };
+    assert_eq!([next().await, next().await], ["created", "started"]);
+    world.named("other").await;
+    assert_eq!(world.dorm(&["sbx", "suspend", "web"]).await.code, 0);
+    assert_eq!([next().await, next().await], ["suspending", "suspended"]);
+    child.start_kill().unwrap();
+    child.wait().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_closed_output_ends_it_quietly() {
+    let world = World::new().await;
+    world.named("web").await;
+    let mut child = world.command(&["events", "-f"]).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    tokio::time::timeout(PATIENCE, lines.next_line()).await.unwrap().unwrap().unwrap();
+    drop(lines);
+    // What it cannot write any more ends it.
+    world.named("other").await;
+    let ran = crate::world::wait(child).await;
+    assert_eq!((ran.code, ran.stderr.as_str()), (141, ""));
+}

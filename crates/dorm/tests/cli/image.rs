@@ -1,0 +1,34 @@
+//! `dorm image`.
+
+use serde_json::json;
+
+use crate::world::{World, write};
+
+#[tokio::test]
+async fn an_image_is_imported_listed_used_and_removed() {
+    let world = World::new().await;
+    write(&world.path("rootfs/etc/motd"), b"hello");
+    let rows = world.table(&["image", "import", "rootfs", "--tag", "mine"]).await;
+    assert_eq!(rows[0], ["IMAGE", "TAGS", "SIZE", "FILES", "AGE"]);
+    assert_eq!((rows[1][0].len(), rows[1][1].as_str()), (12, "mine"));
+    let mut tags: Vec<_> = world.table(&["image", "ls"]).await[1..].iter().map(|row| row[1].clone()).collect();
+    tags.sort();
+    assert_eq!(tags, ["base", "mine"]);
+    assert_eq!(world.dorm(&["sbx", "create", "web", "--image", "mine"]).await.code, 0);
+    world.dorm(&["image", "rm", "mine"]).await.failed(4, "error: ");
+    assert_eq!(world.dorm(&["sbx", "terminate", "web"]).await.code, 0);
+    let removed = world.dorm(&["image", "rm", "mine"]).await;
+    assert_eq!((removed.code, removed.stderr.as_str()), (0, "image mine is removed\n"));
+    let images = world.json(&["image", "ls", "-o", "json"]).await;
+    assert_eq!((images.as_array().unwrap().len(), &images[0]["tags"]), (1, &json!(["base"])));
+}
+
+#[tokio::test]
+async fn what_is_no_image_is_refused() {
+    let world = World::new().await;
+    write(&world.path("note"), b"text");
+    assert_ne!(world.dorm(&["image", "import", "no-such-file", "--tag", "x"]).await.code, 0);
+    assert_ne!(world.dorm(&["image", "import", "note", "--tag", "x"]).await.code, 0);
+    world.dorm(&["image", "rm", "nothing"]).await.failed(3, "nothing");
+    assert_eq!(world.json(&["image", "ls", "-o", "json"]).await.as_array().unwrap().len(), 1);
+}

@@ -1,0 +1,22 @@
+//! The built program, as users and scripts run it, against the real API on the fake engine and a store in memory.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod checkpoint;
+mod connection;
+mod cp;
+mod create;
+mod describe;
+mod doctor;
+mod events;
+mod exec;
+mod help;
+mod image;
+mod ls;
+mod port;
+mod run;
+mod shell;
+mod sleep;
+mod terminate;
+mod timeout;
+mod usage;
+mod world;
