@@ -87,7 +87,8 @@ async fn open(options: &ServeOptions, data: &Data, store: Arc<SqlStore>) -> Resu
         network: Arc::new(network),
         hulls: options.hulls,
         cgroup_prefix: format!("dormouse-{prefix}"),
-    })?;
+    })
+    .await?;
     let images = options.images.clone().unwrap_or_else(|| path.join("images"));
     // Engines are told whole paths: their processes do not stand where the daemon does.
     let images = std::path::absolute(&images).with_context(|| format!("find {}", images.display()))?;
@@ -107,14 +108,6 @@ async fn open(options: &ServeOptions, data: &Data, store: Arc<SqlStore>) -> Resu
     }
     tracing::info!(sandboxes = report.sandboxes, runs = report.runs, "recovered");
     Ok(service)
-}
-
-/// A bare name is looked for as a shell would; where it is not found it is left to the engine to say so.
-pub(crate) fn on_path(program: &Path) -> PathBuf {
-    let bare = program.components().count() == 1;
-    let path = std::env::var_os("PATH").filter(|_| bare).unwrap_or_default();
-    let found = std::env::split_paths(&path).map(|directory| directory.join(program)).find(|path| path.is_file());
-    found.unwrap_or_else(|| program.to_owned())
 }
 
 fn quarter_of_memory() -> u64 {
