@@ -54,24 +54,6 @@ impl Shared {
         let hull = run.living(OPERATION)?;
         resume(hull, &mut turn).await.map_err(|error| error.of(OPERATION, id))
     }
-
-    /// [`dorm_engine::Engine::relieve`].
-    pub(crate) async fn relieve(&self, id: &RunId, victim: Option<u32>) -> Result<(), EngineError> {
-        const OPERATION: &str = "relieve";
-        let run = self.runs.get(id)?;
-        let mut turn = run.turn().await;
-        let hull = run.living(OPERATION)?;
-        // A victim that has ended meanwhile is no reason to keep the guest standing.
-        let killed = match victim {
-            Some(pid) => hull.control.kill(hull.home.id(), pid).await,
-            None => Ok(()),
-        };
-        resume(hull, &mut turn).await.map_err(|error| error.of(OPERATION, id))?;
-        match killed {
-            Ok(()) | Err(GvisorError::Refused { .. }) => Ok(()),
-            Err(error) => Err(error.of(OPERATION, id)),
-        }
-    }
 }
 
 /// Has the paused guest's memory written into `into`; a failure leaves nothing there.

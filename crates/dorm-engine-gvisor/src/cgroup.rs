@@ -248,6 +248,18 @@ impl Cgroup {
         Ok(())
     }
 
+    /// Sets the hard memory limit alone, in bytes.
+    ///
+    /// # Errors
+    /// When the group is gone, or uses more and the kernel cannot take it back.
+    pub fn set_memory_limit(&self, bytes: u64) -> Result<(), CgroupError> {
+        let place = self.place(Controller::Memory)?;
+        match place.version {
+            Version::V1 => v1::limit_memory(&place.dir, bytes),
+            Version::V2 => v2::limit_memory(&place.dir, bytes),
+        }
+    }
+
     /// The hard memory limit in bytes.
     ///
     /// # Errors

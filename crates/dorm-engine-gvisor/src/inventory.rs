@@ -26,6 +26,13 @@ impl Shared {
             let Some(id) = note.run() else { continue };
             let hull = self.host.find_hull(&home, &note)?;
             let is_alive = hull.as_ref().is_some_and(Hull::is_alive);
+            if let Some(hull) = hull.as_ref().filter(|_| is_alive && note.memory_bytes > 0)
+                && hull.group.memory_limit().is_ok_and(|limit| limit > note.memory_bytes + (note.memory_bytes >> 4))
+                && let Err(error) = hull.group.set_memory_limit(note.memory_bytes)
+            {
+                // The earlier daemon died while it gave more room for a moment.
+                tracing::warn!(run = %id, error = %chain(&error), "a run keeps more memory than its limit");
+            }
             let run = Arc::new(Run::found(id, home, note, hull));
             self.runs.insert(run.clone());
             if is_alive {

@@ -26,6 +26,7 @@ mod notes;
 mod notices;
 mod probe;
 mod process;
+mod relief;
 mod run;
 mod spares;
 mod stream;

@@ -85,7 +85,7 @@ async fn on_high(shared: &Shared, run: &Run, hull: &Hull) -> Result<(), GvisorEr
     // A guest that nobody would ever let go on again is better left to the hard limit.
     let Some(listener) = shared.listener() else { return Ok(()) };
     let mut turn = run.turn().await;
-    if turn.phase() != Phase::Running || run.is_stopping() {
+    if turn.phase() != Phase::Running || run.is_stopping() || run.is_in_relief() {
         return Ok(());
     }
     pause(hull, &mut turn).await?;

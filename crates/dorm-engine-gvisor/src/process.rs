@@ -145,6 +145,7 @@ mod tests {
     }
 
     #[test]
+    #[allow(clippy::zombie_processes)] // That it is reaped all the same is what is tested.
     fn a_killed_child_is_reaped() {
         let child = std::process::Command::new("sleep").arg("1000").spawn().expect("spawn");
         let identity = Identity::of(child.id() as i32).expect("alive");

@@ -22,6 +22,8 @@ pub(crate) struct Run {
     turn: Arc<tokio::sync::Mutex<Turn>>,
     thread: Mutex<Option<Thread>>,
     is_stopping: AtomicBool,
+    in_relief: AtomicBool,
+    relieved: tokio::sync::Notify,
 }
 
 /// What may only be looked at or changed by whoever has the run's turn.
@@ -42,6 +44,8 @@ impl Run {
             turn: Arc::default(),
             thread: Mutex::default(),
             is_stopping: AtomicBool::new(false),
+            in_relief: AtomicBool::new(false),
+            relieved: tokio::sync::Notify::new(),
         }
     }
 
@@ -88,6 +92,30 @@ impl Run {
 
     pub(crate) fn begin_stopping(&self) {
         self.is_stopping.store(true, Ordering::SeqCst);
+    }
+
+    /// Begins the time in which it may use more memory; `false` when it has begun already.
+    pub(crate) fn begin_relief(&self) -> bool {
+        !self.in_relief.swap(true, Ordering::SeqCst)
+    }
+
+    pub(crate) fn is_in_relief(&self) -> bool {
+        self.in_relief.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn end_relief(&self) {
+        self.in_relief.store(false, Ordering::SeqCst);
+    }
+
+    /// What used too much has been killed.
+    pub(crate) fn relieved(&self) {
+        if self.is_in_relief() {
+            self.relieved.notify_one();
+        }
+    }
+
+    pub(crate) async fn until_relieved(&self) {
+        self.relieved.notified().await;
     }
 
     /// Whether its end is wanted.

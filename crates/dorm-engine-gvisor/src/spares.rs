@@ -143,13 +143,14 @@ impl Spares {
     }
 
     /// Puts a hull on the shelf; gives it back when the shelf is closed.
-    fn put(&self, hull: Hull, note: Note) -> Result<(), Hull> {
+    #[must_use]
+    fn put(&self, hull: Hull, note: Note) -> Option<Hull> {
         let mut shelf = lock(&self.shelf);
         if shelf.is_closed {
-            return Err(hull);
+            return Some(hull);
         }
         shelf.ready.push((hull, note));
-        Ok(())
+        None
     }
 
     fn is_closed(&self) -> bool {
@@ -194,7 +195,7 @@ async fn fill_one(shared: &Arc<Shared>, order: &Order) -> Result<(), GvisorError
         shared.host.destroy(&hull.home).await?;
         return Err(error);
     }
-    if let Err(hull) = shared.spares.put(hull, note) {
+    if let Some(hull) = shared.spares.put(hull, note) {
         shared.host.destroy(&hull.home).await?;
     }
     Ok(())

@@ -1,7 +1,7 @@
 //! `dorm serve`: puts the daemon together, runs it until it is told to stop, and takes it apart again.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result, bail};
@@ -79,7 +79,7 @@ async fn open(options: &ServeOptions, data: &Data, store: Arc<SqlStore>) -> Resu
     let path = data.path();
     let prefix = blake3::hash(path.as_os_str().as_encoded_bytes()).to_hex()[..4].to_owned();
     let network = HostNetwork::open(dorm_net::Config::new(path.join("network"), prefix.clone())).await?;
-    let agent = dorm_agent_binary::install(&path.join("agent"))?;
+    let agent = dorm_agent_binary::install(path)?;
     let engine = GvisorEngine::open(dorm_engine_gvisor::Config {
         directory: path.join("gvisor"),
         runsc: crate::program::find(&options.runsc),
@@ -90,6 +90,8 @@ async fn open(options: &ServeOptions, data: &Data, store: Arc<SqlStore>) -> Resu
     })
     .await?;
     let images = options.images.clone().unwrap_or_else(|| path.join("images"));
+    // Engines are told whole paths: their processes do not stand where the daemon does.
+    let images = std::path::absolute(&images).with_context(|| format!("find {}", images.display()))?;
     let pool = Pool::open(path, &images)?;
     let engine: Arc<dyn Engine> = engine;
     let memory_bytes = options.park_memory_mib.map_or_else(quarter_of_memory, |mib| mib << 20);

@@ -96,3 +96,25 @@ async fn traffic_to_a_sandbox_that_may_not_or_cannot_wake_is_refused() {
     world.host.faults().clear();
     assert_eq!(visit(&world, &format!("8080-{id}.localhost")).await.0, 200);
 }
+
+#[tokio::test]
+async fn traffic_that_comes_while_a_sandbox_falls_asleep_wakes_it() {
+    let world = World::new().await;
+    let id = serving(&world, json!({"image": "base", "name": "tired"})).await;
+    let host = format!("8080-{id}.localhost");
+    world.host.faults().next(Operation::Capture, Moment::Before, Fault::Hang);
+    let release = async {
+        world.host.faults().wait_until_struck(Operation::Capture, 1).await;
+        eventually("it is being suspended", async || world.get("/v1/sandboxes/tired").await["state"] == "suspending")
+            .await;
+        let visit = visit(&world, &host);
+        let release = async {
+            tokio::task::yield_now().await;
+            world.host.faults().release();
+        };
+        futures_util::future::join(visit, release).await.0
+    };
+    let suspend = world.call("POST", "/v1/sandboxes/tired/suspend", Value::Null);
+    let ((status, _), (visited, answer)) = futures_util::future::join(suspend, release).await;
+    assert_eq!((status, visited), (200, 200), "{answer}");
+}

@@ -69,7 +69,8 @@ impl Subject for Gvisor {
     }
 
     fn lacks(&self, check: &str) -> Option<String> {
-        let needs_perl = check == "a_port_is_reached_from_outside";
+        let needs_perl = ["a_port_is_reached_from_outside", "a_run_without_network_is_reached_through_its_agent_only"]
+            .contains(&check);
         (needs_perl && self.base.is_none()).then(|| "there is no base image: run 'cargo xtask setup'".to_owned())
     }
 

@@ -39,7 +39,7 @@ async fn a_reopened_engine_finds_its_runs_as_they_were() {
         assert_eq!(agent.generation_at_connect(), 33);
         assert_eq!(shell(&agent, "true").await, 0);
     }
-    let cleared = engine.sweep(&[running.run.clone()]).await.unwrap();
+    let cleared = engine.sweep(std::slice::from_ref(&running.run)).await.unwrap();
     assert_eq!(cleared.len(), 2, "{cleared:?}");
     assert_eq!(engine.inventory().await.unwrap().len(), 1);
     engine.stop(&running.run).await.unwrap();
@@ -49,27 +49,24 @@ async fn a_reopened_engine_finds_its_runs_as_they_were() {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_was_about_to_be_done_is_found_out_from_the_guest() {
     let Some(place) = Place::new() else { return };
-    let engine = place.open(0).await;
-    let (running, paused) = (place.spec(), place.spec());
-    for spec in [&running, &paused] {
-        engine.start(spec).await.unwrap();
-    }
-    agent_of(&engine, &paused.run).await.quiesce().await.unwrap();
-    engine.capture(&paused.run, &place.image_directory("one")).await.unwrap();
-    drop(engine);
     // As if the daemon had died between its note and the call, or between the call and its note.
-    for (phase, now) in [("pausing", ["running", "paused"]), ("resuming", ["pausing", "pausing"])] {
+    for intent in ["pausing", "resuming"] {
+        let engine = place.open(0).await;
+        let (running, paused) = (place.spec(), place.spec());
+        for spec in [&running, &paused] {
+            engine.start(spec).await.unwrap();
+        }
+        agent_of(&engine, &paused.run).await.quiesce().await.unwrap();
+        engine.capture(&paused.run, &place.image_directory(intent)).await.unwrap();
+        drop(engine);
         for hull in fs::read_dir(place.path().join("engine/hulls")).unwrap().flatten() {
             let path = hull.path().join("note.json");
             let mut text = fs::read_to_string(&path).unwrap();
-            for word in now {
-                text = text.replace(&format!("\"phase\":\"{word}\""), &format!("\"phase\":\"{phase}\""));
+            for phase in ["running", "paused"] {
+                text = text.replace(&format!("\"phase\":\"{phase}\""), &format!("\"phase\":\"{intent}\""));
             }
-            assert!(text.contains(phase), "{text}");
+            assert!(text.contains(intent), "{text}");
             fs::write(&path, text).unwrap();
-        }
-        if phase == "pausing" {
-            continue;
         }
         let engine = place.open(0).await;
         for found in engine.inventory().await.unwrap() {

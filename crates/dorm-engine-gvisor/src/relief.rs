@@ -1,0 +1,91 @@
+//! The time between a shortage of memory and the death of the process that has caused it.
+//!
+//! Which process that is only the agent knows, so the guest has to run while it is found out, and whatever took the
+//! memory runs too. Meanwhile the guest gets more room than its limit, and is not paused again; both end when the
+//! process is dead, or when nobody has named one in time.
+//!
+//! ```text
+//! MemoryHigh (paused) ─► relieve(None): more room, go on ─► relieve(Some(pid)): kill ─► the old limit
+//! ```
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use dorm_engine::EngineError;
+use dorm_lifecycle::RunId;
+
+use crate::capture::resume;
+use crate::engine::Shared;
+use crate::error::{GvisorError, chain};
+use crate::hull::Hull;
+use crate::run::Run;
+
+/// How much more the guest may take at least while the victim is looked for.
+const ROOM_BYTES: u64 = 1 << 30;
+/// How long the caller may take to name one.
+const NAMING: Duration = Duration::from_secs(10);
+/// How long a killed process's memory may take to come back.
+const RETURN: Duration = Duration::from_secs(60);
+
+impl Shared {
+    /// [`dorm_engine::Engine::relieve`].
+    pub(crate) async fn relieve(&self, id: &RunId, victim: Option<u32>) -> Result<(), EngineError> {
+        const OPERATION: &str = "relieve";
+        let run = self.runs.get(id)?;
+        let mut turn = run.turn().await;
+        let hull = run.living(OPERATION)?;
+        let limit = turn.note().map_or(0, |note| note.memory_bytes);
+        let killed = match victim {
+            Some(pid) => hull.control.kill(hull.home.id(), pid).await,
+            None if limit > 0 => give_room(&run, hull, limit).await,
+            None => Ok(()),
+        };
+        resume(hull, &mut turn).await.map_err(|error| error.of(OPERATION, id))?;
+        if victim.is_some() {
+            run.relieved();
+        }
+        match killed {
+            // A victim that has ended meanwhile is no reason to keep the guest standing.
+            Ok(()) | Err(GvisorError::Refused { .. }) => Ok(()),
+            Err(error) => Err(error.of(OPERATION, id)),
+        }
+    }
+}
+
+async fn give_room(run: &Arc<Run>, hull: &Hull, limit: u64) -> Result<(), GvisorError> {
+    if !run.begin_relief() {
+        return Ok(());
+    }
+    let given = hull.group(move |group| group.set_memory_limit(limit.saturating_add(limit.max(ROOM_BYTES)))).await;
+    if given.is_err() {
+        run.end_relief();
+        return given;
+    }
+    tokio::spawn(take_room_back(run.clone(), hull.clone(), limit));
+    Ok(())
+}
+
+async fn take_room_back(run: Arc<Run>, hull: Hull, limit: u64) {
+    let _ = tokio::time::timeout(NAMING, run.until_relieved()).await;
+    let end = tokio::time::Instant::now() + RETURN;
+    loop {
+        let is_over = tokio::time::Instant::now() > end;
+        let uses = hull.group(crate::cgroup::Cgroup::usage).await.map(|usage| usage.memory_bytes);
+        match uses {
+            // Setting it below what is used would have the kernel kill for it.
+            Ok(uses) if uses >= limit && !is_over => {}
+            Ok(_) => match hull.group(move |group| group.set_memory_limit(limit)).await {
+                Err(error) if is_over => {
+                    tracing::warn!(run = %run.id, error = %chain(&error), "a run keeps more memory than its limit");
+                    break;
+                }
+                Err(_) => {}
+                Ok(()) => break,
+            },
+            // It is gone.
+            Err(_) => break,
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    run.end_relief();
+}
