@@ -10,7 +10,7 @@ use super::{Arguments, exit};
 
 const HEAD: &str = "# The command line
 
-Generated from `dorm` itself by `DORM_REWRITE=1 cargo test -p dorm reference`; do not edit.
+Generated from `dorm` itself by `DORM_REWRITE=1 cargo nextest run --release -p dorm reference`; do not edit.
 
 ";
 
