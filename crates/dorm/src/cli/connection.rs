@@ -29,7 +29,7 @@ pub(crate) struct Connection {
 impl Connection {
     /// A client for the daemon. Nothing is sent yet.
     pub(crate) fn client(&self) -> Result<Client, Problem> {
-        let server = match &self.server {
+        let server = match self.server.as_ref().filter(|server| !server.is_empty()) {
             Some(server) => server.clone(),
             None => read_address(&self.data).ok_or_else(|| {
                 let message = format!("no daemon has run with the data directory {}", self.data.display());

@@ -44,10 +44,16 @@ enum SbxVerb {
     /// Show all there is to know about a sandbox
     Describe(describe::DescribeOptions),
     /// Run a command in a sandbox
+    ///
+    /// The exit code is the command's own: 128 and the signal's number when one ended it, 125 when dorm itself failed.
     Exec(exec::ExecOptions),
     /// Run a command in a new sandbox, and end that with it
+    ///
+    /// The exit code is the command's own: 128 and the signal's number when one ended it, 125 when dorm itself failed.
     Run(run::RunOptions),
     /// Open a terminal in a sandbox
+    ///
+    /// The exit code is the command's own: 128 and the signal's number when one ended it, 125 when dorm itself failed.
     Shell(shell::ShellOptions),
     /// Copy files into or out of a sandbox
     Cp(cp::CpOptions),

@@ -12,9 +12,7 @@ async fn what_is_over_is_hidden_unless_it_is_asked_for() {
     assert_eq!(world.dorm(&["sbx", "terminate", "over"]).await.code, 0);
     let names = |rows: Vec<Vec<String>>| rows.into_iter().skip(1).map(|row| row[1].clone()).collect::<Vec<_>>();
     assert_eq!(names(world.table(&["sbx", "ls"]).await), ["web"]);
-    let mut all = names(world.table(&["sbx", "ls", "--all"]).await);
-    all.sort();
-    assert_eq!(all, ["over", "web"]);
+    assert_eq!(names(world.table(&["sbx", "ls", "--all"]).await), ["over", "web"], "the oldest first");
     let rows = world.table(&["sbx", "ls", "--state", "terminated"]).await;
     assert_eq!((rows.len(), &rows[1][0], rows[1][2].as_str()), (2, &id, "terminated (requested)"));
 }

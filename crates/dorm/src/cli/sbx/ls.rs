@@ -23,12 +23,14 @@ pub(crate) struct LsOptions {
     all: bool,
 }
 
-/// Lists them.
+/// Lists them, the oldest first.
 pub(super) async fn run(client: &Client, options: LsOptions, format: Format) -> Done {
     let states = match (options.all, options.state.is_empty()) {
         (true, _) => Vec::new(),
         (false, true) => LIVING.map(str::to_owned).to_vec(),
         (false, false) => options.state,
     };
-    table::many(&client.sandboxes(&states, &options.label).await?, format)
+    let mut sandboxes = client.sandboxes(&states, &options.label).await?;
+    sandboxes.sort_by(|one, other| (one.created_at, &one.id).cmp(&(other.created_at, &other.id)));
+    table::many(&sandboxes, format)
 }
