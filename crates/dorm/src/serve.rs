@@ -1,7 +1,7 @@
 //! `dorm serve`: puts the daemon together, runs it until it is told to stop, and takes it apart again.
 
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result, bail};
