@@ -50,8 +50,8 @@ impl Demo {
         let first = self.start_guest(&id).await?;
         self.suspend_and_resume(&id, &first).await?;
         let snapshot = self.snapshot(&id).await?;
-        self.diverge(&snapshot, &first).await?;
-        self.clone_running(&snapshot).await?;
+        let left = self.diverge(&snapshot, &first).await?;
+        self.clone_running(&left, &snapshot).await?;
         self.timeouts().await
     }
 
@@ -85,7 +85,7 @@ impl Demo {
                 tokio::time::sleep(Duration::from_secs(1)).await;
                 self.cpu(id).await?
             });
-            ensure!(from == to, "suspended, it used {} µs of CPU in a second", to - from);
+            ensure!(from == to, "suspended, it used {} s of CPU in a second", to - from);
             self.row("suspended for a second", &view, "CPU used: 0", began);
             if evict {
                 let began = Instant::now();
@@ -106,9 +106,9 @@ impl Demo {
         Ok(())
     }
 
-    async fn cpu(&self, id: &str) -> Result<u64> {
+    async fn cpu(&self, id: &str) -> Result<f64> {
         let usage = self.daemon.get(&format!("/sandboxes/{id}/usage")).await?;
-        usage["cpu_micros"].as_u64().context("cpu_micros")
+        usage["cpu_secs"].as_f64().context("cpu_secs")
     }
 
     async fn snapshot(&mut self, id: &str) -> Result<String> {
@@ -123,7 +123,7 @@ impl Demo {
         text(&snapshot, "id")
     }
 
-    async fn diverge(&mut self, snapshot: &str, first: &Value) -> Result<()> {
+    async fn diverge(&mut self, snapshot: &str, first: &Value) -> Result<String> {
         let mut ids = Vec::new();
         for name in ["left", "right"] {
             let began = Instant::now();
@@ -139,14 +139,14 @@ impl Demo {
             let guest = self.guest(id).await?;
             ensure!(guest["notes"] == json!([name]), "{name} knows {}", guest["notes"]);
         }
-        Ok(())
+        Ok(ids.swap_remove(0))
     }
 
-    async fn clone_running(&mut self, snapshot: &str) -> Result<()> {
+    async fn clone_running(&mut self, left: &str, snapshot: &str) -> Result<()> {
         let began = Instant::now();
-        let source = self.guest("left").await?;
-        let answer = self.daemon.post("/sandboxes/left/clone", json!({ "name": "copy" })).await?;
-        let clone = &answer["clone"];
+        let source = self.guest(left).await?;
+        let answer = self.daemon.post(&format!("/sandboxes/{left}/clone"), json!({ "name": "copy" })).await?;
+        let clone = &answer["sandbox"];
         let guest = self.guest(&text(clone, "id")?).await?;
         same_guest(&source, &guest)?;
         ensure!(guest["notes"] == json!(["left"]), "the clone knows {}", guest["notes"]);

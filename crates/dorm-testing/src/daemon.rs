@@ -197,13 +197,14 @@ impl Daemon {
         Ok(())
     }
 
-    /// Runs a command in a sandbox to its end; answers its code and what it wrote to both outputs.
+    /// Runs a command in a sandbox to its end; answers its code, as a shell gives it, and what it wrote to both outputs.
     ///
     /// # Errors
     /// When it could not be run.
     pub async fn exec(&self, id: &str, argv: &[&str]) -> Result<(i64, String)> {
         let answer = self.post(&format!("/sandboxes/{id}/exec"), json!({ "argv": argv })).await?;
-        let code = answer["exit_code"].as_i64().ok_or_else(|| anyhow!("no exit code in {answer}"))?;
+        let signal = answer["signal"].as_i64().map(|signal| 128 + signal);
+        let code = answer["exit_code"].as_i64().or(signal).ok_or_else(|| anyhow!("no exit code in {answer}"))?;
         let output = |name: &str| answer[name].as_str().unwrap_or_default().to_owned();
         Ok((code, output("stdout") + &output("stderr")))
     }

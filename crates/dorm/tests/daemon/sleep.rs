@@ -58,7 +58,7 @@ async fn children_of_a_snapshot_diverge_and_outlive_their_source() {
     counter.is_whole(daemon).await;
     let mut of_clone = counter.child("");
     let clone = daemon.post(&format!("/sandboxes/{id}/clone"), json!({ "name": "copy" })).await.unwrap();
-    of_clone.id = clone["clone"]["id"].as_str().unwrap().to_owned();
+    of_clone.id = clone["sandbox"]["id"].as_str().unwrap().to_owned();
     of_clone.is_whole(daemon).await;
     daemon.act(&id, "terminate").await.unwrap();
     let before = counter.visits() - 1;
