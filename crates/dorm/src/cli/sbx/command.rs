@@ -258,10 +258,9 @@ impl Printer {
             Some(pieces) => pieces.reserve().await.ok(),
             None => None,
         };
-        match (room, piece.take()) {
-            (Some(room), Some(piece)) => room.send(piece),
-            // Nobody takes it any more, as `closed` says.
-            (None, Some(_)) | (_, None) => {}
+        // Without room, nobody takes it any more: `closed` says so.
+        if let (Some(room), Some(piece)) = (room, piece.take()) {
+            room.send(piece);
         }
     }
 
