@@ -8,6 +8,7 @@ pub(crate) mod record;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 
 use dorm_agent_client::Agent;
 use dorm_lifecycle::{
@@ -81,6 +82,8 @@ pub(crate) struct Actor {
     /// Who asked for the operation in progress.
     pub(crate) by: By,
     waiting: Vec<Waiting>,
+    /// When a process was last killed for memory.
+    relieved: Option<tokio::time::Instant>,
     later: VecDeque<Message>,
 }
 
@@ -103,6 +106,7 @@ impl Actor {
             snapshot: None,
             by,
             waiting: Vec::new(),
+            relieved: None,
             later: VecDeque::new(),
         };
         shared.tasks.spawn(actor.live(first));
@@ -257,7 +261,7 @@ impl Actor {
                     // The timer is set again by the loop, and the deadline is still passed.
                     Err(error) => {
                         tracing::warn!(sandbox = %self.record.sandbox.id, error = %chain(&error), "a passed deadline could not be recorded");
-                        tokio::time::sleep(std::time::Duration::from_millis(500)).await;
+                        tokio::time::sleep(Duration::from_millis(500)).await;
                     }
                 }
             }
@@ -320,8 +324,17 @@ impl Actor {
         if *run != self.record.sandbox.run_id() || self.work.is_some() {
             return;
         }
-        match effects::relieve(&self.task(), run).await {
-            Ok(detail) => self.note(EventKind::MemoryRelieved, By::Host, Some(detail)).await,
+        let now = tokio::time::Instant::now();
+        let lately = match self.relieved {
+            Some(at) if now.duration_since(at) < Duration::from_secs(5) => effects::Lately::Relieved,
+            Some(_) | None => effects::Lately::Quiet,
+        };
+        match effects::relieve(&self.task(), run, lately).await {
+            Ok(Some(detail)) => {
+                self.relieved = Some(tokio::time::Instant::now());
+                self.note(EventKind::MemoryRelieved, By::Host, Some(detail)).await;
+            }
+            Ok(None) => {}
             Err(reason) => tracing::warn!(%run, reason, "memory ran high and could not be relieved"),
         }
     }

@@ -178,18 +178,48 @@ async fn stop(task: &Task, run: &RunId) -> Seen {
     }
 }
 
+/// Whether somebody was killed for memory a moment ago, whose memory may still be on its way back.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Lately {
+    /// Somebody was.
+    Relieved,
+    /// Nobody was.
+    Quiet,
+}
+
 /// Answers memory that ran high: lets the guest go on, asks the agent which process is the greediest, kills that.
-pub(crate) async fn relieve(task: &Task, run: &RunId) -> Result<String, Reason> {
+/// Answers nothing when the memory of one who was killed before came back after all.
+pub(crate) async fn relieve(task: &Task, run: &RunId, lately: Lately) -> Result<Option<String>, Reason> {
     let engine = &task.shared.engine;
     engine.relieve(run, None).await.map_err(|error| error.chain())?;
+    if lately == Lately::Relieved && sinks(task, run).await? {
+        engine.relieve(run, Some(NOBODY)).await.map_err(|error| error.chain())?;
+        return Ok(None);
+    }
     let Some(agent) = &task.agent else { return Err("its agent is not connected".to_owned()) };
     let greediest = tokio::time::timeout(AGENT, agent.greediest()).await;
     let victim = greediest.map_err(|_| "its agent does not answer".to_owned())?;
     match victim {
         Some(pid) => {
             engine.relieve(run, Some(pid)).await.map_err(|error| error.chain())?;
-            Ok(format!("process {pid} used the most memory and was killed"))
+            Ok(Some(format!("process {pid} used the most memory and was killed")))
         }
         None => Err("no process uses much memory".to_owned()),
     }
+}
+
+/// No process has this id: a relief of it only says that the matter is over.
+const NOBODY: u32 = u32::MAX >> 1;
+
+/// Whether the run's memory falls below three quarters of its limit while it goes on for a moment.
+async fn sinks(task: &Task, run: &RunId) -> Result<bool, Reason> {
+    let enough = task.sandbox.spec.resources.memory_bytes / 4 * 3;
+    for _ in 0..50 {
+        let usage = task.shared.engine.usage(run).await.map_err(|error| error.chain())?;
+        if usage.memory_bytes < enough {
+            return Ok(true);
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    Ok(false)
 }

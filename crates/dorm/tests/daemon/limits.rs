@@ -12,8 +12,7 @@ async fn a_full_disk_is_an_error_inside_and_nothing_else() {
     let asked = json!({ "name": "web", "image": "base", "resources": { "disk_bytes": 256 << 20 } });
     let mut counter = Counter::create(daemon, asked).await;
     let id = counter.id.clone();
-    let (code, said) =
-        daemon.exec(&id, &["dd", "if=/dev/zero", "of=/root/big", "bs=1M", "count=400"]).await.unwrap();
+    let (code, said) = daemon.exec(&id, &["dd", "if=/dev/zero", "of=/root/big", "bs=1M", "count=400"]).await.unwrap();
     assert!(code != 0 && said.contains("No space left"), "{code} {said}");
     assert_eq!(daemon.exec(&id, &["rm", "/root/big"]).await.unwrap().0, 0);
     assert_eq!(daemon.exec(&id, &["sh", "-c", "echo kept > /root/small"]).await.unwrap().0, 0);

@@ -68,16 +68,18 @@ impl Drop for Place {
         let Some(mut daemon) = self.daemon.take() else { return };
         eprintln!("the daemon's log:\n{}", daemon.log());
         let clear = std::thread::spawn(move || {
+            // A daemon and a client of this thread's own: those of the test belong to a runtime that stands still.
+            daemon.kill()?;
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-            if runtime.block_on(daemon.end_sandboxes()).is_err() {
-                daemon.kill()?;
+            runtime.block_on(async {
                 daemon.start_again()?;
-                runtime.block_on(daemon.end_sandboxes())?;
-            }
-            daemon.stop().map(drop)
+                tokio::time::timeout(PATIENCE, daemon.end_sandboxes()).await??;
+                daemon.stop().map(drop)
+            })
         });
-        if !matches!(clear.join(), Ok(Ok(()))) {
-            eprintln!("something is left of {}", self.directory.path().display());
+        let cleared: Option<anyhow::Result<()>> = clear.join().ok();
+        if !matches!(cleared, Some(Ok(()))) {
+            eprintln!("something is left of {}: {cleared:?}", self.directory.path().display());
         }
     }
 }

@@ -48,17 +48,18 @@ async fn a_second_daemon_on_the_same_data_is_refused() {
     place.end(&[]).await;
 }
 
-fn kill_engine_of(place: &Place, run: &str) {
-    let processes = processes_of(place.daemon().data());
-    let sandbox = processes.iter().find(|(_, line)| line.contains("runsc-sandbox") && line.contains(run));
-    let (pid, _) = sandbox.unwrap_or_else(|| panic!("no process of {run} in {processes:#?}"));
+/// Kills the only sandbox's engine process.
+fn kill_engine(place: &Place) {
+    let mut processes = processes_of(place.daemon().data());
+    processes.retain(|(_, line)| line.starts_with("runsc-sandbox"));
+    let [(pid, _)] = processes.as_slice() else { panic!("not one process: {processes:#?}") };
     let killed = std::process::Command::new("kill").args(["-KILL", &pid.to_string()]).status().unwrap();
     assert!(killed.success());
 }
 
 #[tokio::test]
 async fn a_killed_engine_process_takes_its_sandbox_back_to_its_image_or_ends_it_with_the_cause() {
-    let place = Place::new();
+    let place = Place::with(&["--hulls", "0"]);
     let daemon = place.daemon();
     let mut counter = Counter::create(daemon, json!({ "name": "web", "image": "base" })).await;
     let id = counter.id.clone();
@@ -66,7 +67,7 @@ async fn a_killed_engine_process_takes_its_sandbox_back_to_its_image_or_ends_it_
     daemon.act(&id, "resume").await.unwrap();
     let at_image = counter.visits();
     counter.is_whole(daemon).await;
-    kill_engine_of(&place, &id);
+    kill_engine(&place);
     becomes(daemon, &id, "suspended").await;
     daemon.act(&id, "resume").await.unwrap();
     counter.back_to(at_image);
@@ -74,8 +75,9 @@ async fn a_killed_engine_process_takes_its_sandbox_back_to_its_image_or_ends_it_
     let events = daemon.get(&format!("/events?sandbox={id}&limit=100")).await.unwrap().to_string();
     assert!(events.contains("run_lost"), "{events}");
 
+    daemon.act(&id, "terminate").await.unwrap();
     let without = daemon.create(json!({ "name": "other", "image": "base" })).await.unwrap();
-    kill_engine_of(&place, &without);
+    kill_engine(&place);
     let over = becomes(daemon, &without, "terminated").await;
     assert!(over["cause"].to_string().contains("no image"), "{over}");
     place.end(&[]).await;
