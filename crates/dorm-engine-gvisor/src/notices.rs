@@ -68,6 +68,8 @@ async fn watch_memory(engine: &Weak<Shared>, watched: &Weak<Run>, hull: &Hull) {
     let armed = hull.group.memory_limit().and_then(|limit| Threshold::arm(&hull.group, soft_threshold(limit)));
     let mut threshold = match armed {
         Ok(threshold) => threshold,
+        // The run was over before it could be watched.
+        Err(error) if error.is_gone() => return,
         Err(error) => {
             tracing::warn!(hull = hull.home.id(), error = %chain(&error), "the memory of a run cannot be watched");
             return;
