@@ -211,13 +211,20 @@ pub(crate) async fn relieve(task: &Task, run: &RunId, lately: Lately) -> Result<
 /// No process has this id: a relief of it only says that the matter is over.
 const NOBODY: u32 = u32::MAX >> 1;
 
-/// Whether the run's memory falls below three quarters of its limit while it goes on for a moment.
+/// Whether the run's memory falls below three quarters of its limit while it goes on: the kernel may take seconds to
+/// give back that of a killed process. Memory that grows instead says that somebody else takes it.
 async fn sinks(task: &Task, run: &RunId) -> Result<bool, Reason> {
+    const GROWTH: u64 = 64 << 20;
     let enough = task.sandbox.spec.resources.memory_bytes / 4 * 3;
-    for _ in 0..50 {
-        let usage = task.shared.engine.usage(run).await.map_err(|error| error.chain())?;
-        if usage.memory_bytes < enough {
+    let used = async || task.shared.engine.usage(run).await.map(|usage| usage.memory_bytes);
+    let first = used().await.map_err(|error| error.chain())?;
+    for _ in 0..400 {
+        let now = used().await.map_err(|error| error.chain())?;
+        if now < enough {
             return Ok(true);
+        }
+        if now > first + GROWTH {
+            return Ok(false);
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
