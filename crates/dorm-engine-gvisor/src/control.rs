@@ -85,9 +85,18 @@ impl Control {
         self.call("containerManager.Restore", argument, files.0.into(), LONG).await.map(drop)
     }
 
-    /// Kills the guest's process `pid`.
-    pub(crate) async fn kill(&self, id: &str, pid: u32) -> Result<(), GvisorError> {
-        let argument = json!({"CID": id, "Signo": 9, "PID": pid, "Mode": 0});
+    /// The guest's processes, the agent first.
+    pub(crate) async fn processes(&self, id: &str) -> Result<Vec<u32>, GvisorError> {
+        let list = self.call("containerManager.Processes", json!(id), Vec::new(), SOON).await?;
+        let pids = list.as_array().into_iter().flatten().filter_map(|process| process["pid"].as_u64());
+        let mut pids: Vec<_> = pids.filter_map(|pid| u32::try_from(pid).ok()).collect();
+        pids.sort_unstable();
+        Ok(pids)
+    }
+
+    /// Sends a signal to the guest's process `pid`.
+    pub(crate) async fn signal(&self, id: &str, pid: u32, signal: i32) -> Result<(), GvisorError> {
+        let argument = json!({"CID": id, "Signo": signal, "PID": pid, "Mode": 0});
         self.call("containerManager.Signal", argument, Vec::new(), SOON).await.map(drop)
     }
 

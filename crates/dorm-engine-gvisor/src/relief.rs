@@ -1,11 +1,12 @@
 //! The time between a shortage of memory and the death of the process that has caused it.
 //!
-//! Which process that is only the agent knows, so the guest has to run while it is found out, and whatever took the
-//! memory runs too. Meanwhile the guest gets more room than its limit, and is not paused again; both end when the
-//! process is dead, or when nobody has named one in time.
+//! Which process that is only the agent knows, so the guest has to run while it is found out, but all its other
+//! processes are stopped. Meanwhile the guest gets more room than its limit, and is not paused again; all of this ends
+//! when the process is dead, or when nobody has named one in time.
 //!
 //! ```text
-//! MemoryHigh (paused) ─► relieve(None): more room, go on ─► relieve(Some(pid)): kill ─► the old limit
+//! MemoryHigh (paused) ─► relieve(None): others stop, more room, go on ─► relieve(Some(pid)): kill, others go on,
+//!    the old limit
 //! ```
 
 use std::sync::Arc;
@@ -36,12 +37,15 @@ impl Shared {
         let hull = run.living(OPERATION)?;
         let limit = turn.note().map_or(0, |note| note.memory_bytes);
         let killed = match victim {
-            Some(pid) => hull.control.kill(hull.home.id(), pid).await,
-            None if limit > 0 => give_room(&run, hull, limit).await,
-            None => Ok(()),
+            Some(pid) => hull.control.signal(hull.home.id(), pid, libc::SIGKILL).await,
+            None => {
+                signal_others(hull, libc::SIGSTOP).await;
+                if limit > 0 { give_room(&run, hull, limit).await } else { Ok(()) }
+            }
         };
         resume(hull, &mut turn).await.map_err(|error| error.of(OPERATION, id))?;
         if victim.is_some() {
+            signal_others(hull, libc::SIGCONT).await;
             run.relieved();
         }
         match killed {
@@ -49,6 +53,24 @@ impl Shared {
             Ok(()) | Err(GvisorError::Refused { .. }) => Ok(()),
             Err(error) => Err(error.of(OPERATION, id)),
         }
+    }
+}
+
+/// The agent's process id in every sandbox.
+const AGENT: u32 = 1;
+
+/// Stops every process but the agent, or lets them go on: the youngest first, so that no parent sees a child stopped.
+async fn signal_others(hull: &Hull, signal: i32) {
+    let processes = match hull.control.processes(hull.home.id()).await {
+        Ok(processes) => processes,
+        Err(error) => {
+            tracing::warn!(hull = hull.home.id(), error = %chain(&error), "the processes of a run cannot be listed");
+            return;
+        }
+    };
+    for pid in processes.into_iter().rev().filter(|pid| *pid != AGENT) {
+        // One that has ended meanwhile needs no signal.
+        let _ = hull.control.signal(hull.home.id(), pid, signal).await;
     }
 }
 
@@ -66,7 +88,9 @@ async fn give_room(run: &Arc<Run>, hull: &Hull, limit: u64) -> Result<(), Gvisor
 }
 
 async fn take_room_back(run: Arc<Run>, hull: Hull, limit: u64) {
-    let _ = tokio::time::timeout(NAMING, run.until_relieved()).await;
+    if tokio::time::timeout(NAMING, run.until_relieved()).await.is_err() {
+        signal_others(&hull, libc::SIGCONT).await;
+    }
     let end = tokio::time::Instant::now() + RETURN;
     loop {
         let is_over = tokio::time::Instant::now() > end;

@@ -204,7 +204,10 @@ pub(crate) async fn relieve(task: &Task, run: &RunId, lately: Lately) -> Result<
             engine.relieve(run, Some(pid)).await.map_err(|error| error.chain())?;
             Ok(Some(format!("process {pid} used the most memory and was killed")))
         }
-        None => Err("no process uses much memory".to_owned()),
+        None => {
+            engine.relieve(run, Some(NOBODY)).await.map_err(|error| error.chain())?;
+            Err("no process uses much memory".to_owned())
+        }
     }
 }
 
@@ -212,19 +215,14 @@ pub(crate) async fn relieve(task: &Task, run: &RunId, lately: Lately) -> Result<
 const NOBODY: u32 = u32::MAX >> 1;
 
 /// Whether the run's memory falls below three quarters of its limit while it goes on: the kernel may take seconds to
-/// give back that of a killed process. Memory that grows instead says that somebody else takes it.
+/// give back that of a killed process.
 async fn sinks(task: &Task, run: &RunId) -> Result<bool, Reason> {
-    const GROWTH: u64 = 64 << 20;
     let enough = task.sandbox.spec.resources.memory_bytes / 4 * 3;
     let used = async || task.shared.engine.usage(run).await.map(|usage| usage.memory_bytes);
-    let first = used().await.map_err(|error| error.chain())?;
     for _ in 0..400 {
         let now = used().await.map_err(|error| error.chain())?;
         if now < enough {
             return Ok(true);
-        }
-        if now > first + GROWTH {
-            return Ok(false);
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
