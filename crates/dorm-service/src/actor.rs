@@ -368,12 +368,14 @@ impl Actor {
     }
 
     async fn observe(&mut self, seen: Seen) {
-        let Seen { observation, agent, bytes, parked } = seen;
+        let Seen { observation, agent, bytes } = seen;
         self.take_activity();
         let recorded = self.record_observation(observation, bytes).await;
         let Some(observation) = recorded else { return };
         self.agent = agent;
-        if let (Observation::Saved(_), Some(memory)) = (&observation, parked) {
+        if let Observation::Saved(_) = &observation
+            && let Some(memory) = effects::park(&self.task(), &self.record.sandbox.run_id()).await
+        {
             let evict = self.shared.parking.enter(&self.record.sandbox.id, self.shared.now(), memory);
             for sandbox in evict {
                 self.shared.tell(&sandbox, Message::Evict { reply: None });

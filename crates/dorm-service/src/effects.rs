@@ -23,7 +23,7 @@ use dorm_lifecycle::{CaptureId, Effect, Observation, Origin, RunId, Sandbox};
 use crate::error::ServiceError;
 use crate::shared::{Shared, chain};
 
-pub(crate) use save::{give_up_image, go_on_after_restart};
+pub(crate) use save::{give_up_image, go_on_after_restart, park};
 
 /// How long the agent may take for anything that does not depend on what runs in the sandbox.
 const AGENT: Duration = Duration::from_secs(30);
@@ -47,13 +47,11 @@ pub(crate) struct Seen {
     pub(crate) agent: Option<Agent>,
     /// The size of what was written.
     pub(crate) bytes: u64,
-    /// The host memory a parked run holds.
-    pub(crate) parked: Option<u64>,
 }
 
 impl Seen {
     pub(crate) fn of(observation: Observation) -> Self {
-        Self { observation, agent: None, bytes: 0, parked: None }
+        Self { observation, agent: None, bytes: 0 }
     }
 
     fn with(observation: Observation, agent: Agent) -> Self {

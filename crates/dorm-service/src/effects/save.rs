@@ -22,17 +22,15 @@ pub(super) async fn save(task: &Task, run: &RunId) -> Seen {
             if let Some(agent) = &task.agent {
                 agent.close();
             }
-            let parked = park(task, run).await;
-            Seen { bytes: image.bytes, parked, ..Seen::of(Observation::Saved(image)) }
+            Seen { bytes: image.bytes, ..Seen::of(Observation::Saved(image)) }
         }
         Err(reason) => undo(task, run, Observation::SaveFailed(reason)).await,
     }
 }
 
-/// The image is durable; what is parked is only a cache of it, and one that cannot be kept is given back.
-///
-/// Parking changes nothing that is recorded: the guest stands still since it was captured.
-async fn park(task: &Task, run: &RunId) -> Option<u64> {
+/// Only once the image is recorded: what is parked is a cache of it, and one that cannot be kept is given back. Answers
+/// the host memory it holds. The guest stands still since it was captured.
+pub(crate) async fn park(task: &Task, run: &RunId) -> Option<u64> {
     let engine = &task.shared.engine;
     let parked = async {
         engine.park(run).await.map_err(|error| error.chain())?;
