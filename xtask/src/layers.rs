@@ -11,6 +11,7 @@ use serde_json::Value;
 /// Each crate and its ring. A crate may only depend on crates of a lower ring, or those named beside it.
 const RINGS: &[(&str, u8, &[&str])] = &[
     ("dorm-lifecycle", 0, &[]),
+    ("dorm-steps", 0, &[]),
     ("dorm-agent-proto", 1, &[]),
     ("dorm-engine", 1, &[]),
     ("dorm-store", 1, &[]),

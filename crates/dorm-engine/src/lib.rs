@@ -12,6 +12,7 @@
 
 mod error;
 mod network;
+mod stepped;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -23,6 +24,7 @@ use tokio::sync::mpsc;
 
 pub use error::{EngineError, Retry};
 pub use network::{Lease, LeaseId, Network, NetworkError};
+pub use stepped::SteppedEngine;
 
 /// A two-way byte stream.
 pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}

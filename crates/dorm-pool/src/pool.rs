@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use dorm_lifecycle::{CaptureId, Digest};
+use dorm_steps::AnySteps;
 
 use crate::captures::{Capture, CaptureDraft, Captures, Expected};
 use crate::error::PoolError;
@@ -27,10 +28,15 @@ impl Pool {
     /// # Errors
     /// [`PoolError::Io`] when a directory cannot be made or read.
     pub fn open(data: &Path, images: &Path) -> Result<Self, PoolError> {
-        Self::open_with(data, images, Steps::default())
+        Self::open_with(data, images, dorm_steps::pass())
     }
 
-    pub(crate) fn open_with(data: &Path, images: &Path, steps: Steps) -> Result<Self, PoolError> {
+    /// [`Pool::open`], with somebody who is asked at each step of every operation that changes the disk.
+    ///
+    /// # Errors
+    /// As [`Pool::open`].
+    pub fn open_with(data: &Path, images: &Path, steps: AnySteps) -> Result<Self, PoolError> {
+        let steps = Steps(steps);
         let captures = Captures::open(data.join("captures"), steps.clone())?;
         let images = Images::open(images.to_owned(), steps)?;
         Ok(Self { captures: Arc::new(captures), images: Arc::new(images) })

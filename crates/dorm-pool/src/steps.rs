@@ -1,8 +1,9 @@
-//! The places at which a test can make the pool fail or die.
-//!
-//! In the program itself every step passes and nothing of this exists. A test arms one step: either the operation
-//! fails there, as if the disk had refused, or the process "dies": the operation ends and no clean-up code does
-//! anything any more, so that what a new process would find is what lies on the disk.
+//! The steps of this crate, and how they end an operation.
+
+use std::io;
+use std::path::Path;
+
+use dorm_steps::AnySteps;
 
 use crate::error::PoolError;
 
@@ -26,55 +27,97 @@ pub(crate) enum Step {
     Published,
 }
 
-#[derive(Clone, Default)]
-pub(crate) struct Steps {
-    #[cfg(test)]
-    armed: std::sync::Arc<std::sync::Mutex<Option<(Step, Ending)>>>,
-    #[cfg(test)]
-    dead: std::sync::Arc<std::sync::atomic::AtomicBool>,
+impl Step {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::DraftMade => "pool: draft made",
+            Self::FilesChecked => "pool: files checked",
+            Self::FilesHashed => "pool: files hashed",
+            Self::FilesSynced => "pool: files synced",
+            Self::ManifestWritten => "pool: manifest written",
+            Self::DraftSynced => "pool: draft synced",
+            Self::Renamed => "pool: capture renamed",
+            Self::ParentSynced => "pool: captures synced",
+            Self::Linked => "pool: files linked",
+            Self::GoneRenamed => "pool: set aside",
+            Self::Removed => "pool: removed",
+            Self::Unpacked => "pool: image unpacked",
+            Self::Listed => "pool: image listed",
+            Self::ImageSynced => "pool: image synced",
+            Self::Published => "pool: image published",
+        }
+    }
 }
 
-#[cfg(not(test))]
+/// Whom this pool asks at each step.
+#[derive(Clone)]
+pub(crate) struct Steps(pub(crate) AnySteps);
+
 impl Steps {
-    #[allow(clippy::unused_self, clippy::unnecessary_wraps)]
-    pub(crate) fn reach(&self, _step: Step) -> Result<(), PoolError> {
-        Ok(())
-    }
-
-    #[allow(clippy::unused_self)]
-    pub(crate) fn alive(&self) -> bool {
-        true
-    }
-}
-
-/// How an armed step ends.
-#[cfg(test)]
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Ending {
-    Fails,
-    Dies,
-}
-
-#[cfg(test)]
-impl Steps {
-    pub(crate) fn arm(&self, step: Step, ending: Ending) {
-        *self.armed.lock().unwrap() = Some((step, ending));
-    }
-
     pub(crate) fn reach(&self, step: Step) -> Result<(), PoolError> {
-        let mut armed = self.armed.lock().unwrap();
-        match *armed {
-            Some((at, ending)) if at == step => {
-                *armed = None;
-                self.dead.store(ending == Ending::Dies, std::sync::atomic::Ordering::SeqCst);
-                let source = std::io::Error::other(format!("{step:?} {ending:?}"));
-                Err(PoolError::io("pass the armed step of", std::path::Path::new("test"), source))
-            }
-            _ => Ok(()),
+        self.0.reach(step.name()).map_err(|stopped| {
+            let source = match stopped.full {
+                true => io::Error::new(io::ErrorKind::StorageFull, stopped),
+                false => io::Error::other(stopped),
+            };
+            PoolError::io("go on past a step of", Path::new("the pool"), source)
+        })
+    }
+
+    pub(crate) fn alive(&self) -> bool {
+        self.0.alive()
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod armed {
+    //! A step at which an operation fails as if the disk had refused, or the process dies.
+
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::sync::{Arc, Mutex};
+
+    use dorm_steps::{Steps, Stopped};
+
+    use super::Step;
+
+    /// How an armed step ends.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub(crate) enum Ending {
+        Fails,
+        Dies,
+    }
+
+    #[derive(Default, Debug)]
+    pub(crate) struct Armed {
+        at: Mutex<Option<(Step, Ending)>>,
+        dead: AtomicBool,
+    }
+
+    impl Armed {
+        pub(crate) fn new() -> Arc<Self> {
+            Arc::default()
+        }
+
+        pub(crate) fn arm(&self, step: Step, ending: Ending) {
+            *self.at.lock().unwrap() = Some((step, ending));
         }
     }
 
-    pub(crate) fn alive(&self) -> bool {
-        !self.dead.load(std::sync::atomic::Ordering::SeqCst)
+    impl Steps for Armed {
+        fn reach(&self, step: &'static str) -> Result<(), Stopped> {
+            let mut armed = self.at.lock().unwrap();
+            match *armed {
+                Some((at, ending)) if at.name() == step => {
+                    *armed = None;
+                    self.dead.store(ending == Ending::Dies, Ordering::SeqCst);
+                    Err(Stopped { step, full: false })
+                }
+                _ => Ok(()),
+            }
+        }
+
+        fn alive(&self) -> bool {
+            !self.dead.load(Ordering::SeqCst)
+        }
     }
 }

@@ -11,6 +11,7 @@ pub mod codec;
 pub mod conformance;
 pub mod memory;
 mod record;
+mod stepped;
 
 use async_trait::async_trait;
 use dorm_lifecycle::{CaptureId, Name, ProjectId, SandboxId, SnapshotId};
@@ -21,6 +22,7 @@ pub use record::{
     Change, EventRecord, NewEvent, OperationKind, OperationRecord, OperationResult, SandboxRecord, SnapshotRecord,
     SnapshotStatus,
 };
+pub use stepped::SteppedStore;
 
 /// Which sandboxes to list.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]

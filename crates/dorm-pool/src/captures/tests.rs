@@ -3,12 +3,14 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use dorm_lifecycle::{CaptureId, Resources, SandboxId, Timestamp};
+use dorm_steps::{AnySteps, pass};
 use tempfile::TempDir;
 
 use super::{CaptureFacts, Expected};
 use crate::error::PoolError;
 use crate::pool::Pool;
-use crate::steps::{Ending, Step, Steps};
+use crate::steps::Step;
+use crate::steps::armed::{Armed, Ending};
 
 const GOLDEN: &str = include_str!("tests/manifest-v1.json");
 
@@ -39,7 +41,7 @@ fn names() -> Vec<PathBuf> {
     vec!["pages.img".into(), "checkpoint.img".into(), "more/state".into()]
 }
 
-fn open(home: &Path, steps: Steps) -> Pool {
+fn open(home: &Path, steps: AnySteps) -> Pool {
     let pool = Pool::open_with(&home.join("data"), &home.join("images"), steps).unwrap();
     // A captured image has to be there; what is in it does not matter here.
     let image = home.join("images").join(facts().image.as_str());
@@ -51,7 +53,7 @@ fn open(home: &Path, steps: Steps) -> Pool {
 
 fn home() -> (TempDir, Pool) {
     let home = tempfile::tempdir().unwrap();
-    let pool = open(home.path(), Steps::default());
+    let pool = open(home.path(), pass());
     (home, pool)
 }
 
@@ -95,7 +97,7 @@ async fn whatever_step_fails_the_capture_is_wholly_there_or_not_there() {
     for step in steps_of_commit {
         for ending in [Ending::Fails, Ending::Dies] {
             let home = tempfile::tempdir().unwrap();
-            let steps = Steps::default();
+            let steps = Armed::new();
             let pool = open(home.path(), steps.clone());
             steps.arm(step, ending);
             make(&pool, &id(1)).await.expect_err("the armed step was not reached");
@@ -104,7 +106,7 @@ async fn whatever_step_fails_the_capture_is_wholly_there_or_not_there() {
                 assert_eq!(pool.drafts().await.unwrap(), [], "{step:?}: the draft is cleared");
             }
             drop(pool);
-            let pool = open(home.path(), Steps::default());
+            let pool = open(home.path(), pass());
             if pool.captures().await.unwrap().is_empty() {
                 let left = pool.drafts().await.unwrap();
                 assert_eq!(left.is_empty(), ending == Ending::Fails, "{step:?} {ending:?}");
@@ -135,12 +137,12 @@ async fn whatever_step_of_a_removal_fails_removing_again_ends_it() {
     for step in [Step::GoneRenamed, Step::Removed] {
         for ending in [Ending::Fails, Ending::Dies] {
             let home = tempfile::tempdir().unwrap();
-            let steps = Steps::default();
+            let steps = Armed::new();
             let pool = open(home.path(), steps.clone());
             make(&pool, &id(1)).await.unwrap();
             steps.arm(step, ending);
             pool.remove(&id(1)).await.unwrap_err();
-            let pool = if ending == Ending::Dies { open(home.path(), Steps::default()) } else { pool };
+            let pool = if ending == Ending::Dies { open(home.path(), pass()) } else { pool };
             assert_eq!(pool.captures().await.unwrap(), []);
             pool.remove(&id(1)).await.unwrap();
             assert_eq!(fs::read_dir(home.path().join("data/captures")).unwrap().count(), 0, "{step:?} {ending:?}");
@@ -326,12 +328,12 @@ async fn whatever_step_of_a_copy_fails_the_source_is_sound_and_copying_again_wor
     for step in [Step::Linked, Step::ManifestWritten, Step::DraftSynced, Step::Renamed, Step::ParentSynced] {
         for ending in [Ending::Fails, Ending::Dies] {
             let home = tempfile::tempdir().unwrap();
-            let steps = Steps::default();
+            let steps = Armed::new();
             let pool = open(home.path(), steps.clone());
             make(&pool, &id(1)).await.unwrap();
             steps.arm(step, ending);
             pool.copy(&id(1), &id(2)).await.unwrap_err();
-            let pool = if ending == Ending::Dies { open(home.path(), Steps::default()) } else { pool };
+            let pool = if ending == Ending::Dies { open(home.path(), pass()) } else { pool };
             pool.copy(&id(1), &id(2)).await.unwrap();
             pool.verify(&id(1), &expected()).await.unwrap();
             pool.verify(&id(2), &expected()).await.unwrap();

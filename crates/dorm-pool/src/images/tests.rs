@@ -9,7 +9,9 @@ use tempfile::TempDir;
 use super::{GUEST_ID_BASE, Image};
 use crate::error::PoolError;
 use crate::pool::Pool;
-use crate::steps::{Ending, Step, Steps};
+use crate::steps::armed::{Armed, Ending};
+use crate::steps::{Step, Steps};
+use dorm_steps::{AnySteps, pass};
 
 fn home() -> (TempDir, Pool) {
     let home = tempfile::tempdir().unwrap();
@@ -326,13 +328,15 @@ async fn whatever_step_of_an_import_fails_there_is_a_sound_image_or_none() {
     for step in [Step::Unpacked, Step::Listed, Step::ImageSynced, Step::Published] {
         for ending in [Ending::Fails, Ending::Dies] {
             let home = tempfile::tempdir().unwrap();
-            let steps = Steps::default();
-            let open = |steps| Pool::open_with(&home.path().join("data"), &home.path().join("images"), steps).unwrap();
+            let steps = Armed::new();
+            let open = |steps: AnySteps| {
+                Pool::open_with(&home.path().join("data"), &home.path().join("images"), steps).unwrap()
+            };
             let pool = open(steps.clone());
             let source = write(&home, &archive(&sample()));
             steps.arm(step, ending);
             import(&pool, &source).await.unwrap_err();
-            let pool = if ending == Ending::Dies { open(Steps::default()) } else { pool };
+            let pool = if ending == Ending::Dies { open(pass()) } else { pool };
             for image in pool.images().await.unwrap() {
                 pool.verify_image(&image.digest).await.unwrap();
             }
@@ -429,7 +433,7 @@ mod hostile {
                 entry.link.truncate(100);
             }
             let images = home.path().join("images");
-            let pool = super::super::Images::open(images, Steps::default()).unwrap();
+            let pool = super::super::Images::open(images, Steps(pass())).unwrap();
             let source = write(&home, &archive(&entries));
             let result = pool.import(&source, None, &|_| {});
             prop_assert_eq!(fs::read_to_string(outside.join("a")).unwrap(), "untouched");
@@ -450,7 +454,7 @@ mod hostile {
         #[test]
         fn random_bytes_are_no_archive(bytes in prop::collection::vec(any::<u8>(), 0..3000), at in 0usize..6000, flip in 1u8..) {
             let home = tempfile::tempdir().unwrap();
-            let pool = super::super::Images::open(home.path().join("images"), Steps::default()).unwrap();
+            let pool = super::super::Images::open(home.path().join("images"), Steps(pass())).unwrap();
             let result = pool.import(&write(&home, &bytes), None, &|_| {});
             prop_assert!(result.is_err());
             let mut changed = archive(&sample());

@@ -1,0 +1,130 @@
+//! An engine that asks at a step before and after each call that changes the host.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use dorm_lifecycle::{Digest, RunId};
+use dorm_steps::AnySteps;
+use tokio::sync::mpsc;
+
+use crate::{BoxStream, Capabilities, Captured, Engine, EngineError, FoundRun, Notice, RunSpec, Usage};
+
+/// Another engine, with steps around its calls. Looking has none.
+pub struct SteppedEngine {
+    inner: Arc<dyn Engine>,
+    steps: AnySteps,
+}
+
+impl SteppedEngine {
+    /// `inner`, with `steps`.
+    pub fn new(inner: Arc<dyn Engine>, steps: AnySteps) -> Self {
+        Self { inner, steps }
+    }
+
+    async fn around<T>(
+        &self,
+        names: [&'static str; 2],
+        run: &RunId,
+        call: impl Future<Output = Result<T, EngineError>>,
+    ) -> Result<T, EngineError> {
+        let [before, after] = names;
+        self.reach(before, run).await?;
+        let answer = call.await?;
+        self.reach(after, run).await?;
+        Ok(answer)
+    }
+
+    async fn reach(&self, step: &'static str, run: &RunId) -> Result<(), EngineError> {
+        self.living().await;
+        match self.steps.reach(step) {
+            Ok(()) => Ok(()),
+            Err(_) if !self.steps.alive() => std::future::pending().await,
+            Err(stopped) => Err(EngineError::failed("go on past a step with", run, stopped)),
+        }
+    }
+
+    async fn living(&self) {
+        if !self.steps.alive() {
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+#[async_trait]
+impl Engine for SteppedEngine {
+    fn capabilities(&self) -> &Capabilities {
+        self.inner.capabilities()
+    }
+
+    async fn start(&self, spec: &RunSpec) -> Result<(), EngineError> {
+        let names = ["engine: about to start", "engine: started"];
+        self.around(names, &spec.run, self.inner.start(spec)).await
+    }
+
+    async fn restore(&self, spec: &RunSpec, image: &Path) -> Result<(), EngineError> {
+        let names = ["engine: about to restore", "engine: restored"];
+        self.around(names, &spec.run, self.inner.restore(spec, image)).await
+    }
+
+    async fn capture(&self, run: &RunId, into: &Path) -> Result<Captured, EngineError> {
+        let names = ["engine: about to capture", "engine: captured"];
+        self.around(names, run, self.inner.capture(run, into)).await
+    }
+
+    async fn park(&self, run: &RunId) -> Result<(), EngineError> {
+        self.around(["engine: about to park", "engine: parked"], run, self.inner.park(run)).await
+    }
+
+    async fn go_on(&self, run: &RunId) -> Result<(), EngineError> {
+        let names = ["engine: about to let go on", "engine: let go on"];
+        self.around(names, run, self.inner.go_on(run)).await
+    }
+
+    async fn stop(&self, run: &RunId) -> Result<(), EngineError> {
+        self.around(["engine: about to stop", "engine: stopped"], run, self.inner.stop(run)).await
+    }
+
+    async fn agent(&self, run: &RunId) -> Result<BoxStream, EngineError> {
+        self.living().await;
+        self.inner.agent(run).await
+    }
+
+    async fn connect(&self, run: &RunId, port: u16) -> Result<BoxStream, EngineError> {
+        self.living().await;
+        self.inner.connect(run, port).await
+    }
+
+    async fn usage(&self, run: &RunId) -> Result<Usage, EngineError> {
+        self.living().await;
+        self.inner.usage(run).await
+    }
+
+    async fn relieve(&self, run: &RunId, victim: Option<u32>) -> Result<(), EngineError> {
+        self.living().await;
+        self.inner.relieve(run, victim).await
+    }
+
+    async fn inventory(&self) -> Result<Vec<FoundRun>, EngineError> {
+        self.living().await;
+        self.inner.inventory().await
+    }
+
+    async fn sweep(&self, known: &[RunId]) -> Result<Vec<String>, EngineError> {
+        self.living().await;
+        self.inner.sweep(known).await
+    }
+
+    fn notices(&self) -> mpsc::Receiver<Notice> {
+        self.inner.notices()
+    }
+
+    async fn prepare(&self, image: &Digest, rootfs: &Path) -> Result<(), EngineError> {
+        self.living().await;
+        self.inner.prepare(image, rootfs).await
+    }
+
+    async fn close(&self) {
+        self.inner.close().await;
+    }
+}

@@ -1,0 +1,94 @@
+//! A store that asks at a step before and after each commit.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use dorm_lifecycle::{CaptureId, Name, ProjectId, SandboxId, SnapshotId};
+use dorm_steps::{AnySteps, Stopped};
+
+use crate::{
+    Change, EventFilter, EventRecord, OperationRecord, SandboxFilter, SandboxRecord, SnapshotRecord, Store, StoreError,
+};
+
+/// Another store, with steps around its commits. Reading has none.
+pub struct SteppedStore {
+    inner: Arc<dyn Store>,
+    steps: AnySteps,
+}
+
+impl SteppedStore {
+    /// `inner`, with `steps`.
+    pub fn new(inner: Arc<dyn Store>, steps: AnySteps) -> Self {
+        Self { inner, steps }
+    }
+
+    async fn reach(&self, step: &'static str) -> Result<(), StoreError> {
+        match self.steps.reach(step) {
+            Ok(()) => Ok(()),
+            Err(_) if !self.steps.alive() => std::future::pending().await,
+            Err(stopped) => Err(failed(stopped)),
+        }
+    }
+
+    async fn living(&self) {
+        if !self.steps.alive() {
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+fn failed(stopped: Stopped) -> StoreError {
+    StoreError::Failed { operation: "commit a change", source: Box::new(stopped) }
+}
+
+#[async_trait]
+impl Store for SteppedStore {
+    async fn commit(&self, change: Change) -> Result<Vec<EventRecord>, StoreError> {
+        self.living().await;
+        self.reach("store: about to commit").await?;
+        let events = self.inner.commit(change).await?;
+        // It is committed: only death can keep the caller from hearing of it.
+        let _ = self.reach("store: committed").await;
+        Ok(events)
+    }
+
+    async fn sandbox(&self, id: &SandboxId) -> Result<Option<SandboxRecord>, StoreError> {
+        self.living().await;
+        self.inner.sandbox(id).await
+    }
+
+    async fn named(&self, project: &ProjectId, name: &Name) -> Result<Option<SandboxRecord>, StoreError> {
+        self.living().await;
+        self.inner.named(project, name).await
+    }
+
+    async fn sandboxes(&self, filter: &SandboxFilter) -> Result<Vec<SandboxRecord>, StoreError> {
+        self.living().await;
+        self.inner.sandboxes(filter).await
+    }
+
+    async fn snapshot(&self, id: &SnapshotId) -> Result<Option<SnapshotRecord>, StoreError> {
+        self.living().await;
+        self.inner.snapshot(id).await
+    }
+
+    async fn snapshots(&self, project: Option<&ProjectId>) -> Result<Vec<SnapshotRecord>, StoreError> {
+        self.living().await;
+        self.inner.snapshots(project).await
+    }
+
+    async fn open_operations(&self) -> Result<Vec<OperationRecord>, StoreError> {
+        self.living().await;
+        self.inner.open_operations().await
+    }
+
+    async fn to_discard(&self) -> Result<Vec<CaptureId>, StoreError> {
+        self.living().await;
+        self.inner.to_discard().await
+    }
+
+    async fn events(&self, filter: &EventFilter) -> Result<Vec<EventRecord>, StoreError> {
+        self.living().await;
+        self.inner.events(filter).await
+    }
+}
