@@ -135,7 +135,7 @@ impl ServiceError {
             Self::SnapshotNotReady { .. }
             | Self::FixedBySnapshot { .. }
             | Self::NotRunning { .. }
-            | Self::Denied { denied: Denied::NotSuspendable, .. } => Code::Conflict,
+            | Self::Denied { denied: Denied::NotSuspendable | Denied::TooManyHolds(_), .. } => Code::Conflict,
             Self::Spec(_) | Self::Id(_) => Code::InvalidArgument,
             Self::OperationFailed { .. } => Code::Failed,
             Self::Stopping => Code::Unavailable,

@@ -41,6 +41,8 @@ fn change(number: u8, detail: String) -> Change {
         operation: None,
         generation: 1,
         detail: Some(detail),
+        took: None,
+        bytes: None,
     };
     Change { sandboxes: vec![sandbox(number)], events: vec![event], ..Change::default() }
 }

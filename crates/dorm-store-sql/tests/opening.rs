@@ -22,6 +22,8 @@ fn change(detail: &str) -> Change {
         operation: None,
         generation: 1,
         detail: Some(detail.to_owned()),
+        took: None,
+        bytes: None,
     };
     Change { events: vec![event], ..Change::default() }
 }
