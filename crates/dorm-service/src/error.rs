@@ -91,7 +91,7 @@ pub enum ServiceError {
         denied: Denied,
     },
     /// What was asked for cannot be.
-    #[error("cannot create a sandbox like this: {0}")]
+    #[error("no sandbox can be like this")]
     Spec(#[from] SpecError),
     /// An id, name or digest cannot be one.
     #[error(transparent)]

@@ -26,6 +26,10 @@ fn sandbox(number: u8) -> SandboxRecord {
         generation: 1,
         run: 1,
         last_active: at,
+        timeouts_set: Timestamp::from_millis(1),
+        holds: Vec::new(),
+        restored: dorm_lifecycle::Restored::Nothing,
+        older: Vec::new(),
         state: State::Running { since: at, image: None },
     };
     SandboxRecord { sandbox, revision: 0 }
