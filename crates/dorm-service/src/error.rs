@@ -108,6 +108,17 @@ pub enum ServiceError {
         /// Where that left the sandbox.
         state: StateName,
     },
+    /// The host has no room for more.
+    #[error("cannot {what} now: {reason}")]
+    NotAdmitted {
+        /// What was wanted.
+        what: &'static str,
+        /// What there is too little of, with figures.
+        reason: String,
+    },
+    /// It is being woken, which takes longer than traffic waits.
+    #[error("sandbox {0} is still waking up")]
+    StillWaking(SandboxId),
     /// The daemon is stopping.
     #[error("the daemon is stopping")]
     Stopping,
@@ -138,7 +149,8 @@ impl ServiceError {
             | Self::Denied { denied: Denied::NotSuspendable | Denied::TooManyHolds(_), .. } => Code::Conflict,
             Self::Spec(_) | Self::Id(_) => Code::InvalidArgument,
             Self::OperationFailed { .. } => Code::Failed,
-            Self::Stopping => Code::Unavailable,
+            Self::NotAdmitted { .. } => Code::NoRoom,
+            Self::Stopping | Self::StillWaking(_) => Code::Unavailable,
             Self::Agent(error) => agent_code(error),
             Self::Engine(EngineError::Refused { .. }) => Code::PortClosed,
             Self::Engine(EngineError::NoRoom { .. }) => Code::NoRoom,
@@ -162,6 +174,8 @@ impl ServiceError {
             Self::OperationFailed { state: StateName::Running, .. } => "it goes on running; try again",
             Self::OperationFailed { state: StateName::Suspended, .. } => "its image is untouched; try again",
             Self::OperationFailed { .. } => "look at its events, and at `dorm doctor`",
+            Self::NotAdmitted { .. } => "suspend or terminate what is not needed, or raise the daemon's budgets",
+            Self::StillWaking(_) => "try again in a moment",
             Self::Stopping => "try again when the daemon is back",
             Self::Store(StoreError::NameTaken { .. }) => "choose another name, or terminate its holder",
             Self::Store(_) => "look at the daemon's log",

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use dorm_engine::Engine;
 use dorm_lifecycle::{Limits, ProjectId, SandboxId, Timestamp};
@@ -13,6 +14,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::activity::Activity;
 use crate::actor::{Mailbox, Message};
+use crate::admission::{Budgets, HostFacts, Ledger, ThisHost};
 use crate::clock::{Clock, ClockWatch};
 use crate::error::ServiceError;
 use crate::parking::{ParkLimits, Parking};
@@ -41,6 +43,12 @@ pub struct Settings {
     pub limits: Limits,
     /// How much may be parked.
     pub park: ParkLimits,
+    /// What may be used of the host.
+    pub budgets: Budgets,
+    /// How long traffic waits for a sandbox to wake; the waking itself goes on. Default 60 s.
+    pub wake: Duration,
+    /// Who knows the host.
+    pub host: Arc<dyn HostFacts>,
 }
 
 impl Default for Settings {
@@ -49,6 +57,9 @@ impl Default for Settings {
             project: ProjectId::local(),
             limits: Limits::default(),
             park: ParkLimits { memory_bytes: 4 << 30, count: 64 },
+            budgets: Budgets::default(),
+            wake: Duration::from_secs(60),
+            host: Arc::new(ThisHost),
         }
     }
 }
@@ -74,6 +85,7 @@ pub(crate) struct Shared {
     pub(crate) settings: Settings,
     pub(crate) timers: Timers,
     pub(crate) parking: Parking,
+    pub(crate) ledger: Ledger,
     pub(crate) stopping: CancellationToken,
     pub(crate) tasks: TaskTracker,
     news: watch::Sender<u64>,
@@ -96,6 +108,7 @@ impl Shared {
                 clock_watch: ClockWatch::new(parts.clock.clone()),
                 clock: parts.clock,
                 parking: Parking::new(parts.settings.park),
+                ledger: Ledger::default(),
                 settings: parts.settings,
                 timers,
                 stopping: CancellationToken::new(),
