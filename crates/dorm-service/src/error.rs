@@ -2,7 +2,7 @@
 
 use dorm_agent_client::AgentError;
 use dorm_engine::EngineError;
-use dorm_lifecycle::{Denied, IdError, SandboxId, SnapshotId, SpecError, StateName};
+use dorm_lifecycle::{Denied, IdError, SandboxId, SnapshotId, SpecError, StateName, WebhookId};
 use dorm_pool::PoolError;
 use dorm_store::StoreError;
 use thiserror::Error;
@@ -56,6 +56,9 @@ pub enum ServiceError {
     /// No snapshot has this id.
     #[error("there is no snapshot {0}")]
     NoSnapshot(SnapshotId),
+    /// No webhook has this id.
+    #[error("there is no webhook {0}")]
+    NoWebhook(WebhookId),
     /// The snapshot cannot be used now.
     #[error("snapshot {snapshot} is {status}")]
     SnapshotNotReady {
@@ -140,7 +143,7 @@ impl ServiceError {
     /// Its kind.
     pub fn code(&self) -> Code {
         match self {
-            Self::NoSandbox(_) | Self::NoSnapshot(_) => Code::NotFound,
+            Self::NoSandbox(_) | Self::NoSnapshot(_) | Self::NoWebhook(_) => Code::NotFound,
             Self::NotRunning { state: StateName::Terminated | StateName::Terminating, .. }
             | Self::Denied { denied: Denied::Terminated(_), .. } => Code::Gone,
             Self::SnapshotNotReady { .. }
@@ -166,6 +169,7 @@ impl ServiceError {
         match self {
             Self::NoSandbox(_) => "list the sandboxes that are there",
             Self::NoSnapshot(_) => "list the snapshots that are there",
+            Self::NoWebhook(_) => "list the webhooks that are there",
             Self::SnapshotNotReady { .. } => "wait until it is completed, or use another snapshot",
             Self::FixedBySnapshot { .. } => "leave it out, or create from the image instead",
             Self::NotRunning { state: StateName::Suspended | StateName::Suspending, .. } => "resume it first",

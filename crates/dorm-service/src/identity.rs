@@ -1,6 +1,6 @@
 //! Identifiers and randomness.
 
-use dorm_lifecycle::{CaptureId, HoldId, OperationId, SandboxId, SnapshotId};
+use dorm_lifecycle::{CaptureId, HoldId, OperationId, SandboxId, SnapshotId, WebhookId};
 
 /// Random bytes from the system.
 pub(crate) fn random<const N: usize>() -> [u8; N] {
@@ -26,6 +26,10 @@ pub(crate) fn operation() -> OperationId {
 
 pub(crate) fn hold() -> HoldId {
     HoldId::from_random(random())
+}
+
+pub(crate) fn webhook() -> WebhookId {
+    WebhookId::from_random(random())
 }
 
 pub(crate) fn capture() -> CaptureId {

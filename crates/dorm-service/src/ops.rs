@@ -13,6 +13,7 @@ mod resume;
 mod suspend;
 mod terminate;
 mod timeouts;
+mod webhooks;
 mod why;
 
 use dorm_lifecycle::{Actor, Command, SandboxId};

@@ -88,6 +88,9 @@ pub(crate) struct Shared {
     pub(crate) ledger: Ledger,
     pub(crate) stopping: CancellationToken,
     pub(crate) tasks: TaskTracker,
+    /// Held from reading a webhook to writing it.
+    pub(crate) webhooks: tokio::sync::Mutex<()>,
+    pub(crate) webhook_news: watch::Sender<u64>,
     news: watch::Sender<u64>,
     actors: Mutex<HashMap<SandboxId, ActorHandle>>,
 }
@@ -113,6 +116,8 @@ impl Shared {
                 timers,
                 stopping: CancellationToken::new(),
                 tasks: TaskTracker::new(),
+                webhooks: tokio::sync::Mutex::default(),
+                webhook_news: watch::channel(0).0,
                 news: watch::channel(0).0,
                 actors: Mutex::default(),
             }
