@@ -170,6 +170,7 @@ async fn stop(task: &Task, run: &RunId) -> Seen {
             Err(reason) => tracing::error!(%run, reason, "a terminated sandbox still holds something; trying again"),
         }
         tokio::select! {
+            biased;
             () = task.shared.stopping.cancelled() => std::future::pending().await,
             () = tokio::time::sleep(Duration::from_secs(1)) => {}
         }

@@ -12,6 +12,7 @@ pub(crate) async fn listen(shared: Arc<Shared>) {
     let mut notices = shared.engine.notices();
     loop {
         let notice = tokio::select! {
+            biased;
             () = shared.stopping.cancelled() => return,
             notice = notices.recv() => notice,
         };
