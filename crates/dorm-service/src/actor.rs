@@ -21,7 +21,6 @@ use tokio::sync::{mpsc, oneshot};
 use crate::activity::{Activity, InUse};
 use crate::effects::{self, Seen, Task};
 use crate::error::ServiceError;
-use crate::identity;
 use crate::shared::{ActorHandle, Shared, chain};
 use crate::view::{Residence, SandboxView};
 
@@ -190,7 +189,11 @@ impl Actor {
     }
 
     pub(crate) fn context(&self) -> Context {
-        Context { now: self.shared.now(), operation: identity::operation(), limits: self.shared.settings.limits }
+        Context {
+            now: self.shared.now(),
+            operation: self.shared.ids().operation(),
+            limits: self.shared.settings.limits,
+        }
     }
 
     async fn handle(&mut self, message: Message) {

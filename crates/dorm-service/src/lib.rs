@@ -29,6 +29,7 @@ mod view;
 pub use activity::InUse;
 pub use clock::{Clock, SystemClock, TokioClock};
 pub use error::{Code, ServiceError};
+pub use identity::{Randomness, SystemRandomness};
 pub use ops::checkpoint::Checkpointed;
 pub use ops::create::{CreateFrom, CreateSandbox};
 pub use ops::exec::Execution;

@@ -15,6 +15,7 @@ use crate::activity::Activity;
 use crate::actor::{Mailbox, Message};
 use crate::clock::Clock;
 use crate::error::ServiceError;
+use crate::identity::{Ids, Randomness, SystemRandomness};
 use crate::parking::{ParkLimits, Parking};
 use crate::timers::Timers;
 
@@ -41,6 +42,8 @@ pub struct Settings {
     pub limits: Limits,
     /// How much may be parked.
     pub park: ParkLimits,
+    /// Where identifiers and entropy come from. Default: the system.
+    pub randomness: Arc<dyn Randomness>,
 }
 
 impl Default for Settings {
@@ -49,6 +52,7 @@ impl Default for Settings {
             project: ProjectId::local(),
             limits: Limits::default(),
             park: ParkLimits { memory_bytes: 4 << 30, count: 64 },
+            randomness: Arc::new(SystemRandomness),
         }
     }
 }
@@ -106,6 +110,10 @@ impl Shared {
 
     pub(crate) fn now(&self) -> Timestamp {
         self.clock.now()
+    }
+
+    pub(crate) fn ids(&self) -> Ids<'_> {
+        Ids(&*self.settings.randomness)
     }
 
     fn actors(&self) -> MutexGuard<'_, HashMap<SandboxId, ActorHandle>> {

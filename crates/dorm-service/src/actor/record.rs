@@ -12,7 +12,6 @@ use dorm_store::{
 use super::{Actor, Message, Reply, Waiting};
 use crate::effects;
 use crate::error::ServiceError;
-use crate::identity;
 use crate::shared::{Shared, chain};
 
 impl Actor {
@@ -20,7 +19,7 @@ impl Actor {
     pub(super) async fn record_command(&mut self, made: Step) -> Result<(), ServiceError> {
         let mut change = Change::default();
         self.capture = match &made.next.state {
-            State::Suspending { .. } | State::Snapshotting { .. } => Some(identity::capture()),
+            State::Suspending { .. } | State::Snapshotting { .. } => Some(self.shared.ids().capture()),
             State::Pending { .. }
             | State::Running { .. }
             | State::Suspended { .. }
@@ -36,6 +35,12 @@ impl Actor {
             self.snapshot = Some(record);
         }
         change.discard = discarded(&self.record.sandbox, &made.next);
+        #[cfg(feature = "planted-bugs")]
+        if dorm_steps::planted::is(dorm_steps::planted::Planted::ImageReleasedEarly)
+            && let State::Suspending { image: Some(image), .. } = &made.next.state
+        {
+            change.discard.push(image.capture.clone());
+        }
         self.commit(made, change).await
     }
 
@@ -160,7 +165,7 @@ impl Actor {
     }
 
     pub(super) async fn take_snapshot(&mut self, reply: Reply<SnapshotRecord>) {
-        let command = dorm_lifecycle::Command::Snapshot(identity::snapshot());
+        let command = dorm_lifecycle::Command::Snapshot(self.shared.ids().snapshot());
         self.take_activity();
         let made = match step(&self.record.sandbox, &Input::Command(command), &self.context()) {
             Ok(made) => made,
@@ -198,11 +203,11 @@ impl Actor {
             return Err(self.failed("take a snapshot of", "it has no image"));
         };
         let now = self.shared.now();
-        let (snapshot, capture) = (identity::snapshot(), identity::capture());
+        let (snapshot, capture) = (self.shared.ids().snapshot(), self.shared.ids().capture());
         let mut record = snapshot_record(&self.shared, &sandbox, &snapshot, &capture);
         record.generation = image.generation;
         let mut operation = OperationRecord {
-            id: identity::operation(),
+            id: self.shared.ids().operation(),
             kind: OperationKind::Snapshot,
             sandbox: Some(sandbox.id.clone()),
             actor: By::User,

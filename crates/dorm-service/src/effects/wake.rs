@@ -6,7 +6,6 @@ use dorm_lifecycle::{CaptureId, Observation, RunId, SleepImage};
 use dorm_pool::Expected;
 
 use super::{Reason, Seen, Task, end, introduce, reason, spec, within};
-use crate::identity as random;
 
 pub(super) async fn wake(task: &Task, parked: &RunId, fresh: &RunId, image: &SleepImage) -> Seen {
     let limit = task.shared.settings.limits.resume;
@@ -63,7 +62,7 @@ pub(super) fn identity(task: &Task) -> Identity {
         generation: sandbox.generation,
         hostname: hostname.to_owned(),
         unix_time_us: task.shared.now().as_millis().saturating_mul(1000),
-        entropy: random::random(),
+        entropy: task.shared.ids().random(),
         variables,
     }
 }
