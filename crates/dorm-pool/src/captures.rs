@@ -114,6 +114,10 @@ impl Captures {
         Ok(Self { directory, steps, live: Mutex::default() })
     }
 
+    pub(crate) fn steps(&self) -> &Steps {
+        &self.steps
+    }
+
     pub(crate) fn directory(&self) -> &Path {
         &self.directory
     }
@@ -151,7 +155,7 @@ impl Captures {
         match disk::rename_new(&self.path(id, ""), &gone) {
             Ok(()) => {
                 self.steps.reach(Step::GoneRenamed)?;
-                disk::sync_directory(&self.directory)?;
+                disk::sync_directory(&self.directory, &self.steps)?;
                 disk::remove_tree(&gone)?;
                 self.steps.reach(Step::Removed)?;
             }
@@ -161,7 +165,7 @@ impl Captures {
         if !self.live().contains_key(id) {
             disk::remove_tree(&self.path(id, DRAFT))?;
         }
-        disk::sync_directory(&self.directory)
+        disk::sync_directory(&self.directory, &self.steps)
     }
 
     fn path(&self, id: &CaptureId, suffix: &str) -> PathBuf {

@@ -81,7 +81,7 @@ impl CaptureDraft {
     /// [`PoolError::DiskFull`] or [`PoolError::Io`] when the disk refuses.
     pub async fn commit(self, facts: CaptureFacts, files: &[PathBuf]) -> Result<Capture, PoolError> {
         let files = files.to_vec();
-        blocking(move || self.commit_now(&facts, &files)).await
+        blocking(&self.captures.steps.clone(), move || self.commit_now(&facts, &files)).await
     }
 
     /// Clears the draft away.
@@ -89,7 +89,7 @@ impl CaptureDraft {
     /// # Errors
     /// [`PoolError::Io`] when files cannot be removed; [`crate::Pool::remove`] tries again.
     pub async fn abandon(self) -> Result<(), PoolError> {
-        blocking(move || disk::remove_tree(&self.directory)).await
+        blocking(&self.captures.steps.clone(), move || disk::remove_tree(&self.directory)).await
     }
 
     fn commit_now(self, facts: &CaptureFacts, files: &[PathBuf]) -> Result<Capture, PoolError> {
@@ -111,12 +111,12 @@ impl CaptureDraft {
         let path = self.directory.join(MANIFEST);
         let text = manifest::text(&self.id, facts, &files)
             .map_err(|error| failed("put together", &path)(io::Error::from(error)))?;
-        disk::write_new(&path, &text)?;
+        disk::write_new(&path, &text, steps)?;
         steps.reach(Step::ManifestWritten)?;
         for directory in directories.iter().rev() {
-            disk::sync_directory(&self.directory.join(directory))?;
+            disk::sync_directory(&self.directory.join(directory), steps)?;
         }
-        disk::sync_directory(&self.directory)?;
+        disk::sync_directory(&self.directory, steps)?;
         steps.reach(Step::DraftSynced)?;
         let directory = self.captures.path(&self.id, "");
         match disk::rename_new(&self.directory, &directory) {
@@ -138,7 +138,7 @@ impl CaptureDraft {
 
     fn name_durably(&self) -> Result<(), PoolError> {
         self.captures.steps.reach(Step::Renamed)?;
-        disk::sync_directory(&self.captures.directory)?;
+        disk::sync_directory(&self.captures.directory, &self.captures.steps)?;
         self.captures.steps.reach(Step::ParentSynced)
     }
 
@@ -183,31 +183,50 @@ impl CaptureDraft {
 
     /// Writing back to the disk goes on while the content is hashed.
     fn hash_and_sync(&self, opened: Vec<Opened>) -> Result<Vec<CaptureFile>, PoolError> {
+        let steps = &self.captures.steps;
+        if steps.in_place() {
+            let hashed = self.hash(&opened)?;
+            steps.reach(Step::FilesHashed)?;
+            self.sync(&opened)?;
+            steps.reach(Step::FilesSynced)?;
+            return Ok(hashed);
+        }
         thread::scope(|scope| {
-            let sync = scope.spawn(|| {
-                opened.iter().try_for_each(|(name, file)| {
-                    file.sync_all().map_err(|error| failed("sync", &self.directory.join(name))(error))
-                })
-            });
-            let hashed: Result<Vec<CaptureFile>, PoolError> = opened
-                .iter()
-                .map(|(name, file)| {
-                    let bytes = file.metadata().map(|facts| facts.len());
-                    let hash = bytes.and_then(|bytes| Ok((bytes, hash_file(file, bytes)?)));
-                    let (bytes, hash) = hash.map_err(|error| failed("hash", &self.directory.join(name))(error))?;
-                    Ok(CaptureFile { name: name.clone(), bytes, blake3: hash.to_hex().to_string() })
-                })
-                .collect();
-            self.captures.steps.reach(Step::FilesHashed)?;
+            let sync = scope.spawn(|| self.sync(&opened));
+            let hashed = self.hash(&opened)?;
+            steps.reach(Step::FilesHashed)?;
             match sync.join() {
                 Ok(result) => result?,
                 Err(_) => {
                     return Err(failed("sync", &self.directory)(io::Error::other("the syncing thread ended early")));
                 }
             }
-            self.captures.steps.reach(Step::FilesSynced)?;
-            hashed
+            steps.reach(Step::FilesSynced)?;
+            Ok(hashed)
         })
+    }
+
+    fn sync(&self, opened: &[Opened]) -> Result<(), PoolError> {
+        #[cfg(feature = "planted-bugs")]
+        if dorm_steps::planted::is(dorm_steps::planted::Planted::AcknowledgedBeforeSync) {
+            return Ok(());
+        }
+        opened.iter().try_for_each(|(name, file)| {
+            let path = self.directory.join(name);
+            file.sync_all().map_err(|error| failed("sync", &path)(error))?;
+            self.captures.steps.durable(&path);
+            Ok(())
+        })
+    }
+
+    fn hash(&self, opened: &[Opened]) -> Result<Vec<CaptureFile>, PoolError> {
+        let hashed = opened.iter().map(|(name, file)| {
+            let bytes = file.metadata().map(|facts| facts.len());
+            let hash = bytes.and_then(|bytes| Ok((bytes, hash_file(file, bytes)?)));
+            let (bytes, hash) = hash.map_err(|error| failed("hash", &self.directory.join(name))(error))?;
+            Ok(CaptureFile { name: name.clone(), bytes, blake3: hash.to_hex().to_string() })
+        });
+        hashed.collect()
     }
 }
 
