@@ -27,6 +27,7 @@ const RINGS: &[(&str, u8, &[&str])] = &[
     ("dorm-api", 4, &[]),
     ("dorm-agent", 5, &[]),
     ("dorm", 5, &[]),
+    ("dorm-sim", 5, &[]),
     ("dorm-testing", 5, &[]),
     ("xtask", 6, &[]),
 ];
