@@ -17,8 +17,18 @@ use crate::shared::{Shared, chain};
 impl Actor {
     /// Records what a command leads to, before anything is done. Nothing has changed when this fails.
     pub(super) async fn record_command(&mut self, made: Step) -> Result<(), ServiceError> {
-        let mut change = Change::default();
-        self.capture = match &made.next.state {
+        let mut change = Change { discard: discarded(&self.record.sandbox, &made.next), ..Change::default() };
+        #[cfg(feature = "planted-bugs")]
+        if dorm_steps::planted::is(dorm_steps::planted::Planted::ImageReleasedEarly)
+            && let State::Suspending { image: Some(image), .. } = &made.next.state
+        {
+            change.discard.push(image.capture.clone());
+        }
+        // Without an effect no operation begins, and one that is in progress goes on as it is.
+        if made.effect.is_none() {
+            return self.commit(made, change).await;
+        }
+        let capture = match &made.next.state {
             State::Suspending { .. } | State::Snapshotting { .. } => Some(self.shared.ids().capture()),
             State::Pending { .. }
             | State::Running { .. }
@@ -27,21 +37,18 @@ impl Actor {
             | State::Terminating { .. }
             | State::Terminated { .. } => None,
         };
-        self.operation = operation(&made.next, self.by, self.shared.now(), self.capture.as_ref());
-        change.operations.extend(self.operation.clone());
-        if let (State::Snapshotting { snapshot, .. }, Some(capture)) = (&made.next.state, &self.capture) {
-            let record = snapshot_record(&self.shared, &made.next, snapshot, capture);
-            change.snapshots.push(record.clone());
-            self.snapshot = Some(record);
-        }
-        change.discard = discarded(&self.record.sandbox, &made.next);
-        #[cfg(feature = "planted-bugs")]
-        if dorm_steps::planted::is(dorm_steps::planted::Planted::ImageReleasedEarly)
-            && let State::Suspending { image: Some(image), .. } = &made.next.state
-        {
-            change.discard.push(image.capture.clone());
-        }
-        self.commit(made, change).await
+        let operation = operation(&made.next, self.by, self.shared.now(), capture.as_ref());
+        let snapshot = match (&made.next.state, &capture) {
+            (State::Snapshotting { snapshot, .. }, Some(capture)) => {
+                Some(snapshot_record(&self.shared, &made.next, snapshot, capture))
+            }
+            _ => None,
+        };
+        change.operations.extend(operation.clone());
+        change.snapshots.extend(snapshot.clone());
+        self.commit(made, change).await?;
+        (self.capture, self.operation, self.snapshot) = (capture, operation, snapshot);
+        Ok(())
     }
 
     /// Records what was seen; answers what was recorded, or nothing if it came late. Tried until it is recorded, since
@@ -88,6 +95,10 @@ impl Actor {
         if let Some(mut ended) = open {
             ended.ended = Some((self.shared.now(), result.clone()));
             change.operations.push(ended);
+        }
+        // Whatever could not be cleared away of it is then on record until it is.
+        if let (OperationResult::Failed(_), Some(capture)) = (&result, &self.capture) {
+            change.discard.push(capture.clone());
         }
         if let Some(snapshot) = &mut self.snapshot {
             snapshot.status = match &result {
@@ -243,8 +254,14 @@ impl Actor {
             generation: sandbox.generation,
             detail: Some(detail),
         };
-        let ended =
-            Change { operations: vec![operation], snapshots: vec![record], events: vec![event], ..Change::default() };
+        let discard = if answer.is_err() { vec![capture] } else { Vec::new() };
+        let ended = Change {
+            operations: vec![operation],
+            snapshots: vec![record],
+            events: vec![event],
+            discard,
+            ..Change::default()
+        };
         self.shared.commit(ended).await?;
         answer
     }
