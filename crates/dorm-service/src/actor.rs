@@ -394,7 +394,8 @@ impl Actor {
 
     fn set_timer(&self) {
         let mut sandbox = self.record.sandbox.clone();
-        sandbox.last_active = self.activity.last();
+        // As the decision will see it: a timer that goes off too early again and again would never let go of the CPU.
+        sandbox.last_active = sandbox.last_active.max(self.activity.last());
         let after = sandbox.expires().map(|expires| expires.since(self.shared.now()));
         self.shared.timers.set(&sandbox.id, after);
     }

@@ -36,6 +36,7 @@ mod world;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use tempfile::TempDir;
@@ -122,7 +123,9 @@ impl Simulator {
         std::fs::create_dir(&data).with_context(|| format!("make {}", data.display()))?;
         let runtime =
             Builder::new_current_thread().enable_time().start_paused(true).build().context("start a runtime")?;
+        let watch = self.helper.spawn(give_up(seed));
         let outcome = runtime.block_on(self.tell(seed, &data, store, echo));
+        watch.abort();
         drop(runtime);
         std::fs::remove_dir_all(&data).with_context(|| format!("remove {}", data.display()))?;
         outcome
@@ -141,6 +144,13 @@ impl Simulator {
         let failure = wrong.map(|(what, tail)| Failure { what, tail });
         Ok(Outcome { seed, hash, lines, figures, failure })
     }
+}
+
+/// A history whose time stands still because somebody is always busy has no end that could be waited for.
+async fn give_up(seed: u64) {
+    tokio::time::sleep(Duration::from_secs(300)).await;
+    eprintln!("seed {seed}: somebody is always busy, so that its time stands still");
+    std::process::abort();
 }
 
 /// Memory where there is enough of it, since histories sync a lot.
