@@ -2,7 +2,7 @@
 
 use std::fmt::Debug;
 
-use dorm_lifecycle::{CaptureId, OperationId, SandboxId, SnapshotId};
+use dorm_lifecycle::{CaptureId, HoldId, OperationId, SandboxId, SnapshotId};
 
 /// Where random bytes come from. No two fillings may ever be the same.
 pub trait Randomness: Send + Sync + Debug + 'static {
@@ -47,5 +47,9 @@ impl Ids<'_> {
 
     pub(crate) fn capture(&self) -> CaptureId {
         CaptureId::from_random(self.random())
+    }
+
+    pub(crate) fn hold(&self) -> HoldId {
+        HoldId::from_random(self.random())
     }
 }

@@ -1,6 +1,6 @@
 //! What every part of the service shares, and the handle callers hold.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use dorm_engine::Engine;
@@ -13,7 +13,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::activity::Activity;
 use crate::actor::{Mailbox, Message};
-use crate::clock::Clock;
+use crate::clock::{Clock, ClockWatch};
 use crate::error::ServiceError;
 use crate::identity::{Ids, Randomness, SystemRandomness};
 use crate::parking::{ParkLimits, Parking};
@@ -74,13 +74,14 @@ pub(crate) struct Shared {
     pub(crate) engine: Arc<dyn Engine>,
     pub(crate) pool: Pool,
     pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) clock_watch: ClockWatch,
     pub(crate) settings: Settings,
     pub(crate) timers: Timers,
     pub(crate) parking: Parking,
     pub(crate) stopping: CancellationToken,
     pub(crate) tasks: TaskTracker,
     news: watch::Sender<u64>,
-    actors: Mutex<HashMap<SandboxId, ActorHandle>>,
+    actors: Mutex<BTreeMap<SandboxId, ActorHandle>>,
 }
 
 impl Shared {
@@ -96,6 +97,7 @@ impl Shared {
                 store: parts.store,
                 engine: parts.engine,
                 pool: parts.pool,
+                clock_watch: ClockWatch::new(parts.clock.clone()),
                 clock: parts.clock,
                 parking: Parking::new(parts.settings.park),
                 settings: parts.settings,
@@ -116,7 +118,17 @@ impl Shared {
         Ids(&*self.settings.randomness)
     }
 
-    fn actors(&self) -> MutexGuard<'_, HashMap<SandboxId, ActorHandle>> {
+    /// Tells every sandbox when the wall clock was set since the last look.
+    pub(crate) fn look_at_clock(&self) {
+        let Some(jump) = self.clock_watch.look() else { return };
+        tracing::warn!(millis = jump.millis, "the wall clock was set; every deadline moves with it");
+        for handle in self.actors().values() {
+            handle.activity.shift(jump.millis);
+            let _ = handle.mailbox.send(Message::ClockSet(jump));
+        }
+    }
+
+    fn actors(&self) -> MutexGuard<'_, BTreeMap<SandboxId, ActorHandle>> {
         self.actors.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -16,6 +16,7 @@ mod reference;
 mod sbx;
 mod shown;
 mod values;
+mod why;
 
 use clap::{Parser, Subcommand};
 
@@ -43,11 +44,13 @@ enum Verb {
     Doctor(doctor::DoctorOptions),
     /// Create, use and end sandboxes
     #[command(visible_alias = "sandbox")]
-    Sbx(sbx::SbxOptions),
+    Sbx(Box<sbx::SbxOptions>),
     /// Import, list and remove the images that sandboxes start from
     Image(image::ImageOptions),
     /// Show what happened
     Events(events::EventsOptions),
+    /// Explain why a sandbox is where it is, and what happens next
+    Why(why::WhyOptions),
 }
 
 /// Does what was typed; answers the program's exit code.
@@ -57,10 +60,11 @@ pub(crate) async fn run(arguments: Arguments) -> u8 {
         Verb::Doctor(options) => (doctor::run(options).await, None),
         Verb::Sbx(options) => {
             let on_problem = options.on_problem();
-            (sbx::run(options).await, on_problem)
+            (sbx::run(*options).await, on_problem)
         }
         Verb::Image(options) => (image::run(options).await, None),
         Verb::Events(options) => (events::run(options).await, None),
+        Verb::Why(options) => (why::run(options).await, None),
     };
     match done {
         Ok(code) => code,

@@ -14,9 +14,16 @@ use crate::effects;
 use crate::error::ServiceError;
 use crate::shared::{Shared, chain};
 
+/// What is told of an operation that has ended.
+#[derive(Clone, Copy, Default)]
+struct Measured {
+    took: Option<Duration>,
+    bytes: Option<u64>,
+}
+
 impl Actor {
     /// Records what a command leads to, before anything is done. Nothing has changed when this fails.
-    pub(super) async fn record_command(&mut self, made: Step) -> Result<(), ServiceError> {
+    pub(super) async fn record_command(&mut self, made: Step, by: By) -> Result<(), ServiceError> {
         let mut change = Change { discard: discarded(&self.record.sandbox, &made.next), ..Change::default() };
         #[cfg(feature = "planted-bugs")]
         if dorm_steps::planted::is(dorm_steps::planted::Planted::ImageReleasedEarly)
@@ -26,8 +33,9 @@ impl Actor {
         }
         // Without an effect no operation begins, and one that is in progress goes on as it is.
         if made.effect.is_none() {
-            return self.commit(made, change).await;
+            return self.commit(made, change, by, Measured::default()).await;
         }
+        self.by = by;
         let capture = match &made.next.state {
             State::Suspending { .. } | State::Snapshotting { .. } => Some(self.shared.ids().capture()),
             State::Pending { .. }
@@ -37,7 +45,7 @@ impl Actor {
             | State::Terminating { .. }
             | State::Terminated { .. } => None,
         };
-        let operation = operation(&made.next, self.by, self.shared.now(), capture.as_ref());
+        let operation = operation(&made.next, by, self.shared.now(), capture.as_ref());
         let snapshot = match (&made.next.state, &capture) {
             (State::Snapshotting { snapshot, .. }, Some(capture)) => {
                 Some(snapshot_record(&self.shared, &made.next, snapshot, capture))
@@ -46,7 +54,7 @@ impl Actor {
         };
         change.operations.extend(operation.clone());
         change.snapshots.extend(snapshot.clone());
-        self.commit(made, change).await?;
+        self.commit(made, change, by, Measured::default()).await?;
         (self.capture, self.operation, self.snapshot) = (capture, operation, snapshot);
         Ok(())
     }
@@ -61,7 +69,9 @@ impl Actor {
                 return None;
             }
             let change = self.over(&made.next, &observation, bytes);
-            match self.commit(made, change).await {
+            let took = change.operations.first().and_then(|ended| Some(ended.ended.as_ref()?.0.since(ended.began)));
+            let measured = Measured { took, bytes: (bytes > 0).then_some(bytes) };
+            match self.commit(made, change, self.by, measured).await {
                 Ok(()) => return Some(observation),
                 Err(error) => {
                     let reason = chain(&error);
@@ -137,7 +147,7 @@ impl Actor {
         }
     }
 
-    async fn commit(&mut self, made: Step, mut change: Change) -> Result<(), ServiceError> {
+    async fn commit(&mut self, made: Step, mut change: Change, by: By, measured: Measured) -> Result<(), ServiceError> {
         let operation = made.next.state.operation().or(self.record.sandbox.state.operation()).cloned();
         for (kind, detail) in made.events {
             change.events.push(NewEvent {
@@ -145,10 +155,12 @@ impl Actor {
                 sandbox: made.next.id.clone(),
                 at: self.shared.now(),
                 kind,
-                actor: self.by,
+                actor: by,
                 operation: operation.clone(),
                 generation: made.next.generation,
                 detail,
+                took: measured.took,
+                bytes: measured.bytes,
             });
         }
         change.sandboxes.push(SandboxRecord { sandbox: made.next.clone(), revision: self.record.revision });
@@ -169,6 +181,8 @@ impl Actor {
             operation: None,
             generation: sandbox.generation,
             detail,
+            took: None,
+            bytes: None,
         };
         if let Err(error) = self.shared.commit(Change { events: vec![event], ..Change::default() }).await {
             tracing::warn!(sandbox = %self.record.sandbox.id, error = %chain(&error), "an event is not recorded");
@@ -188,18 +202,15 @@ impl Actor {
         };
         match (made.outcome, made.effect.clone()) {
             (Outcome::Wait, _) => self.later.push_back(Message::Snapshot { reply }),
-            (Outcome::Changed, Some(effect)) => {
-                self.by = By::User;
-                match self.record_command(made).await {
-                    Ok(()) => {
-                        self.waiting.push(Waiting::Snapshot(reply));
-                        self.begin(effect);
-                    }
-                    Err(error) => {
-                        let _ = reply.send(Err(error));
-                    }
+            (Outcome::Changed, Some(effect)) => match self.record_command(made, By::User).await {
+                Ok(()) => {
+                    self.waiting.push(Waiting::Snapshot(reply));
+                    self.begin(effect);
                 }
-            }
+                Err(error) => {
+                    let _ = reply.send(Err(error));
+                }
+            },
             (Outcome::Changed | Outcome::Already, _) => {
                 let answer = self.snapshot_of_image().await;
                 let _ = reply.send(answer);
@@ -253,6 +264,8 @@ impl Actor {
             operation: Some(operation.id.clone()),
             generation: sandbox.generation,
             detail: Some(detail),
+            took: operation.ended.as_ref().map(|(at, _)| at.since(operation.began)),
+            bytes: (record.bytes > 0).then_some(record.bytes),
         };
         let discard = if answer.is_err() { vec![capture] } else { Vec::new() };
         let ended = Change {
@@ -319,11 +332,8 @@ fn snapshot_record(shared: &Shared, sandbox: &Sandbox, id: &SnapshotId, capture:
     }
 }
 
-/// The images that `before` kept and `next` does not.
+/// The captures that `before` kept and `next` does not.
 fn discarded(before: &Sandbox, next: &Sandbox) -> Vec<CaptureId> {
-    match (before.state.image(), next.state.image()) {
-        (Some(old), Some(new)) if old.capture == new.capture => Vec::new(),
-        (Some(old), _) => vec![old.capture.clone()],
-        (None, _) => Vec::new(),
-    }
+    let kept: Vec<_> = next.captures().collect();
+    before.captures().filter(|capture| !kept.contains(capture)).cloned().collect()
 }
