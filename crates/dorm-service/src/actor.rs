@@ -343,9 +343,7 @@ impl Actor {
         }
         self.agent = None;
         self.shared.parking.leave(&self.record.sandbox.id);
-        if let Err(error) = self.shared.engine.stop(run).await {
-            tracing::warn!(%run, error = %error.chain(), "what is left of a lost run is cleared away at the next start");
-        }
+        effects::end(&self.task(), run).await;
         self.observe(Seen::of(Observation::RunLost(reason))).await;
     }
 
@@ -378,7 +376,10 @@ impl Actor {
         let run = self.record.sandbox.run_id();
         let mut answer = Ok(());
         if self.residence() == Residence::Parked {
-            answer = self.shared.engine.stop(&run).await.map_err(ServiceError::from);
+            answer = match tokio::time::timeout(effects::UNDO, self.shared.engine.stop(&run)).await {
+                Ok(stopped) => stopped.map_err(ServiceError::from),
+                Err(_) => Err(self.failed("evict", "its run does not end")),
+            };
             if answer.is_ok() {
                 self.shared.parking.leave(&self.record.sandbox.id);
                 self.note(EventKind::Evicted, if reply.is_some() { By::User } else { By::Host }, None).await;
