@@ -51,10 +51,10 @@ fn quiet(world: &World) -> Result<Result<(), String>> {
         if !fits {
             return Ok(Err(format!("{} is {} and its run is {run:?}", sandbox.id, sandbox.state.name())));
         }
-        if let Some(image) = sandbox.state.image()
-            && let Err(what) = own(&image.capture, format!("sandbox {}", sandbox.id))
-        {
-            return Ok(Err(what));
+        for capture in sandbox.captures() {
+            if let Err(what) = own(capture, format!("sandbox {}", sandbox.id)) {
+                return Ok(Err(what));
+            }
         }
     }
     if let Some((run, condition)) = runs.pop_first() {
@@ -130,8 +130,10 @@ async fn records_agree(world: &World) -> Result<()> {
 async fn captures_are_whole(world: &World) -> Result<()> {
     let pool = world.pool(&world.life())?;
     let engine = Expected { engine: "fake".to_owned(), build: "fake-1".to_owned(), cpu: "fake".to_owned() };
-    let images = world.model.records().into_iter().filter_map(|record| record.sandbox.state.image().cloned());
-    let mut needed: Vec<CaptureId> = images.map(|image| image.capture).collect();
+    let mut needed = Vec::new();
+    for record in world.model.records() {
+        needed.extend(record.sandbox.captures().cloned());
+    }
     let snapshots = world.model.snapshot_records();
     let complete = snapshots.into_iter().filter(|snapshot| snapshot.status == SnapshotStatus::Completed);
     needed.extend(complete.map(|snapshot| snapshot.capture));

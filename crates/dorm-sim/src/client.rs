@@ -6,7 +6,7 @@ mod inside;
 use std::sync::Arc;
 use std::time::Duration;
 
-use dorm_lifecycle::{SandboxId, SnapshotId, Timeouts};
+use dorm_lifecycle::{Keeping, OnUnrestorable, SandboxId, SnapshotId, Timeouts};
 use dorm_service::{Code, Service, ServiceError};
 
 use crate::model::Misfortune;
@@ -27,6 +27,8 @@ pub(crate) enum Deed {
     DeleteSnapshot(SnapshotId),
     Evict(SandboxId),
     SetTimeouts(SandboxId, Timeouts),
+    SetKeeping(SandboxId, Keeping),
+    Hold(SandboxId, Duration),
     Terminate(SandboxId),
     Count(SandboxId),
     Write(SandboxId),
@@ -96,9 +98,11 @@ impl Client {
                 None => Deed::Checkpoint(id),
             },
             47..51 => Deed::Evict(id),
-            51..55 => Deed::SetTimeouts(id, self.choose_timeouts()),
-            55..59 => Deed::Terminate(id),
-            59..76 => Deed::Count(id),
+            51..54 => Deed::SetTimeouts(id, self.choose_timeouts()),
+            54 => Deed::Hold(id, Duration::from_millis(1 + self.random.below(5000))),
+            55..57 => Deed::SetKeeping(id, self.choose_keeping()),
+            57..60 => Deed::Terminate(id),
+            60..76 => Deed::Count(id),
             76..81 => Deed::Write(id),
             81..84 => Deed::Read(id),
             84..87 => Deed::Run(id),
@@ -128,7 +132,13 @@ impl Client {
             let length = Duration::from_millis(50 + self.random.below(20_000));
             self.random.chance(per_cent).then_some(length)
         };
-        Timeouts { total: limit(10), idle: limit(20) }
+        Timeouts { total: limit(10), idle: limit(20), max_run: limit(5) }
+    }
+
+    fn choose_keeping(&mut self) -> Keeping {
+        let generations = 1 + u32::try_from(self.random.below(3)).unwrap_or_default();
+        let fresh = self.random.chance(30);
+        Keeping { generations, on_unrestorable: if fresh { OnUnrestorable::Fresh } else { OnUnrestorable::Fail } }
     }
 
     fn note(&self, text: impl std::fmt::Display) {

@@ -21,7 +21,6 @@
 
 mod check;
 mod client;
-mod clock;
 mod disk;
 mod engine;
 mod history;

@@ -12,9 +12,9 @@ use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use dorm_lifecycle::{CaptureId, Sandbox, SandboxId, SnapshotId, StateName};
+use dorm_service::TokioClock;
 use dorm_store::{EventRecord, OperationRecord, SandboxRecord, SnapshotRecord};
 
-use crate::clock::WallClock;
 use crate::trace::Trace;
 
 pub(crate) use memory::{Bounds, Counter, Memory};
@@ -32,7 +32,7 @@ pub(crate) enum Misfortune {
 pub(crate) struct Model {
     state: Mutex<State>,
     trace: Trace,
-    clock: WallClock,
+    clock: TokioClock,
     captures: PathBuf,
     misfortune: Misfortune,
 }
@@ -60,8 +60,8 @@ struct Known {
     /// As its last events tell it.
     told: StateName,
     live: Memory,
-    /// The memory it falls back to.
-    image: Memory,
+    /// The memory in each of its images that is worth something.
+    images: BTreeMap<CaptureId, Memory>,
     /// The memory when the snapshot in progress began.
     earliest: Memory,
     /// Counts the moments from which what a caller was told before need not hold any more.
@@ -110,7 +110,7 @@ impl Hold<'_> {
 }
 
 impl Model {
-    pub(crate) fn new(trace: Trace, clock: WallClock, captures: PathBuf, misfortune: Misfortune) -> Self {
+    pub(crate) fn new(trace: Trace, clock: TokioClock, captures: PathBuf, misfortune: Misfortune) -> Self {
         Self { state: Mutex::default(), trace, clock, captures, misfortune }
     }
 

@@ -7,15 +7,14 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail};
 use dorm_engine::SteppedEngine;
 use dorm_engine_fake::FakeHost;
-use dorm_lifecycle::Limits;
+use dorm_lifecycle::{Limits, Timestamp};
 use dorm_pool::Pool;
-use dorm_service::{ParkLimits, Parts, Randomness, RecoveryReport, Service, ServiceError, Settings};
+use dorm_service::{ParkLimits, Parts, Randomness, RecoveryReport, Service, ServiceError, Settings, TokioClock};
 use dorm_steps::AnySteps;
 use dorm_store::memory::MemoryStore;
 use dorm_store::{SteppedStore, Store};
 use tokio::runtime::Handle;
 
-use crate::clock::WallClock;
 use crate::disk::Disk;
 use crate::engine::WatchedEngine;
 use crate::model::{Misfortune, Model};
@@ -44,7 +43,7 @@ enum Records {
 pub(crate) struct World {
     pub(crate) host: FakeHost,
     pub(crate) model: Arc<Model>,
-    pub(crate) clock: WallClock,
+    pub(crate) clock: TokioClock,
     pub(crate) trace: Trace,
     pub(crate) disk: Arc<Mutex<Disk>>,
     data: PathBuf,
@@ -83,7 +82,7 @@ impl World {
         std::fs::create_dir_all(&captures).with_context(|| format!("make {}", captures.display()))?;
         let mut disk = Disk::new(captures.clone());
         disk.learn(&captures).with_context(|| format!("look at {}", captures.display()))?;
-        let clock = WallClock::new();
+        let clock = TokioClock::starting_at(Timestamp::from_millis(1_800_000_000_000));
         let model = Arc::new(Model::new(trace.clone(), clock.clone(), captures, misfortune));
         let limit = Duration::from_secs(20);
         let settings = Settings {

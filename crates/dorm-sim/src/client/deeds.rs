@@ -43,6 +43,14 @@ impl Client {
                 let answer = self.service.set_timeouts(id, *timeouts).await;
                 self.viewed(deed, answer, since, |sandbox| sandbox.spec.timeouts == *timeouts);
             }
+            Deed::SetKeeping(id, keeping) => {
+                let answer = self.service.set_keeping(id, *keeping).await;
+                self.viewed(deed, answer, since, |sandbox| sandbox.spec.keeping == *keeping);
+            }
+            Deed::Hold(id, length) => {
+                let answer = self.service.hold(id, *length, "a build".to_owned(), None).await;
+                self.viewed(deed, answer.map(|(view, _)| view), since, |sandbox| !sandbox.holds.is_empty());
+            }
             Deed::Terminate(id) => {
                 self.world.model.terminate_asked(id);
                 let answer = self.service.terminate(id).await;
@@ -64,7 +72,7 @@ impl Client {
                 self.viewed(deed, answer, since, |_| true);
             }
             Deed::List => self.list(deed, since).await,
-            Deed::SetClock(by) => self.world.clock.jump(*by),
+            Deed::SetClock(by) => self.world.clock.set_by(*by),
             Deed::Kill(id) => {
                 if let Some(record) = self.world.model.record(id) {
                     self.world.host.kill(&record.sandbox.run_id(), "killed from outside");
@@ -94,7 +102,7 @@ impl Client {
 
     fn was_true(&self, deed: &Deed, view: &SandboxView, since: u64) {
         let told = &view.sandbox;
-        let same = |sandbox: &Sandbox| Sandbox { last_active: told.last_active, ..sandbox.clone() } == *told;
+        let same = |sandbox: &Sandbox| essence(sandbox) == essence(told);
         if !self.world.model.was_true(&told.id, since, same) {
             self.world.trace.wrong(format_args!("the answer to {deed:?} was never true: {told:?}"));
         }
@@ -178,6 +186,12 @@ impl Client {
             self.note(format_args!("{id} does not hold what it should"));
         }
     }
+}
+
+/// What an answer is held to: all but moments, which move with the clock and with use.
+fn essence(sandbox: &Sandbox) -> impl PartialEq + '_ {
+    let Sandbox { id, spec, origin, generation, run, state, restored, older, .. } = sandbox;
+    (id, spec, origin, (generation, run), (state.name(), state.operation(), state.image()), restored, older)
 }
 
 fn named(number: Option<u64>) -> Option<Name> {

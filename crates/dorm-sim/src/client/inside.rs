@@ -7,7 +7,7 @@ use dorm_agent_client::{
     AgentError, ExitStatus, GuestPath, GuestString, Offsets, Output, ProcessSpec, Stdin, WriteOptions,
 };
 use dorm_lifecycle::SandboxId;
-use dorm_service::{Service, ServiceError};
+use dorm_service::{Service, ServiceError, Use};
 use futures_util::StreamExt as _;
 
 use super::{Client, Deed};
@@ -40,7 +40,7 @@ impl Client {
     }
 
     async fn count_once(&mut self, hold: &Hold<'_>, id: &SandboxId) -> Result<(), ServiceError> {
-        let (agent, _in_use) = self.service.agent(id).await?;
+        let (agent, _in_use) = self.service.agent(id, Use::Process).await?;
         let Some((epoch, memory)) = hold.memory() else { return Ok(()) };
         let Some(counter) = memory.counter else {
             let token = format!("token-{}", self.random.below(1 << 40));
@@ -152,7 +152,7 @@ impl Client {
 }
 
 async fn write_value(service: &Service, hold: &Hold<'_>, id: &SandboxId, value: u64) -> Result<(), ServiceError> {
-    let (agent, _in_use) = service.agent(id).await?;
+    let (agent, _in_use) = service.agent(id, Use::Files).await?;
     let Some((epoch, _)) = hold.memory() else { return Ok(()) };
     let Ok(path) = GuestPath::new(FILE) else { return Ok(()) };
     if !hold.learn(epoch, |memory| memory.file.most = value) {
@@ -166,7 +166,7 @@ async fn write_value(service: &Service, hold: &Hold<'_>, id: &SandboxId, value: 
 
 /// The value in the file; 0 when there is none.
 async fn read_value(service: &Service, id: &SandboxId) -> Result<u64, ServiceError> {
-    let (agent, _in_use) = service.agent(id).await?;
+    let (agent, _in_use) = service.agent(id, Use::Files).await?;
     let Ok(path) = GuestPath::new(FILE) else { return Ok(0) };
     let mut text = Vec::new();
     match agent.read_file(&path, 0, None).await {

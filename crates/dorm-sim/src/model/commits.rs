@@ -1,6 +1,8 @@
 //! What a commit means for what is known, and which commits must never be.
 
-use dorm_lifecycle::{Actor, CaptureId, Cause, EventKind, Origin, Sandbox, State as Life, StateName};
+use std::collections::BTreeMap;
+
+use dorm_lifecycle::{Actor, CaptureId, Cause, EventKind, Origin, Restored, Sandbox, State as Life, StateName};
 use dorm_service::Clock as _;
 use dorm_store::{Change, EventRecord, SandboxRecord, SnapshotRecord, SnapshotStatus};
 
@@ -97,29 +99,29 @@ impl Model {
                     Cause::Requested if !known.terminate_asked => {
                         self.trace.wrong(format_args!("{id} is terminated and nobody asked for it"));
                     }
-                    Cause::Timeout => {
+                    // A jump of the clock that could not be recorded is only in the daemon's memory.
+                    Cause::Timeout if strict => {
                         let known = Sandbox { last_active: after.last_active, ..before.clone() };
                         if known.expires().is_none_or(|expires| expires > self.clock.now()) {
                             self.trace.wrong(format_args!("{id} is terminated before its time"));
                         }
                     }
-                    Cause::Failed { reason } if before.state.image().is_some() => {
+                    Cause::Failed { reason } if before.captures().next().is_some() => {
                         self.trace.wrong(format_args!("{id} has an image and is given up: {reason}"));
                     }
                     Cause::Failed { reason } if strict && !is_missing_snapshot(before, reason) => {
                         self.trace.wrong(format_args!("{id} failed although nothing went wrong: {reason}"));
                     }
-                    Cause::Failed { .. } | Cause::Requested => {}
+                    Cause::Failed { .. } | Cause::Requested | Cause::Timeout => {}
                 }
             }
             _ => {}
         }
-        let over = matches!(is, StateName::Terminating | StateName::Terminated);
-        if before.state.image().is_some() && after.state.image().is_none() && !over {
-            self.trace.wrong(format_args!("{id} was {was}, is {is}, and its image is forgotten"));
+        if let Err(what) = keeps_images(before, after) {
+            self.trace.wrong(format_args!("{id} was {was}, is {is}, and {what}"));
         }
         let failed = match (was, is) {
-            (StateName::Suspending, StateName::Suspended) => before.state.image() == after.state.image(),
+            (StateName::Suspending, StateName::Suspended) => saved(before, after).is_none(),
             (StateName::Running | StateName::Snapshotting, StateName::Suspended) => true,
             (StateName::Resuming, StateName::Suspended) => true,
             // The daemon was stopped in the middle of it.
@@ -136,27 +138,43 @@ impl Model {
         let id = &before.id;
         match (&before.state, &after.state) {
             (_, Life::Snapshotting { .. }) => known.earliest = known.live.clone(),
-            (Life::Suspending { image: old, .. }, Life::Suspended { image })
-                if old.as_ref().is_none_or(|old| old.capture != image.capture) =>
-            {
+            (Life::Suspending { .. }, Life::Suspended { image }) if saved(before, after).is_some() => {
                 let directory = self.captures.join(image.capture.as_str());
                 match known.live.in_image(&known.live, &directory) {
                     Ok(memory) => {
-                        known.image = memory.clone();
+                        known.images.insert(image.capture.clone(), memory.clone());
                         known.live = memory;
                     }
                     // What is parked is still right.
-                    Err(_) if lying => known.image = Memory::default(),
+                    Err(_) if lying => {}
                     Err(what) => self.trace.wrong(format_args!("{id} sleeps, but {what}")),
                 }
                 known.epoch += 1;
             }
-            (Life::Running { .. } | Life::Snapshotting { .. } | Life::Suspending { .. }, Life::Suspended { .. }) => {
-                known.live = known.image.clone();
+            (Life::Running { .. } | Life::Snapshotting { .. } | Life::Suspending { .. }, Life::Suspended { image }) => {
+                known.live = known.images.get(&image.capture).cloned().unwrap_or_default();
                 known.epoch += 1;
             }
-            (Life::Resuming { .. }, Life::Running { .. }) if lying && after.run != before.run => {
-                known.live = known.image.clone();
+            (Life::Resuming { image: newest, .. }, Life::Running { image, .. }) if after.run != before.run => {
+                known.epoch += 1;
+                known.live = match image {
+                    Some(image) => known.images.get(&image.capture).cloned().unwrap_or_default(),
+                    None => Memory::default(),
+                };
+                let told = match after.restored {
+                    Restored::Memory { generation: Some(told) } => {
+                        image.as_ref().map(|image| image.generation) == Some(told)
+                    }
+                    Restored::Memory { generation: None } => false,
+                    Restored::Nothing => image.is_none(),
+                };
+                if !told {
+                    self.trace
+                        .wrong(format_args!("{id} came back with {:?}, it says, and keeps {image:?}", after.restored));
+                }
+                if image.as_ref() != Some(newest) && !lying {
+                    self.trace.wrong(format_args!("{id} came back with less than its newest image holds"));
+                }
             }
             _ => {}
         }
@@ -174,7 +192,7 @@ impl Model {
             // A suspended source's memory is that of its image.
             let asleep = source.state() == StateName::Suspended;
             let (latest, earliest) =
-                if asleep { (&source.image, &source.image) } else { (&source.live, &source.earliest) };
+                if asleep { (&source.live, &source.live) } else { (&source.live, &source.earliest) };
             match latest.in_image(earliest, &self.captures.join(record.capture.as_str())) {
                 Ok(held) => memory = held,
                 Err(_) if state.lying => {}
@@ -192,12 +210,33 @@ impl Known {
             record,
             told: StateName::Pending,
             live,
-            image: Memory::default(),
+            images: BTreeMap::new(),
             earliest: Memory::default(),
             epoch: 0,
             terminate_asked: false,
             busy: false,
         }
+    }
+}
+
+/// The image that a suspend has just made.
+fn saved(before: &Sandbox, after: &Sandbox) -> Option<CaptureId> {
+    let newest = &after.state.image()?.capture;
+    before.captures().all(|kept| kept != newest).then(|| newest.clone())
+}
+
+/// No image goes before another has taken its place, and then the oldest.
+fn keeps_images(before: &Sandbox, after: &Sandbox) -> Result<(), String> {
+    if matches!(after.state.name(), StateName::Terminating | StateName::Terminated) {
+        return Ok(());
+    }
+    let most = match saved(before, after) {
+        Some(_) => usize::try_from(after.spec.keeping.generations).unwrap_or(usize::MAX).saturating_sub(1),
+        None => usize::MAX,
+    };
+    match before.captures().take(most).find(|capture| after.captures().all(|kept| kept != *capture)) {
+        Some(capture) => Err(format!("its image {capture} is forgotten")),
+        None => Ok(()),
     }
 }
 
@@ -208,10 +247,7 @@ fn is_missing_snapshot(sandbox: &Sandbox, reason: &str) -> bool {
 
 /// Who needs a capture, by what is on record.
 fn needs(state: &State, capture: &CaptureId) -> Option<String> {
-    let sandbox = state.sandboxes.values().find(|known| {
-        let image = known.record.sandbox.state.image();
-        image.is_some_and(|image| image.capture == *capture)
-    });
+    let sandbox = state.sandboxes.values().find(|known| known.record.sandbox.captures().any(|kept| kept == capture));
     let snapshot = state
         .snapshots
         .values()
