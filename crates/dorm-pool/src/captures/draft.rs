@@ -12,7 +12,7 @@ use dorm_lifecycle::CaptureId;
 use rustix::fs::OFlags;
 
 use super::manifest::{self, is_inside};
-use super::{Capture, CaptureFacts, CaptureFile, Captures, DRAFT, MANIFEST};
+use super::{Capture, CaptureFacts, CaptureFile, Captures, DRAFT, Fate, Live, MANIFEST};
 use crate::disk;
 use crate::error::{PoolError, failed};
 use crate::hashing::hash_file;
@@ -45,14 +45,14 @@ impl Captures {
                 return Err(PoolError::Exists(id.clone()));
             }
             let mut promised = 0u64;
-            for (other, bytes) in live.iter() {
+            for (other, Live { bytes, .. }) in live.iter() {
                 promised = promised.saturating_add(bytes.saturating_sub(written(&self.path(other, DRAFT))));
             }
             let free_bytes = disk::free_bytes(&self.directory)?.saturating_sub(promised);
             if need_bytes > free_bytes {
                 return Err(PoolError::NoRoom { path: self.directory.clone(), need_bytes, free_bytes });
             }
-            live.insert(id.clone(), need_bytes);
+            live.insert(id.clone(), Live { bytes: need_bytes, fate: Fate::Capture });
         }
         let draft = CaptureDraft { captures: self.clone(), id: id.clone(), directory };
         disk::remove_tree(&draft.directory)?;
@@ -119,7 +119,14 @@ impl CaptureDraft {
         disk::sync_directory(&self.directory, steps)?;
         steps.reach(Step::DraftSynced)?;
         let directory = self.captures.path(&self.id, "");
-        match disk::rename_new(&self.directory, &directory) {
+        let live = self.captures.live();
+        if live.get(&self.id).is_some_and(|live| live.fate == Fate::Nothing) {
+            return Err(PoolError::Missing(self.id.clone()));
+        }
+        let renamed = disk::rename_new(&self.directory, &directory);
+        // Whoever removes it from now on finds it under its name.
+        drop(live);
+        match renamed {
             Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 return Err(PoolError::Exists(self.id.clone()));
