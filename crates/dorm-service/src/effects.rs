@@ -156,13 +156,15 @@ pub(crate) async fn adopt(task: &Task, run: &RunId) -> Result<Agent, Reason> {
 
 /// Ends a run of which nothing is needed. What cannot be ended now is ended at the next start.
 pub(crate) async fn end(task: &Task, run: &RunId) {
-    match tokio::time::timeout(UNDO, task.shared.engine.stop(run)).await {
-        Ok(Ok(())) => {}
-        Ok(Err(error)) => {
-            tracing::warn!(%run, error = %error.chain(), "what is left of a run is cleared away at the next start");
-        }
-        Err(_) => tracing::warn!(%run, "a run does not end; it is looked for again at the next start"),
+    if let Err(reason) = must_end(task, run).await {
+        tracing::warn!(%run, reason, "what is left of a run is cleared away at the next start");
     }
+}
+
+/// Ends a run without which another must not begin.
+async fn must_end(task: &Task, run: &RunId) -> Result<(), Reason> {
+    let stop = async { task.shared.engine.stop(run).await.map_err(|error| error.chain()) };
+    within(UNDO, "ending its run before", stop).await
 }
 
 /// Stopping is never given up: it is reported and tried again.
