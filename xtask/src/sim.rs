@@ -11,7 +11,8 @@ use crate::setup;
 pub(crate) fn run(arguments: &[String]) -> Result<()> {
     cargo(&["build", "--release", "--workspace", "--bins", "--quiet"])?;
     let program = setup::target()?.join("release/dorm-sim");
-    let status = Command::new(&program).args(arguments).status().with_context(|| format!("run {}", program.display()))?;
+    let status =
+        Command::new(&program).args(arguments).status().with_context(|| format!("run {}", program.display()))?;
     if !status.success() {
         bail!("the simulator has found something");
     }

@@ -42,12 +42,12 @@ fn quiet(world: &World) -> Result<Result<(), String>> {
     for record in world.model.records() {
         let sandbox = &record.sandbox;
         let run = runs.remove(&sandbox.run_id());
-        let fits = match (&sandbox.state, run) {
-            (State::Running { .. }, Some(RunCondition::Running)) => true,
-            (State::Suspended { .. }, None | Some(RunCondition::Parked)) => true,
-            (State::Terminated { .. }, None) => true,
-            _ => false,
-        };
+        let fits = matches!(
+            (&sandbox.state, run),
+            (State::Running { .. }, Some(RunCondition::Running))
+                | (State::Suspended { .. }, None | Some(RunCondition::Parked))
+                | (State::Terminated { .. }, None)
+        );
         if !fits {
             return Ok(Err(format!("{} is {} and its run is {run:?}", sandbox.id, sandbox.state.name())));
         }

@@ -11,7 +11,7 @@ use dorm_service::{Code, Service, ServiceError};
 
 use crate::model::Misfortune;
 use crate::random::Random;
-use crate::world::World;
+use crate::world::{Guests, World};
 
 /// However slow everything is, every question is answered within this time.
 const PATIENCE: Duration = Duration::from_secs(3600);
@@ -34,6 +34,8 @@ pub(crate) enum Deed {
     Write(SandboxId),
     Read(SandboxId),
     Run(SandboxId),
+    Serve(SandboxId),
+    Eat(SandboxId),
     Reach(SandboxId),
     Look(SandboxId),
     List,
@@ -105,8 +107,10 @@ impl Client {
             60..76 => Deed::Count(id),
             76..81 => Deed::Write(id),
             81..84 => Deed::Read(id),
-            84..87 => Deed::Run(id),
+            84..86 => Deed::Run(id),
+            86 => Deed::Serve(id),
             87..90 => Deed::Reach(id),
+            90 if self.world.guests == Guests::Hungry => Deed::Eat(id),
             90..93 => Deed::Look(id),
             93..95 => Deed::List,
             95..97 => {

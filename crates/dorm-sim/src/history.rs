@@ -265,8 +265,12 @@ impl History {
             }
         };
         let nth = 1 + self.random.below(6);
-        self.world.trace.note(format_args!("planned: {operation:?} {nth} {moment:?} {fault:?}"));
-        self.world.host.faults().plan(operation, nth, moment, fault);
+        // Misfortunes seldom come alone.
+        let times = if self.random.chance(25) { 1 + self.random.below(6) } else { 1 };
+        self.world.trace.note(format_args!("planned: {operation:?} {nth}, {times} times, {moment:?} {fault:?}"));
+        for time in 0..times {
+            self.world.host.faults().plan(operation, nth + time, moment, fault);
+        }
     }
 
     /// At the end every sandbox is woken and has to hold what it was said to hold.

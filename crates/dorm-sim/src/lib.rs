@@ -44,7 +44,7 @@ use tokio::runtime::{Builder, Runtime};
 pub use history::Figures;
 pub use steps::{Coverage, Visits};
 pub use trace::Echo;
-pub use world::StoreKind;
+pub use world::{Guests, StoreKind};
 
 use history::{History, Plan};
 use random::Random;
@@ -94,6 +94,7 @@ pub struct Simulator {
     place: TempDir,
     helper: Runtime,
     histories: AtomicU64,
+    guests: Guests,
 }
 
 impl Simulator {
@@ -109,7 +110,13 @@ impl Simulator {
         std::fs::write(source.join("hello"), "hello").context("make an image")?;
         let pool = dorm_pool::Pool::open(&place.path().join("first"), &place.path().join("images"))?;
         helper.block_on(pool.import(&place.path().join("source"), Some("base"), |_| {}))?;
-        Ok(Self { place, helper, histories: AtomicU64::new(0) })
+        Ok(Self { place, helper, histories: AtomicU64::new(0), guests: Guests::default() })
+    }
+
+    /// The same simulator with other guests.
+    pub fn with(mut self, guests: Guests) -> Self {
+        self.guests = guests;
+        self
     }
 
     /// Tells the history of `seed`.
@@ -136,7 +143,8 @@ impl Simulator {
         let plan = Plan::new(&mut random);
         let images = self.place.path().join("images");
         let store = (store, self.helper.handle());
-        let world = World::new((data, &images), store, &mut random, plan.misfortune, trace.clone())?;
+        let mut world = World::new((data, &images), store, &mut random, plan.misfortune, trace.clone())?;
+        world.guests = self.guests;
         let history = History { world: Arc::new(world), random, plan, figures: Figures::default() };
         let figures = history.tell().await?;
         let (hash, lines, wrong) = trace.end();

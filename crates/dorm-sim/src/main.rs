@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use clap::Parser;
-use dorm_sim::{Echo, Figures, Simulator, StoreKind};
+use dorm_sim::{Echo, Figures, Guests, Simulator, StoreKind};
 
 /// Tells histories of Dormouse, each from a seed, and stops at the first in which something is wrong.
 #[derive(Parser)]
@@ -25,6 +25,9 @@ struct Arguments {
     /// With SQLite instead of a store in memory.
     #[arg(long)]
     sqlite: bool,
+    /// With guests that take all the memory they can get.
+    #[arg(long)]
+    hungry: bool,
     /// Print every line of the trace.
     #[arg(long)]
     verbose: bool,
@@ -46,7 +49,8 @@ fn main() -> ExitCode {
 fn run(arguments: &Arguments) -> Result<ExitCode> {
     let store = if arguments.sqlite { StoreKind::Sqlite } else { StoreKind::Memory };
     let echo = if arguments.verbose { Echo::On } else { Echo::Off };
-    let simulator = Simulator::new()?;
+    let guests = if arguments.hungry { Guests::Hungry } else { Guests::Modest };
+    let simulator = Simulator::new()?.with(guests);
     if let Some(seed) = arguments.seed {
         let outcome = simulator.run(seed, store, echo)?;
         println!("seed {seed}: {} lines, hash {:016x}", outcome.lines, outcome.hash);

@@ -34,6 +34,16 @@ pub enum StoreKind {
     Sqlite,
 }
 
+/// What guests do with their memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Guests {
+    /// They use little.
+    #[default]
+    Modest,
+    /// Now and then one takes all it can get.
+    Hungry,
+}
+
 enum Records {
     Memory(MemoryStore),
     Sqlite(PathBuf, Handle),
@@ -46,6 +56,7 @@ pub(crate) struct World {
     pub(crate) clock: TokioClock,
     pub(crate) trace: Trace,
     pub(crate) disk: Arc<Mutex<Disk>>,
+    pub(crate) guests: Guests,
     data: PathBuf,
     images: PathBuf,
     records: Records,
@@ -105,6 +116,7 @@ impl World {
             clock,
             trace,
             disk: Arc::new(Mutex::new(disk)),
+            guests: Guests::default(),
             data: data.to_owned(),
             images: images.to_owned(),
             records,

@@ -60,6 +60,8 @@ impl Client {
             Deed::Write(id) => self.write(deed, id).await,
             Deed::Read(id) => self.read(deed, id).await,
             Deed::Run(id) => self.run(deed, id).await,
+            Deed::Serve(id) => self.start(deed, id, ["serve", "8000"]).await,
+            Deed::Eat(id) => self.start(deed, id, ["hungry", "500000000"]).await,
             Deed::Reach(id) => match self.service.connect(id, 8000).await {
                 Ok((stream, in_use)) => {
                     self.note("reached it");

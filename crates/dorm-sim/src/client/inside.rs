@@ -126,6 +126,18 @@ impl Client {
         }
     }
 
+    /// Starts a program and leaves it alone.
+    pub(super) async fn start(&mut self, deed: &Deed, id: &SandboxId, words: [&str; 2]) {
+        let words = words.into_iter().filter_map(|word| GuestString::new(word).ok()).collect();
+        let started = match self.service.agent(id, Use::Process).await {
+            Ok((agent, _in_use)) => agent.start(&ProcessSpec::new(words)).await.map_err(ServiceError::from),
+            Err(error) => Err(error),
+        };
+        if let Err(error) = started {
+            self.refused(deed, &error);
+        }
+    }
+
     pub(super) async fn run(&mut self, deed: &Deed, id: &SandboxId) {
         let words = ["echo", "hello"].into_iter().filter_map(|word| GuestString::new(word).ok()).collect();
         let limit = Some(Duration::from_secs(5));

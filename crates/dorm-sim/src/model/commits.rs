@@ -94,7 +94,9 @@ impl Model {
             (Life::Terminated { .. }, _) if before.state != after.state => {
                 self.trace.wrong(format_args!("{id} was terminated and is {is}"));
             }
-            (_, Life::Terminating { cause, .. } | Life::Terminated { cause, .. }) if was != StateName::Terminating => {
+            (_, Life::Terminating { cause, .. } | Life::Terminated { cause, .. })
+                if !matches!(was, StateName::Terminating | StateName::Terminated) =>
+            {
                 match cause {
                     Cause::Requested if !known.terminate_asked => {
                         self.trace.wrong(format_args!("{id} is terminated and nobody asked for it"));
