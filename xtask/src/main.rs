@@ -7,6 +7,7 @@ mod build;
 mod demo;
 mod layers;
 mod setup;
+mod sim;
 mod test;
 
 use std::path::PathBuf;
@@ -33,6 +34,13 @@ enum Command {
     Test {
         /// Only tests whose names contain this.
         filter: Option<String>,
+    },
+    /// Tell histories of the simulator: `--seed S` for one, `--minutes N` for as many as fit. `--help` for the rest.
+    #[command(disable_help_flag = true)]
+    Sim {
+        /// What the simulator is told.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
     },
     /// Check the shape of the code.
     Layers,
@@ -63,6 +71,7 @@ fn run(command: Command) -> Result<()> {
             wait(demo::run(&dorm, &environment.images))
         }
         Command::Test { filter } => test::run(filter.as_deref()),
+        Command::Sim { arguments } => sim::run(&arguments),
         Command::Layers => layers::check(&setup::root()?),
         Command::Bench { json } => {
             let environment = setup::ensure()?;

@@ -31,6 +31,7 @@ pub use activity::{InUse, Use};
 pub use admission::{Budgets, HostFacts, ThisHost};
 pub use clock::{Clock, SystemClock, TokioClock};
 pub use error::{Code, ServiceError};
+pub use identity::{Randomness, SystemRandomness};
 pub use ops::checkpoint::Checkpointed;
 pub use ops::collect::{Artefact, ArtefactKind, Fate};
 pub use ops::create::{CreateFrom, CreateSandbox};

@@ -1,6 +1,6 @@
 //! What every part of the service shares, and the handle callers hold.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -17,6 +17,7 @@ use crate::actor::{Mailbox, Message};
 use crate::admission::{Budgets, HostFacts, Ledger, ThisHost};
 use crate::clock::{Clock, ClockWatch};
 use crate::error::ServiceError;
+use crate::identity::{Ids, Randomness, SystemRandomness};
 use crate::parking::{ParkLimits, Parking};
 use crate::timers::Timers;
 
@@ -49,6 +50,8 @@ pub struct Settings {
     pub wake: Duration,
     /// Who knows the host.
     pub host: Arc<dyn HostFacts>,
+    /// Where identifiers and entropy come from. Default: the system.
+    pub randomness: Arc<dyn Randomness>,
 }
 
 impl Default for Settings {
@@ -60,6 +63,7 @@ impl Default for Settings {
             budgets: Budgets::default(),
             wake: Duration::from_secs(60),
             host: Arc::new(ThisHost),
+            randomness: Arc::new(SystemRandomness),
         }
     }
 }
@@ -92,7 +96,7 @@ pub(crate) struct Shared {
     pub(crate) webhooks: tokio::sync::Mutex<()>,
     pub(crate) webhook_news: watch::Sender<u64>,
     news: watch::Sender<u64>,
-    actors: Mutex<HashMap<SandboxId, ActorHandle>>,
+    actors: Mutex<BTreeMap<SandboxId, ActorHandle>>,
 }
 
 impl Shared {
@@ -128,6 +132,10 @@ impl Shared {
         self.clock.now()
     }
 
+    pub(crate) fn ids(&self) -> Ids<'_> {
+        Ids(&*self.settings.randomness)
+    }
+
     /// Tells every sandbox when the wall clock was set since the last look.
     pub(crate) fn look_at_clock(&self) {
         let Some(jump) = self.clock_watch.look() else { return };
@@ -138,7 +146,7 @@ impl Shared {
         }
     }
 
-    fn actors(&self) -> MutexGuard<'_, HashMap<SandboxId, ActorHandle>> {
+    fn actors(&self) -> MutexGuard<'_, BTreeMap<SandboxId, ActorHandle>> {
         self.actors.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

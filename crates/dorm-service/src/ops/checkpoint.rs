@@ -10,7 +10,6 @@ use dorm_store::{
 use super::create::{CreateFrom, CreateSandbox};
 use crate::actor::Message;
 use crate::error::ServiceError;
-use crate::identity;
 use crate::shared::{Service, Shared};
 use crate::view::SandboxView;
 
@@ -34,7 +33,7 @@ impl Service {
         self.shared.admit_write("take a snapshot", 0).await?;
         match self.ask(id, |reply| Message::Snapshot { reply }).await {
             Err(ServiceError::NoSandbox(_)) => {
-                let command = dorm_lifecycle::Command::Snapshot(identity::snapshot());
+                let command = dorm_lifecycle::Command::Snapshot(self.shared.ids().snapshot());
                 let view = self.command_to_the_dead(id, &command).await?;
                 Err(ServiceError::NotRunning { sandbox: id.clone(), state: view.sandbox.state.name() })
             }
@@ -108,7 +107,7 @@ impl Service {
         }
         let now = self.shared.now();
         let operation = OperationRecord {
-            id: identity::operation(),
+            id: self.shared.ids().operation(),
             kind: OperationKind::DeleteSnapshot,
             sandbox: None,
             actor: By::User,

@@ -35,6 +35,7 @@ impl Service {
                 shared.engine.prepare(&image, &found.rootfs).await.map_err(|error| error.chain())
             };
             let prepared = tokio::select! {
+                biased;
                 () = shared.stopping.cancelled() => return,
                 prepared = work => prepared,
             };

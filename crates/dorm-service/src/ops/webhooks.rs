@@ -5,7 +5,6 @@ use dorm_store::{Change, EventFilter, WebhookRecord};
 use tokio::sync::watch;
 
 use crate::error::ServiceError;
-use crate::identity;
 use crate::shared::Service;
 
 impl Service {
@@ -42,10 +41,10 @@ impl Service {
             None => self.events(&newest).await?.last().map_or(0, |event| event.number),
         };
         let webhook = WebhookRecord {
-            id: identity::webhook(),
+            id: self.shared.ids().webhook(),
             project: self.project().clone(),
             url,
-            secret: identity::random(),
+            secret: self.shared.ids().random(),
             kinds,
             created: self.shared.now(),
             delivered,
