@@ -43,7 +43,8 @@ impl Shared {
         if phase != Phase::Paused {
             return Err(EngineError::Condition { operation: OPERATION, run: id.clone(), condition: "running" });
         }
-        hull.group(crate::cgroup::Cgroup::freeze).await.map_err(|error| error.of(OPERATION, id))
+        let frozen = hull.group(crate::cgroup::Cgroup::freeze).await;
+        frozen.and_then(|()| hull.reach("gvisor: frozen")).map_err(|error| error.of(OPERATION, id))
     }
 
     /// [`dorm_engine::Engine::go_on`].
@@ -60,7 +61,8 @@ impl Shared {
 async fn write_image(hull: &Hull, into: &Path) -> Result<(), GvisorError> {
     let room = room_in(into)?;
     let files = create_files(into)?;
-    let Err(error) = hull.control.checkpoint(files).await else { return Ok(()) };
+    hull.reach("gvisor: image files made")?;
+    let Err(error) = hull.control.checkpoint(files).await else { return hull.reach("gvisor: image written") };
     remove_files(into);
     // The sandbox tells of a full disk in words only, which we do not read.
     if matches!(error, GvisorError::Refused { .. }) && room < need(hull).await? {
@@ -91,10 +93,13 @@ async fn need(hull: &Hull) -> Result<u64, GvisorError> {
 pub(crate) async fn pause(hull: &Hull, turn: &mut Turn) -> Result<(), GvisorError> {
     if settle(hull, turn).await? == Phase::Paused {
         // A parked one has to answer.
-        return hull.group(crate::cgroup::Cgroup::thaw).await;
+        hull.group(crate::cgroup::Cgroup::thaw).await?;
+        return hull.reach("gvisor: thawed");
     }
     turn.set(Phase::Pausing)?;
+    hull.reach("gvisor: pause noted")?;
     hull.control.pause().await?;
+    hull.reach("gvisor: paused")?;
     turn.set(Phase::Paused)
 }
 
@@ -104,8 +109,11 @@ pub(crate) async fn resume(hull: &Hull, turn: &mut Turn) -> Result<(), GvisorErr
         return Ok(());
     }
     turn.set(Phase::Resuming)?;
+    hull.reach("gvisor: going on noted")?;
     hull.group(crate::cgroup::Cgroup::thaw).await?;
+    hull.reach("gvisor: thawed")?;
     hull.control.resume().await?;
+    hull.reach("gvisor: going on")?;
     turn.set(Phase::Running)
 }
 

@@ -161,6 +161,6 @@ impl Host {
         let Some(processes) = note.processes.clone().filter(|_| note.boot == self.boot) else { return Ok(None) };
         let Some(group) = Cgroup::find(&self.group_name(home))? else { return Ok(None) };
         let control = Control::new(processes.socket.clone());
-        Ok(Some(Hull { home: home.clone(), processes, control, lease: note.lease(), group }))
+        Ok(Some(Hull { home: home.clone(), processes, control, lease: note.lease(), group, steps: self.steps.clone() }))
     }
 }

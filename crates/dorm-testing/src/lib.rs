@@ -1,4 +1,4 @@
-//! Real daemons for tests, demo and bench: started as a user would, asked over HTTP, cleared away afterwards.
+//! Real daemons for tests, proof, demo and bench: started as a user would, asked over HTTP, cleared away afterwards.
 //!
 //! It knows nothing of Dormouse's inside: what it cannot see over HTTP or on the host it does not see.
 
