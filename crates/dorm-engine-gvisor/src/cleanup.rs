@@ -12,7 +12,7 @@ use crate::cgroup::Cgroup;
 use crate::disk::Disk;
 use crate::error::GvisorError;
 use crate::hull::{Host, blocking};
-use crate::notes::{Home, Note, Processes};
+use crate::notes::{Home, LeaseNote, Note, Processes};
 use crate::process::{self, Identity};
 use crate::run::lock;
 
@@ -105,9 +105,12 @@ impl Host {
     }
 
     async fn release(&self, note: Option<&Note>) -> Result<(), GvisorError> {
-        match note.and_then(Note::lease) {
-            Some(lease) => Ok(self.network.release(lease.id).await?),
-            None => Ok(()),
+        match note.map(|note| &note.lease) {
+            Some(LeaseNote::Asking) => self.release_unnamed_leases().await,
+            Some(LeaseNote::Held(_) | LeaseNote::None) | None => match note.and_then(Note::lease) {
+                Some(lease) => Ok(self.network.release(lease.id).await?),
+                None => Ok(()),
+            },
         }
     }
 }

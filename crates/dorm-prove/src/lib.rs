@@ -9,19 +9,22 @@
 //! It is a client like any other: it knows the API, what lies on the disk and what the kernel says, but nothing of what
 //! the daemon believes. It does not know what an operation's steps are; it learns them by watching it once.
 
+mod damage;
+mod full_disk;
 mod host;
 mod operation;
 mod probe;
 mod proof;
 mod random;
 mod report;
+mod small_disk;
 mod steps;
 mod world;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-pub use proof::prove;
+pub use proof::{names, prove};
 pub use report::{Finding, Kind, Report, Row};
 
 /// What is to be proved, and with what.
@@ -45,11 +48,6 @@ pub struct Setting {
     pub only: Vec<String>,
     /// From which the order of everything is made.
     pub seed: u64,
-}
-
-/// The names of everything that can be proved on its own.
-pub fn operations() -> Vec<&'static str> {
-    operation::Operation::ALL.iter().map(|operation| operation.name()).collect()
 }
 
 /// How a proof ended.

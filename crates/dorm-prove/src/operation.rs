@@ -66,6 +66,8 @@ pub(crate) enum Cast {
     Sandboxes,
     /// One with images of its own, which may come to harm.
     Images,
+    /// One whose disk has little room.
+    SmallDisk,
 }
 
 impl Operation {

@@ -8,9 +8,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 
+use crate::damage::{self, Of};
+use crate::full_disk::{self, Full, Saving};
 use crate::operation::{self, Cast, Heard, Operation};
 use crate::random::Random;
 use crate::report::{Finding, Kind, Report};
+use crate::small_disk::SmallDisk;
 use crate::steps::{Act, Step};
 use crate::world::{Fault, Hulls, Wake, World};
 use crate::{Outcome, Setting};
@@ -30,7 +33,7 @@ pub async fn prove(
     interrupted: impl Future<Output = ()>,
     tell: &(dyn Fn(&str) + Sync),
 ) -> Result<Outcome> {
-    let chosen = chosen(&setting.only)?;
+    let chosen = Chosen::of(&setting.only)?;
     let place = Place::make(&setting.directory)?;
     let mut proof = Proof {
         setting,
@@ -39,7 +42,9 @@ pub async fn prove(
         world: None,
         worlds: 0,
         report: Report { seed: setting.seed, ..Report::default() },
+        disk: None,
         tried: BTreeMap::new(),
+        filled: BTreeMap::new(),
         random: Random::from_seed(setting.seed),
         begun: Instant::now(),
     };
@@ -76,17 +81,37 @@ pub async fn prove(
     }
 }
 
-fn chosen(only: &[String]) -> Result<Vec<Operation>> {
-    let find = |name: &String| {
-        let known = Operation::ALL.iter().find(|operation| operation.name() == name.replace('-', " "));
-        known.copied().with_context(|| format!("there is no operation '{name}': there are {}", names()))
-    };
-    if only.is_empty() { Ok(Operation::ALL.to_vec()) } else { only.iter().map(find).collect() }
+/// What is to be proved.
+struct Chosen {
+    operations: Vec<Operation>,
+    savings: Vec<Saving>,
+    damages: Vec<Of>,
 }
 
-fn names() -> String {
-    let names: Vec<String> = Operation::ALL.iter().map(|operation| operation.name().replace(' ', "-")).collect();
-    names.join(", ")
+impl Chosen {
+    fn of(only: &[String]) -> Result<Self> {
+        let is_wanted = |name: &str| only.is_empty() || only.iter().any(|word| slug(word) == slug(name));
+        if let Some(unknown) = only.iter().find(|word| !names().contains(&slug(word))) {
+            bail!("there is no operation '{unknown}': there are {}", names().join(", "));
+        }
+        Ok(Self {
+            operations: Operation::ALL.iter().copied().filter(|operation| is_wanted(operation.name())).collect(),
+            savings: Saving::ALL.into_iter().filter(|saving| is_wanted(saving.name())).collect(),
+            damages: Of::ALL.into_iter().filter(|of| is_wanted(of.name())).collect(),
+        })
+    }
+}
+
+/// A name as one word.
+fn slug(name: &str) -> String {
+    name.replace(", ", "-").replace(' ', "-")
+}
+
+/// The names of everything that can be proved on its own.
+pub fn names() -> Vec<String> {
+    let operations = Operation::ALL.iter().map(|operation| slug(operation.name()));
+    let savings = Saving::ALL.into_iter().map(|saving| slug(saving.name()));
+    operations.chain(savings).chain(Of::ALL.into_iter().map(|of| slug(of.name()))).collect()
 }
 
 /// The proof's own directory.
@@ -128,10 +153,14 @@ struct Proof<'a> {
     tell: &'a (dyn Fn(&str) + Sync),
     place: Place,
     world: Option<(Cast, World)>,
+    /// Dropped after the daemon that lives on it.
+    disk: Option<SmallDisk>,
     worlds: u32,
     report: Report,
     /// The steps of each operation, and how often the daemon was killed there.
     tried: BTreeMap<Operation, BTreeMap<Step, u32>>,
+    /// The same for steps at which the disk was filled.
+    filled: BTreeMap<Saving, BTreeMap<Step, u32>>,
     random: Random,
     begun: Instant,
 }
@@ -144,7 +173,7 @@ enum Time {
 }
 
 impl Proof<'_> {
-    async fn run(&mut self, chosen: &[Operation]) -> Result<()> {
+    async fn run(&mut self, chosen: &Chosen) -> Result<()> {
         loop {
             if self.pass(chosen).await? == Time::Over {
                 break;
@@ -154,9 +183,7 @@ impl Proof<'_> {
                 break;
             }
         }
-        self.report.whole = chosen.iter().all(|operation| {
-            self.tried.get(operation).is_some_and(|steps| !steps.is_empty() && steps.values().all(|times| *times > 0))
-        });
+        self.report.whole = self.report.passes > 0 && self.report.rows.iter().all(|row| row.untried.is_empty());
         self.leave().await
     }
 
@@ -165,17 +192,98 @@ impl Proof<'_> {
         if over || self.report.findings.len() >= ENOUGH { Time::Over } else { Time::Left }
     }
 
-    async fn pass(&mut self, chosen: &[Operation]) -> Result<Time> {
-        let mut order = chosen.to_vec();
+    async fn pass(&mut self, chosen: &Chosen) -> Result<Time> {
+        let mut order = chosen.operations.clone();
         self.random.shuffle(&mut order);
         order.sort_by_key(|operation| operation.cast() == Cast::Images);
-        for (number, operation) in order.iter().enumerate() {
-            (self.tell)(&format!("{} of {}: {}", number + 1, order.len(), operation.name()));
-            if self.operation(*operation).await? == Time::Over {
+        let count = order.len() + chosen.savings.len() + chosen.damages.len();
+        let mut number = 0;
+        let mut next = |name: &str| {
+            number += 1;
+            (self.tell)(&format!("{number} of {count}: {name}"));
+        };
+        for of in &chosen.damages {
+            next(of.name());
+            self.damage(*of).await?;
+            if self.time() == Time::Over {
+                return Ok(Time::Over);
+            }
+        }
+        for operation in order {
+            next(operation.name());
+            if self.operation(operation).await? == Time::Over {
+                return Ok(Time::Over);
+            }
+        }
+        for saving in &chosen.savings {
+            next(saving.name());
+            if self.saving(*saving).await? == Time::Over {
                 return Ok(Time::Over);
             }
         }
         Ok(Time::Left)
+    }
+
+    /// Damages an image in every way.
+    async fn damage(&mut self, of: Of) -> Result<()> {
+        self.world_for(Cast::Sandboxes).await?;
+        let Some((_, world)) = &mut self.world else { bail!("there is no daemon") };
+        let ran = damage::run(world, of, &mut self.random).await;
+        let (done, faults) = ran.unwrap_or_else(|error| (0, vec![(Kind::WrongAnswer, format!("{error:#}"))]));
+        let row = self.report.row(of.name());
+        row.cycles += done;
+        row.disk_faults += done;
+        self.found(of.name(), None, faults).await;
+        Ok(())
+    }
+
+    /// Fills the disk before the operation, and at each of its steps.
+    async fn saving(&mut self, saving: Saving) -> Result<Time> {
+        if !self.filled.contains_key(&saving) {
+            self.full(saving, Full::Never).await?;
+        }
+        for left in [0, 1 << 20] {
+            self.full(saving, Full::Before(left)).await?;
+        }
+        let mut steps: Vec<Step> = self.filled.entry(saving).or_default().keys().cloned().collect();
+        self.random.shuffle(&mut steps);
+        for step in steps {
+            if self.time() == Time::Over {
+                return Ok(Time::Over);
+            }
+            self.full(saving, Full::At(step)).await?;
+        }
+        Ok(self.time())
+    }
+
+    async fn full(&mut self, saving: Saving, full: Full) -> Result<()> {
+        self.world_for(Cast::SmallDisk).await?;
+        let (Some((_, world)), Some(disk)) = (&mut self.world, &self.disk) else { bail!("there is no daemon") };
+        let ran = full_disk::cycle(world, disk, saving, &full).await;
+        let _ = disk.empty();
+        let row = self.report.row(saving.name());
+        row.cycles += 1;
+        let mut at = None;
+        let faults = match ran {
+            Ok(ran) => {
+                let filled = self.filled.entry(saving).or_default();
+                match &full {
+                    // What fails takes other ways: only the steps of a success are filled at.
+                    Full::Never => filled.extend(ran.seen.into_iter().map(|step| (step, 0))),
+                    Full::Before(_) => row.disk_faults += 1,
+                    Full::At(step) => {
+                        row.disk_faults += u64::from(ran.hit);
+                        *filled.entry(step.clone()).or_default() += u32::from(ran.hit);
+                        at = Some(step.clone());
+                    }
+                }
+                row.count(filled);
+                ran.faults
+            }
+            Err(error) => vec![(Kind::WrongAnswer, format!("{full:?}: {error:#}"))],
+        };
+        self.found(saving.name(), at, faults).await;
+        Ok(())
     }
 
     /// Watches the operation once, then kills the daemon at each of its steps.
@@ -206,7 +314,7 @@ impl Proof<'_> {
         }
         if let Some((Cast::Sandboxes, world)) = &mut self.world {
             let faults = world.standing(Wake::Everybody).await;
-            self.found(operation, None, faults).await;
+            self.found(operation.name(), None, faults).await;
         }
         Ok(self.time())
     }
@@ -228,30 +336,30 @@ impl Proof<'_> {
                     *tried.entry(step.clone()).or_default() += 1;
                     row.kills += 1;
                 }
-                row.steps = tried.len();
-                row.tried = tried.values().filter(|times| **times > 0).count();
+                row.count(tried);
                 (hit, faults)
             }
             Err(error) => (true, vec![(Kind::WrongAnswer, format!("{error:#}"))]),
         };
-        self.found(operation, step, faults).await;
+        self.found(operation.name(), step, faults).await;
         Ok(hit)
     }
 
     /// Notes what was found; what comes after begins with a daemon that has nothing of it.
-    async fn found(&mut self, operation: Operation, step: Option<Step>, faults: Vec<Fault>) {
+    async fn found(&mut self, operation: &str, step: Option<Step>, faults: Vec<Fault>) {
         if faults.is_empty() {
             return;
         }
         for (kind, what) in faults {
-            let at = step.as_ref().map(|step| format!(", killed at '{step}'")).unwrap_or_default();
-            (self.tell)(&format!("FOUND in {}{at}: {what}", operation.name()));
-            let (operation, step) = (operation.name().to_owned(), step.as_ref().map(Step::to_string));
+            let at = step.as_ref().map(|step| format!(", at the step '{step}'")).unwrap_or_default();
+            (self.tell)(&format!("FOUND in {operation}{at}: {what}"));
+            let (operation, step) = (operation.to_owned(), step.as_ref().map(Step::to_string));
             self.report.add(Finding { operation, step, kind, what });
         }
         if let Some((_, mut world)) = self.world.take() {
             world.abandon().await;
         }
+        self.disk = None;
     }
 
     async fn world_for(&mut self, cast: Cast) -> Result<()> {
@@ -263,13 +371,17 @@ impl Proof<'_> {
         let directory = self.place.directory.join(format!("daemon-{}", self.worlds));
         std::fs::create_dir(&directory).with_context(|| format!("make {}", directory.display()))?;
         let images = match cast {
-            Cast::Sandboxes => self.setting.images.clone(),
+            Cast::Sandboxes | Cast::SmallDisk => self.setting.images.clone(),
             Cast::Images => {
                 operation::make_source(&directory)?;
                 operation::images_directory(&directory)
             }
         };
-        let world = World::start(self.setting, &directory, &directory.join("data"), &images, &self.place.log())?;
+        let data = match cast {
+            Cast::Sandboxes | Cast::Images => directory.join("data"),
+            Cast::SmallDisk => self.disk.insert(SmallDisk::make(&directory)?).path().join("data"),
+        };
+        let world = World::start(self.setting, &directory, &data, &images, &self.place.log())?;
         let (_, world) = self.world.insert((cast, world));
         if cast == Cast::Sandboxes {
             world.people().await?;
@@ -279,29 +391,30 @@ impl Proof<'_> {
 
     /// Ends the daemon with all that it has; nothing may stay.
     async fn leave(&mut self) -> Result<()> {
-        let Some((cast, world)) = &mut self.world else { return Ok(()) };
-        let operation = "end";
+        let Some((_, world)) = &mut self.world else { return Ok(()) };
         let faults = match world.end().await {
             Ok(faults) => faults,
             Err(error) => vec![(Kind::WrongAnswer, format!("{error:#}"))],
         };
-        let _ = cast;
         if !faults.is_empty() {
             world.abandon().await;
         }
         for (kind, what) in faults {
             (self.tell)(&format!("FOUND at the end: {what}"));
-            self.report.add(Finding { operation: operation.to_owned(), step: None, kind, what });
+            self.report.add(Finding { operation: "end".to_owned(), step: None, kind, what });
         }
         self.world = None;
+        self.disk = None;
         Ok(())
     }
 
     async fn clear(&mut self) -> Vec<String> {
-        match self.world.take() {
+        let remains = match self.world.take() {
             Some((_, mut world)) => world.abandon().await,
             None => Vec::new(),
-        }
+        };
+        self.disk = None;
+        remains
     }
 }
 

@@ -30,6 +30,8 @@ pub struct Row {
     pub steps: usize,
     /// At how many of them the daemon was killed, or the disk filled, at least once.
     pub tried: usize,
+    /// The others.
+    pub untried: Vec<String>,
     /// How often it was carried out.
     pub cycles: u64,
     /// How often the daemon was killed in it.
@@ -71,6 +73,15 @@ pub enum Kind {
     LeftOver,
     /// An answer is not as promised.
     WrongAnswer,
+}
+
+impl Row {
+    /// Counts its steps, and those that were tried.
+    pub(crate) fn count(&mut self, tried: &std::collections::BTreeMap<crate::steps::Step, u32>) {
+        self.steps = tried.len();
+        self.untried = tried.iter().filter(|(_, times)| **times == 0).map(|(step, _)| step.to_string()).collect();
+        self.tried = self.steps - self.untried.len();
+    }
 }
 
 impl Report {

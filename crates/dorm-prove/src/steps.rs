@@ -111,11 +111,6 @@ impl Watcher {
         (watch.seen, watch.hit)
     }
 
-    /// Whether the chosen step has come.
-    pub(crate) fn is_hit(&self) -> bool {
-        self.shared.watch().hit
-    }
-
     /// How often the step of that name has come so far.
     pub(crate) fn times(&self, name: &str) -> u32 {
         self.shared.watch().times.get(name).copied().unwrap_or_default()

@@ -14,6 +14,9 @@ use crate::report::Kind;
 use crate::steps::Watcher;
 use crate::Setting;
 
+/// How long operations may take to be over, on a busy machine too.
+const REST: Duration = Duration::from_secs(60);
+
 /// Something that is not as promised, before it is known in which operation.
 pub(crate) type Fault = (Kind, String);
 
@@ -160,7 +163,7 @@ impl World {
 
     /// Waits until every operation is over and the host has just what the records say.
     pub(crate) async fn settle(&mut self) -> Result<Vec<Fault>> {
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + REST;
         loop {
             let records = self.records().await?;
             let unrest = records.unrest();
@@ -227,12 +230,14 @@ impl World {
             Ok(()) => tokio::time::timeout(PATIENCE, self.end()).await.unwrap_or_else(|_| Err(anyhow!("too slow"))),
             Err(error) => Err(error),
         };
-        if let Err(error) = ended {
-            let _ = self.daemon.kill();
-            self.traces.clear_by_force();
-            return self.traces.remains(format!("{error:#}"));
-        }
-        Vec::new()
+        let reason = match ended {
+            Ok(faults) if faults.is_empty() => return Vec::new(),
+            Ok(_) => "it had left something behind".to_owned(),
+            Err(error) => format!("{error:#}"),
+        };
+        let _ = self.daemon.kill();
+        self.traces.clear_by_force();
+        self.traces.remains(reason)
     }
 
     /// Deletes a snapshot.

@@ -122,6 +122,9 @@ fn print(report: &Report) -> Result<(), Problem> {
     let mut rows: Vec<Vec<String>> = report.rows.iter().map(row).collect();
     rows.push(row(&total(report)));
     output::table(&TITLES, &rows)?;
+    for row in report.rows.iter().filter(|row| !row.untried.is_empty()) {
+        output::talk(&format!("not tried in '{}': {}", row.operation, row.untried.join(", ")));
+    }
     for finding in &report.findings {
         let step = finding.step.as_ref().map(|step| format!(" at the step '{step}'")).unwrap_or_default();
         output::talk(&format!("found in '{}'{step}: {}", finding.operation, finding.what));
