@@ -100,7 +100,8 @@ pub(crate) async fn pause(hull: &Hull, turn: &mut Turn) -> Result<(), GvisorErro
     hull.reach("gvisor: pause noted")?;
     hull.control.pause().await?;
     hull.reach("gvisor: paused")?;
-    turn.set(Phase::Paused)
+    turn.set_if_possible(Phase::Paused);
+    Ok(())
 }
 
 /// Lets the guest go on, if it stands still.
@@ -108,13 +109,14 @@ pub(crate) async fn resume(hull: &Hull, turn: &mut Turn) -> Result<(), GvisorErr
     if settle(hull, turn).await? != Phase::Paused {
         return Ok(());
     }
-    turn.set(Phase::Resuming)?;
+    turn.set_if_possible(Phase::Resuming);
     hull.reach("gvisor: going on noted")?;
     hull.group(crate::cgroup::Cgroup::thaw).await?;
     hull.reach("gvisor: thawed")?;
     hull.control.resume().await?;
     hull.reach("gvisor: going on")?;
-    turn.set(Phase::Running)
+    turn.set_if_possible(Phase::Running);
+    Ok(())
 }
 
 /// Finds out what the guest does when a call was begun of which nobody knows how far it came.
@@ -126,7 +128,7 @@ pub(crate) async fn settle(hull: &Hull, turn: &mut Turn) -> Result<Phase, Gvisor
     // Only a paused guest is ever frozen, and it is thawed before it is let go on.
     let is_frozen = hull.group(crate::cgroup::Cgroup::is_frozen).await?;
     let is_paused = is_frozen || hull.control.is_paused().await?;
-    turn.set(if is_paused { Phase::Paused } else { Phase::Running })?;
+    turn.set_if_possible(if is_paused { Phase::Paused } else { Phase::Running });
     Ok(turn.phase())
 }
 

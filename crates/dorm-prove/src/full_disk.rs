@@ -1,11 +1,12 @@
 //! A disk that becomes full before or in the middle of a suspend or a snapshot: the sandbox goes on, its caller is told
 //! that room is what is missing, and nothing half-made stays.
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, anyhow, bail};
 use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::host::{names, word};
+use crate::probe::PATIENCE;
 use crate::report::Kind;
 use crate::small_disk::SmallDisk;
 use crate::steps::{Act, Step};
@@ -72,7 +73,9 @@ pub(crate) async fn cycle(world: &mut World, disk: &SmallDisk, saving: Saving, f
         }
     }
     let path = format!("/sandboxes/{}/{}", probe.id, saving.verb());
-    let answer = world.daemon.try_ask(Method::POST, &path, Some(json!({}))).await;
+    let answer = world.daemon.try_ask(Method::POST, &path, Some(json!({})));
+    let answer = tokio::time::timeout(PATIENCE, answer).await;
+    let answer = answer.unwrap_or_else(|_| Err(anyhow!("it takes more than {} s", PATIENCE.as_secs())));
     let quiet = std::time::Duration::from_millis(150);
     world.watcher.hit_or_quiet(quiet);
     let (seen, hit) = world.watcher.end();

@@ -23,7 +23,7 @@ done
 "#;
 
 /// How long an answer may take.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 const FILE: &str = "/root/kept";
 
 /// What is known of a sandbox's memory and files, as acknowledged.

@@ -409,6 +409,8 @@ impl Proof<'_> {
     }
 
     async fn clear(&mut self) -> Vec<String> {
+        // There must be room to clear away in.
+        let _ = self.disk.as_ref().map(SmallDisk::empty);
         let remains = match self.world.take() {
             Some((_, mut world)) => world.abandon().await,
             None => Vec::new(),

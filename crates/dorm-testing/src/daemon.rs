@@ -13,6 +13,9 @@ use serde_json::{Value, json};
 /// How long a daemon may take to be ready on a busy machine.
 const START: Duration = Duration::from_secs(180);
 
+/// How many of its last words are shown when it did not start.
+const LINES: usize = 20;
+
 /// How to start a daemon.
 #[derive(Clone, Debug)]
 struct Setting {
@@ -84,6 +87,7 @@ impl Daemon {
             let _ = child.kill();
             let _ = child.wait();
             let log = std::fs::read_to_string(&setting.log).unwrap_or_default();
+            let log = log.lines().rev().take(LINES).collect::<Vec<_>>().into_iter().rev().collect::<Vec<_>>().join("\n");
             bail!("the daemon did not start: {ready}{log}");
         };
         let key = std::fs::read_to_string(setting.data.join("key")).context("read the daemon's key")?;

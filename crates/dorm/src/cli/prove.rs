@@ -91,7 +91,7 @@ fn setting(options: &ProveOptions) -> Result<Setting, Problem> {
     getrandom::fill(&mut seed).map_err(|error| Problem::failed(format!("cannot choose a seed: {error}"), ""))?;
     Ok(Setting {
         // This very program, also when another one was put in its place meanwhile.
-        dorm: std::env::current_exe().map_err(|error| Problem::host("find this program", &error))?,
+        dorm: format!("/proc/{}/exe", std::process::id()).into(),
         images,
         image: options.image.clone(),
         runsc: Some(crate::program::find(&options.runsc)),
