@@ -5,10 +5,12 @@ mod file;
 mod process;
 mod sandbox;
 mod snapshot;
+mod why;
 
 pub(crate) use file::{entry, parse_mode, stat};
 pub(crate) use process::{Command, command, data, process_spec, shell};
-pub(crate) use sandbox::{create, state_name, timeouts};
+pub(crate) use sandbox::{create, keeping, state_name, timeouts};
+pub(crate) use why::why;
 
 use dorm_lifecycle::Timestamp;
 

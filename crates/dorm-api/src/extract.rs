@@ -9,7 +9,7 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode, header};
 use bytes::Bytes;
 use dorm_agent_client::{GuestPath, GuestString, User};
-use dorm_lifecycle::SandboxId;
+use dorm_lifecycle::{HoldId, IdError, SandboxId};
 use serde::de::DeserializeOwned;
 
 use crate::error::ApiError;
@@ -88,6 +88,18 @@ impl FromRequestParts<Api> for Process {
             ApiError::invalid(message, "list the sandbox's processes")
         })?;
         Ok(Self(sandbox, process))
+    }
+}
+
+/// The hold of `{hold}`.
+pub(crate) struct Hold(pub(crate) HoldId);
+
+impl FromRequestParts<Api> for Hold {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, ApiError> {
+        let hold = parameter(parts, api, "hold").await?;
+        hold.parse().map(Self).map_err(|error: IdError| ApiError::invalid(format!("hold: {error}"), ""))
     }
 }
 

@@ -5,6 +5,7 @@ pub(crate) mod events;
 pub(crate) mod exec;
 pub(crate) mod files;
 pub(crate) mod images;
+pub(crate) mod keeping;
 pub(crate) mod output;
 pub(crate) mod processes;
 pub(crate) mod pty;

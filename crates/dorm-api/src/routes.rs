@@ -15,7 +15,7 @@ use utoipa::openapi::security::{ApiKey, ApiKeyValue, HttpAuthScheme, HttpBuilder
 use crate::error::ApiError;
 use crate::extract::JSON_BYTES_MAX;
 use crate::gateway;
-use crate::handlers::{daemon, events, exec, files, images, output, processes, pty, sandboxes, snapshots};
+use crate::handlers::{daemon, events, exec, files, images, keeping, output, processes, pty, sandboxes, snapshots};
 use crate::keys::Keys;
 use crate::serve::Life;
 use crate::wire;
@@ -69,6 +69,10 @@ routes! {
     post "/v1/sandboxes/{id}/checkpoint" sandboxes::checkpoint;
     post "/v1/sandboxes/{id}/clone" sandboxes::clone;
     post "/v1/sandboxes/{id}/timeouts" sandboxes::timeouts;
+    post "/v1/sandboxes/{id}/holds" keeping::hold;
+    delete "/v1/sandboxes/{id}/holds/{hold}" keeping::release;
+    post "/v1/sandboxes/{id}/keeping" keeping::keeping;
+    get "/v1/sandboxes/{id}/why" sandboxes::why;
     get "/v1/sandboxes/{id}/usage" sandboxes::usage;
     post "/v1/sandboxes/{id}/exec" exec::exec;
     post "/v1/sandboxes/{id}/processes" processes::start;

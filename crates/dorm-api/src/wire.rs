@@ -10,6 +10,7 @@ mod process;
 mod sandbox;
 mod snapshot;
 mod text;
+mod why;
 
 pub use event::{Event, EventPage};
 pub use file::{FileKind, FileList, FileStat, MakeDirectory, Rename, WatchEvent, WatchKind};
@@ -19,14 +20,16 @@ pub use process::{
     TerminalSize,
 };
 pub use sandbox::{
-    Cause, CauseKind, CloneRequest, Cloned, CreateSandbox, Egress, OnTimeout, Operation, Residence, Resources,
-    ResourcesRequest, Sandbox, SandboxPage, SetTimeouts, SleepImage, State, Usage,
+    Cause, CauseKind, CloneRequest, Cloned, CreateSandbox, Egress, Hold, HoldRequest, OnTimeout, OnUnrestorable,
+    Operation, Residence, Resources, ResourcesRequest, Restored, Sandbox, SandboxPage, SetKeeping, SetTimeouts,
+    SleepImage, State, Usage,
 };
 pub use snapshot::{
     Engine, Health, Image, ImageList, ImportImage, ImportProgress, ImportStage, Info, Snapshot, SnapshotKind,
     SnapshotList, SnapshotStatus,
 };
 pub use text::{Text, Time};
+pub use why::{Reason, Why};
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;

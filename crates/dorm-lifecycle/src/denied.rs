@@ -13,6 +13,9 @@ pub enum Denied {
     /// It is ephemeral, or was created as not suspendable.
     #[error("the sandbox has no name, so it cannot be suspended")]
     NotSuspendable,
+    /// So many hold it already.
+    #[error("{0} hold the sandbox awake already")]
+    TooManyHolds(usize),
 }
 
 impl Denied {
@@ -20,6 +23,7 @@ impl Denied {
     pub fn next_step(&self) -> &'static str {
         match self {
             Self::Terminated(_) => "create a new sandbox, from one of its snapshots if there is one",
+            Self::TooManyHolds(_) => "release a hold, or wait until one has ended",
             Self::NotSuspendable => "create the sandbox with a name, or take a snapshot of it",
         }
     }

@@ -94,6 +94,14 @@ kinds! {
     MemoryRelieved = "memory_relieved",
     /// The daemon found it and goes on with it.
     Recovered = "recovered",
+    /// Somebody wants it to stay awake.
+    Held = "held",
+    /// A wish that it stays awake was taken back.
+    Released = "released",
+    /// What is kept to bring it back was changed.
+    KeepingSet = "keeping_set",
+    /// It came back with less than its newest image holds, as it was allowed to.
+    Degraded = "degraded",
 }
 
 #[cfg(test)]

@@ -104,6 +104,10 @@ id!(
     OperationId
 );
 id!(
+    /// Names one hold on a sandbox.
+    HoldId
+);
+id!(
     /// Names one captured memory image on disk, be it a sleep image or the content of a memory snapshot.
     CaptureId
 );

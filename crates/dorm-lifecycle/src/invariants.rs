@@ -27,6 +27,9 @@ pub enum Broken {
         /// The sandbox's.
         generation: u64,
     },
+    /// A capture is kept twice.
+    #[error("it keeps an image twice")]
+    Twice,
     /// It was suspended although it may not be.
     #[error("it is {0} although it is not suspendable")]
     Suspended(&'static str),
@@ -45,6 +48,14 @@ pub fn check(sandbox: &Sandbox) -> Result<(), Broken> {
         && image.generation > sandbox.generation
     {
         return Err(Broken::Image { image: image.generation, generation: sandbox.generation });
+    }
+    if let Some(image) = sandbox.older.iter().find(|image| image.generation > sandbox.generation) {
+        return Err(Broken::Image { image: image.generation, generation: sandbox.generation });
+    }
+    let mut captures: Vec<_> = sandbox.captures().collect();
+    captures.sort();
+    if captures.windows(2).any(|pair| pair[0] == pair[1]) {
+        return Err(Broken::Twice);
     }
     match &sandbox.state {
         State::Suspending { .. } | State::Suspended { .. } | State::Resuming { .. } if !sandbox.spec.suspendable => {

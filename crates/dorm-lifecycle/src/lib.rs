@@ -20,15 +20,17 @@ mod sandbox;
 mod spec;
 mod step;
 mod time;
+mod why;
 
 pub mod table;
 
 pub use denied::Denied;
 pub use event::{Actor, EventKind};
-pub use ids::{CaptureId, Digest, IdError, Name, OperationId, ProjectId, RunId, SandboxId, SnapshotId};
+pub use ids::{CaptureId, Digest, HoldId, IdError, Name, OperationId, ProjectId, RunId, SandboxId, SnapshotId};
 pub use invariants::{Broken, check};
 pub use recovery::{Recovery, RunCondition, recover};
-pub use sandbox::{Cause, Origin, Sandbox, SleepImage, State, StateName};
-pub use spec::{Egress, OnTimeout, Resources, SandboxSpec, SpecError, Timeouts, Variables};
+pub use sandbox::{Cause, Deadline, DeadlineKind, Hold, Origin, Restored, Sandbox, SleepImage, State, StateName};
+pub use spec::{Egress, Keeping, OnTimeout, OnUnrestorable, Resources, SandboxSpec, SpecError, Timeouts, Variables};
 pub use step::{Command, Context, Effect, Input, Limits, Observation, Outcome, Step, create, step};
 pub use time::Timestamp;
+pub use why::{Facts, Happening, Reason, Why, why};

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::ids::{CaptureId, OperationId, ProjectId, RunId, SandboxId, SnapshotId};
+use crate::ids::{CaptureId, HoldId, OperationId, ProjectId, RunId, SandboxId, SnapshotId};
 use crate::spec::SandboxSpec;
 use crate::time::Timestamp;
 
@@ -31,6 +31,62 @@ pub struct SleepImage {
     pub taken: Timestamp,
     /// Its size in bytes.
     pub bytes: u64,
+}
+
+/// What the present run of a sandbox began with.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Restored {
+    /// Nothing: it booted from its root image.
+    Nothing,
+    /// Memory, processes and files.
+    Memory {
+        /// Those of this generation of its own; none when they came from a snapshot.
+        generation: Option<u64>,
+    },
+}
+
+/// Somebody's wish that a sandbox stays awake for a while. Deadlines wait for it, but for that of the longest run.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Hold {
+    /// Its id.
+    pub id: HoldId,
+    /// Why, in its holder's words.
+    pub reason: String,
+    /// When it ends by itself.
+    pub until: Timestamp,
+}
+
+/// Which limit sets a deadline.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum DeadlineKind {
+    /// [`crate::Timeouts::total`]
+    Total,
+    /// [`crate::Timeouts::idle`]
+    Idle,
+    /// [`crate::Timeouts::max_run`]
+    MaxRun,
+}
+
+impl DeadlineKind {
+    /// Its word in answers.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Total => "timeout",
+            Self::Idle => "idle_timeout",
+            Self::MaxRun => "max_run",
+        }
+    }
+}
+
+/// When the time of a running sandbox is over.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Deadline {
+    /// When.
+    pub at: Timestamp,
+    /// By which limit.
+    pub kind: DeadlineKind,
+    /// The hold that has moved it there.
+    pub held: Option<HoldId>,
 }
 
 /// Why a sandbox is over.
@@ -251,6 +307,14 @@ pub struct Sandbox {
     pub run: u64,
     /// When something last used it.
     pub last_active: Timestamp,
+    /// When its time limits were last set: the total one counts from then.
+    pub timeouts_set: Timestamp,
+    /// Who wants it to stay awake.
+    pub holds: Vec<Hold>,
+    /// What its present or last run began with.
+    pub restored: Restored,
+    /// Images before the one its state names, the newest first: what is left to fall back to.
+    pub older: Vec<SleepImage>,
     /// Where it is in its life.
     pub state: State,
 }
@@ -261,24 +325,61 @@ impl Sandbox {
         RunId { sandbox: self.id.clone(), generation: self.run }
     }
 
+    /// Every capture it keeps, the one to wake up from first.
+    pub fn captures(&self) -> impl Iterator<Item = &CaptureId> {
+        self.state.image().into_iter().chain(&self.older).map(|image| &image.capture)
+    }
+
     /// When its time is over: only a running sandbox has such a moment.
     pub fn expires(&self) -> Option<Timestamp> {
-        match &self.state {
-            State::Running { since, .. } => {
-                let total = self.spec.timeouts.total.map(|limit| since.after(limit));
-                let idle = self.spec.timeouts.idle.map(|limit| self.last_active.max(*since).after(limit));
-                match (total, idle) {
-                    (Some(total), Some(idle)) => Some(total.min(idle)),
-                    (total, idle) => total.or(idle),
-                }
-            }
-            State::Pending { .. }
-            | State::Snapshotting { .. }
-            | State::Suspending { .. }
-            | State::Suspended { .. }
-            | State::Resuming { .. }
-            | State::Terminating { .. }
-            | State::Terminated { .. } => None,
+        self.deadline().map(|deadline| deadline.at)
+    }
+
+    /// When its time is over, and why then.
+    pub fn deadline(&self) -> Option<Deadline> {
+        let State::Running { since, .. } = &self.state else { return None };
+        let limits = &self.spec.timeouts;
+        let total = limits.total.map(|limit| (since.max(&self.timeouts_set).after(limit), DeadlineKind::Total));
+        let idle = limits.idle.map(|limit| (since.max(&self.last_active).after(limit), DeadlineKind::Idle));
+        let earlier = |a: Option<(Timestamp, DeadlineKind)>, b: Option<(Timestamp, DeadlineKind)>| match (a, b) {
+            (Some(a), Some(b)) => Some(if b.0 < a.0 { b } else { a }),
+            (a, b) => a.or(b),
+        };
+        let movable = earlier(total, idle).map(|(at, kind)| {
+            let last = self.holds.iter().max_by_key(|hold| hold.until).filter(|hold| hold.until > at);
+            Deadline { at: last.map_or(at, |hold| hold.until), kind, held: last.map(|hold| hold.id.clone()) }
+        });
+        let fixed = limits.max_run.map(|limit| since.after(limit));
+        match (movable, fixed) {
+            (Some(movable), Some(fixed)) if movable.at <= fixed => Some(movable),
+            (_, Some(at)) => Some(Deadline { at, kind: DeadlineKind::MaxRun, held: None }),
+            (movable, None) => movable,
         }
+    }
+
+    /// The same sandbox as told by a clock that was set by `millis` since: what has passed and what is left of every
+    /// limit stay as long as they were.
+    pub(crate) fn shifted(&self, millis: i64) -> Self {
+        let mut next = self.clone();
+        for time in [&mut next.last_active, &mut next.timeouts_set] {
+            *time = time.shifted(millis);
+        }
+        for hold in &mut next.holds {
+            hold.until = hold.until.shifted(millis);
+        }
+        match &mut next.state {
+            State::Running { since, .. } => *since = since.shifted(millis),
+            State::Snapshotting { since, deadline, .. } | State::Suspending { since, deadline, .. } => {
+                *since = since.shifted(millis);
+                *deadline = deadline.shifted(millis);
+            }
+            State::Pending { deadline, .. }
+            | State::Resuming { deadline, .. }
+            | State::Terminating { deadline, .. } => {
+                *deadline = deadline.shifted(millis);
+            }
+            State::Suspended { .. } | State::Terminated { .. } => {}
+        }
+        next
     }
 }

@@ -108,6 +108,47 @@ pub struct Timeouts {
     pub total: Option<Duration>,
     /// From the last activity (exec, file call, open terminal, traffic) to the deadline; none by default.
     pub idle: Option<Duration>,
+    /// How long it may run without a break, whatever extends or holds it; none by default. Resuming renews it.
+    pub max_run: Option<Duration>,
+}
+
+/// What a sandbox that cannot be brought back from any of its images becomes.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum OnUnrestorable {
+    /// It stays suspended, and whoever wanted it is told why. The default.
+    #[default]
+    Fail,
+    /// It boots afresh from its root image, with nothing of its memory and files; its answer says so.
+    Fresh,
+}
+
+/// What is kept so that a sandbox can be brought back.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Keeping {
+    /// How many sleep images are kept: the newest, and those before it to fall back to. 1 to 16. Default 1.
+    pub generations: u32,
+    /// What happens when none of them can be restored.
+    pub on_unrestorable: OnUnrestorable,
+}
+
+impl Default for Keeping {
+    fn default() -> Self {
+        Self { generations: 1, on_unrestorable: OnUnrestorable::Fail }
+    }
+}
+
+impl Keeping {
+    /// Refuses a number of generations out of its range.
+    ///
+    /// # Errors
+    /// [`SpecError::Resource`].
+    pub fn check(&self) -> Result<(), SpecError> {
+        let asked = u64::from(self.generations);
+        match (1..=16).contains(&asked) {
+            true => Ok(()),
+            false => Err(SpecError::Resource { what: "keep_generations", asked, least: 1, most: 16 }),
+        }
+    }
 }
 
 /// Environment variables. Their values may be secret, so they are not printed.
@@ -141,6 +182,8 @@ pub struct SandboxSpec {
     pub auto_resume: bool,
     /// Its time limits.
     pub timeouts: Timeouts,
+    /// What is kept to bring it back.
+    pub keeping: Keeping,
     /// Free text of the user, by key.
     pub labels: BTreeMap<String, String>,
 }
@@ -159,6 +202,7 @@ impl SandboxSpec {
             suspendable: named,
             auto_resume: true,
             timeouts: Timeouts::default(),
+            keeping: Keeping::default(),
             labels: BTreeMap::new(),
         }
     }
@@ -173,6 +217,7 @@ impl SandboxSpec {
             return Err(SpecError::SuspendWithoutName);
         }
         self.timeouts.check()?;
+        self.keeping.check()?;
         for (key, value) in &self.variables.0 {
             if key.is_empty() || key.contains(['=', '\0']) || value.contains('\0') {
                 return Err(SpecError::Variable(key.clone()));
@@ -194,7 +239,7 @@ impl Timeouts {
     /// # Errors
     /// [`SpecError::ZeroTimeout`] with the name of the limit.
     pub fn check(&self) -> Result<(), SpecError> {
-        for (what, limit) in [("timeout", self.total), ("idle_timeout", self.idle)] {
+        for (what, limit) in [("timeout", self.total), ("idle_timeout", self.idle), ("max_run", self.max_run)] {
             if limit == Some(Duration::ZERO) {
                 return Err(SpecError::ZeroTimeout(what));
             }
@@ -228,6 +273,15 @@ mod tests {
         let mut asked = spec(None);
         asked.resources.memory_bytes = 1;
         assert!(matches!(asked.check(), Err(SpecError::Resource { what: "memory_bytes", asked: 1, .. })));
+    }
+
+    #[test]
+    fn as_many_generations_are_kept_as_make_sense() {
+        for (generations, legal) in [(0, false), (1, true), (16, true), (17, false)] {
+            let mut asked = spec(Some("a"));
+            asked.keeping.generations = generations;
+            assert_eq!(asked.check().is_ok(), legal, "{generations}");
+        }
     }
 
     #[test]

@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use crate::denied::Denied;
 use crate::event::EventKind;
-use crate::ids::{OperationId, ProjectId, RunId, SandboxId, SnapshotId};
-use crate::sandbox::{Cause, Origin, Sandbox, SleepImage, State};
-use crate::spec::{SandboxSpec, SpecError, Timeouts};
+use crate::ids::{HoldId, OperationId, ProjectId, RunId, SandboxId, SnapshotId};
+use crate::sandbox::{Cause, Hold, Origin, Restored, Sandbox, SleepImage, State};
+use crate::spec::{Keeping, SandboxSpec, SpecError, Timeouts};
 use crate::time::Timestamp;
 
 /// How long each operation may take before it is given up.
@@ -59,6 +59,14 @@ pub enum Command {
     Snapshot(SnapshotId),
     /// Change its time limits from now on.
     SetTimeouts(Timeouts),
+    /// Change what is kept to bring it back, from its next suspend or resume on.
+    SetKeeping(Keeping),
+    /// Keep it awake; one that is held already under this id is held as this one says.
+    Hold(Hold),
+    /// Take back a hold.
+    Release(HoldId),
+    /// The wall clock was set by so many milliseconds: no limit is to end sooner or later for it.
+    ClockSet(i64),
     /// It is in use.
     Touch,
     /// Its deadline is reached; does nothing when it has moved meanwhile.
@@ -86,6 +94,10 @@ pub enum Observation {
     Woken {
         /// The number of the engine's run: a new one if it was restored, the old one if it was thawed.
         run: u64,
+        /// What it came back with. Of a generation it has no image of, the newest is meant.
+        restored: Restored,
+        /// Why not with its newest image, if so.
+        because: Option<String>,
     },
     /// It could not be brought back; nothing of the attempt is left and its image is untouched.
     WakeFailed(String),
@@ -126,7 +138,8 @@ pub enum Effect {
         /// The snapshot.
         snapshot: SnapshotId,
     },
-    /// Bring the guest back: thaw `parked` if it is still there, else restore `image` as `fresh`.
+    /// Bring the guest back: thaw `parked` if it is still there, else restore `image` as `fresh`; where that cannot be
+    /// restored, an older image of the sandbox, and where none can, what its spec allows.
     Wake {
         /// The run that may still be parked.
         parked: RunId,
@@ -219,6 +232,13 @@ pub fn create(
         generation: 1,
         run: 1,
         last_active: context.now,
+        timeouts_set: context.now,
+        holds: Vec::new(),
+        restored: match &origin {
+            Origin::Image => Restored::Nothing,
+            Origin::Snapshot { .. } => Restored::Memory { generation: None },
+        },
+        older: Vec::new(),
         state: State::Pending {
             operation: context.operation.clone(),
             deadline: context.now.after(context.limits.start),
@@ -251,7 +271,10 @@ fn terminating(sandbox: &Sandbox, cause: Cause, context: &Context) -> Step {
         deadline: context.now.after(context.limits.terminate),
         cause,
     };
-    Step::to(sandbox, state).event(EventKind::Terminating).effect(Effect::Stop { run: sandbox.run_id() })
+    let mut step = Step::to(sandbox, state).event(EventKind::Terminating);
+    step.next.older.clear();
+    step.next.holds.clear();
+    step.effect(Effect::Stop { run: sandbox.run_id() })
 }
 
 #[cfg(test)]

@@ -2,9 +2,9 @@
 
 use std::fmt::Write as _;
 
-use crate::ids::{CaptureId, OperationId, ProjectId, SandboxId, SnapshotId};
-use crate::sandbox::{Cause, Origin, Sandbox, SleepImage, State, StateName};
-use crate::spec::{OnTimeout, SandboxSpec, Timeouts};
+use crate::ids::{CaptureId, HoldId, OperationId, ProjectId, SandboxId, SnapshotId};
+use crate::sandbox::{Cause, Hold, Origin, Restored, Sandbox, SleepImage, State, StateName};
+use crate::spec::{Keeping, OnTimeout, OnUnrestorable, SandboxSpec, Timeouts};
 use crate::step::{Command, Context, Effect, Input, Limits, Observation, Outcome, Step, step};
 use crate::time::Timestamp;
 
@@ -159,7 +159,7 @@ fn sandbox(named: bool, state: State) -> Sandbox {
         unreachable!("both are legal");
     };
     let mut spec = SandboxSpec::new(image, named.then_some(name));
-    spec.timeouts = Timeouts { total: Some(std::time::Duration::from_secs(60)), idle: None };
+    spec.timeouts = Timeouts { total: Some(std::time::Duration::from_secs(60)), ..Timeouts::default() };
     spec.on_timeout = if named { OnTimeout::Suspend } else { OnTimeout::Terminate };
     Sandbox {
         id: SandboxId::from_random([1; 20]),
@@ -170,12 +170,20 @@ fn sandbox(named: bool, state: State) -> Sandbox {
         generation: 1,
         run: 1,
         last_active: Timestamp::from_millis(60_000),
+        timeouts_set: Timestamp::from_millis(50_000),
+        holds: Vec::new(),
+        restored: Restored::Nothing,
+        older: Vec::new(),
         state,
     }
 }
 
 pub(crate) fn inputs() -> Vec<(Input, &'static str)> {
-    let timeouts = Timeouts { total: Some(std::time::Duration::from_secs(90)), idle: None };
+    let timeouts = Timeouts { total: Some(std::time::Duration::from_secs(90)), ..Timeouts::default() };
+    let keeping = Keeping { generations: 2, on_unrestorable: OnUnrestorable::Fresh };
+    let id = HoldId::from_random([5; 20]);
+    let hold = Hold { id: id.clone(), reason: "because".to_owned(), until: Timestamp::from_millis(3_000_000) };
+    let woken = |restored| Observation::Woken { run: 1, restored, because: None };
     let why = || "because".to_owned();
     let command = |command, name| (Input::Command(command), name);
     let seen = |observation, name| (Input::Observation(observation), name);
@@ -184,6 +192,10 @@ pub(crate) fn inputs() -> Vec<(Input, &'static str)> {
         command(Command::Resume, "resume"),
         command(Command::Snapshot(snapshot()), "snapshot"),
         command(Command::SetTimeouts(timeouts), "set_timeouts"),
+        command(Command::SetKeeping(keeping), "set_keeping"),
+        command(Command::Hold(hold), "hold"),
+        command(Command::Release(id), "release"),
+        command(Command::ClockSet(3_600_000), "clock_set"),
         command(Command::Touch, "touch"),
         command(Command::Expire, "deadline"),
         command(Command::Terminate, "terminate"),
@@ -193,7 +205,8 @@ pub(crate) fn inputs() -> Vec<(Input, &'static str)> {
         seen(Observation::SaveFailed(why()), "save_failed"),
         seen(Observation::SnapshotTaken, "snapshot_taken"),
         seen(Observation::SnapshotFailed(why()), "snapshot_failed"),
-        seen(Observation::Woken { run: 1 }, "woken"),
+        seen(woken(Restored::Memory { generation: Some(1) }), "woken"),
+        seen(woken(Restored::Nothing), "woken_fresh"),
         seen(Observation::WakeFailed(why()), "wake_failed"),
         seen(Observation::RunLost(why()), "run_lost"),
         seen(Observation::Stopped, "stopped"),

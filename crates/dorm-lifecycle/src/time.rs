@@ -23,6 +23,11 @@ impl Timestamp {
         Self(self.0.saturating_add(millis(length)))
     }
 
+    /// The same moment as told by a clock that was set by `millis` in between.
+    pub fn shifted(self, millis: i64) -> Self {
+        Self(self.0.saturating_add_signed(millis))
+    }
+
     /// How long after `earlier` this is; zero when it is not later.
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_millis(self.0.saturating_sub(earlier.0))

@@ -1,46 +1,104 @@
 //! Who is using a sandbox right now: an open exec, stream, terminal or connection keeps its idle limit from passing.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use dorm_lifecycle::Timestamp;
 
 use crate::clock::Clock;
 
+/// What a sandbox is used for.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Use {
+    /// A command that is waited for.
+    Exec,
+    /// A process that is started, asked for or told something.
+    Process,
+    /// The output of a process that is followed.
+    Output,
+    /// A terminal.
+    Terminal,
+    /// Files that are read, written or listed.
+    Files,
+    /// Files that are watched.
+    Watch,
+    /// A connection to one of its ports.
+    Traffic,
+}
+
+impl Use {
+    const ALL: [Self; 7] =
+        [Self::Exec, Self::Process, Self::Output, Self::Terminal, Self::Files, Self::Watch, Self::Traffic];
+
+    /// Its word in answers.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Exec => "exec",
+            Self::Process => "process call",
+            Self::Output => "output stream",
+            Self::Terminal => "terminal",
+            Self::Files => "file call",
+            Self::Watch => "file watch",
+            Self::Traffic => "connection",
+        }
+    }
+}
+
 /// What is known of a sandbox's use since its record was written.
 pub(crate) struct Activity {
-    open: AtomicUsize,
+    open: [AtomicUsize; Use::ALL.len()],
     last: AtomicU64,
+    last_use: Mutex<Option<Use>>,
     clock: Arc<dyn Clock>,
 }
 
 impl Activity {
     pub(crate) fn new(clock: Arc<dyn Clock>, last: Timestamp) -> Arc<Self> {
-        Arc::new(Self { open: AtomicUsize::new(0), last: AtomicU64::new(last.as_millis()), clock })
+        let last = AtomicU64::new(last.as_millis());
+        Arc::new(Self { open: Default::default(), last, last_use: Mutex::default(), clock })
     }
 
     /// When it was last used; now, while something is open.
     pub(crate) fn last(&self) -> Timestamp {
-        if self.open.load(Ordering::SeqCst) > 0 {
+        if self.open.iter().any(|open| open.load(Ordering::SeqCst) > 0) {
             return self.clock.now();
         }
         Timestamp::from_millis(self.last.load(Ordering::SeqCst))
     }
 
-    pub(crate) fn begin(self: &Arc<Self>) -> InUse {
-        self.open.fetch_add(1, Ordering::SeqCst);
-        InUse { activity: self.clone() }
+    /// What is open, and how many of each.
+    pub(crate) fn open(&self) -> Vec<(Use, usize)> {
+        let counts = Use::ALL.into_iter().zip(&self.open).map(|(what, open)| (what, open.load(Ordering::SeqCst)));
+        counts.filter(|(_, count)| *count > 0).collect()
+    }
+
+    /// What it was last used for.
+    pub(crate) fn last_use(&self) -> Option<Use> {
+        *self.last_use.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The wall clock was set by so many milliseconds.
+    pub(crate) fn shift(&self, millis: i64) {
+        let last = Timestamp::from_millis(self.last.load(Ordering::SeqCst)).shifted(millis);
+        self.last.store(last.as_millis(), Ordering::SeqCst);
+    }
+
+    pub(crate) fn begin(self: &Arc<Self>, what: Use) -> InUse {
+        self.open[what as usize].fetch_add(1, Ordering::SeqCst);
+        InUse { activity: self.clone(), what }
     }
 }
 
 /// Keeps a sandbox from being idle until it is dropped.
 pub struct InUse {
     activity: Arc<Activity>,
+    what: Use,
 }
 
 impl Drop for InUse {
     fn drop(&mut self) {
         self.activity.last.fetch_max(self.activity.clock.now().as_millis(), Ordering::SeqCst);
-        self.activity.open.fetch_sub(1, Ordering::SeqCst);
+        *self.activity.last_use.lock().unwrap_or_else(PoisonError::into_inner) = Some(self.what);
+        self.activity.open[self.what as usize].fetch_sub(1, Ordering::SeqCst);
     }
 }

@@ -18,7 +18,8 @@ use dorm_store::{OperationRecord, SandboxRecord, SnapshotRecord};
 use futures_util::future::BoxFuture;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::activity::{Activity, InUse};
+use crate::activity::{Activity, InUse, Use};
+use crate::clock::Jump;
 use crate::effects::{self, Seen, Task};
 use crate::error::ServiceError;
 use crate::identity;
@@ -35,7 +36,7 @@ pub(crate) enum Message {
     /// A caller wants a snapshot.
     Snapshot { reply: Reply<SnapshotRecord> },
     /// A caller wants to speak to the agent.
-    Use { reply: Reply<(Agent, InUse)> },
+    Use { what: Use, reply: Reply<(Agent, InUse)> },
     /// Its memory is to be given back, if it is parked.
     Evict { reply: Option<Reply<SandboxView>> },
     /// A run has ended by itself.
@@ -44,6 +45,8 @@ pub(crate) enum Message {
     MemoryHigh { run: RunId },
     /// A deadline may have passed.
     Due,
+    /// The wall clock was set.
+    ClockSet(Jump),
 }
 
 /// What an actor does first.
@@ -82,6 +85,8 @@ pub(crate) struct Actor {
     /// Who asked for the operation in progress.
     pub(crate) by: By,
     waiting: Vec<Waiting>,
+    /// The last jump of the wall clock that is in the record.
+    jumps: u64,
     /// When a process was last killed for memory.
     relieved: Option<tokio::time::Instant>,
     later: VecDeque<Message>,
@@ -106,6 +111,7 @@ impl Actor {
             snapshot: None,
             by,
             waiting: Vec::new(),
+            jumps: shared.clock_watch.jumps(),
             relieved: None,
             later: VecDeque::new(),
         };
@@ -197,11 +203,12 @@ impl Actor {
         match message {
             Message::Command { command, by, reply } => self.command(command, by, reply).await,
             Message::Snapshot { reply } => self.take_snapshot(reply).await,
-            Message::Use { reply } => self.lend(reply).await,
+            Message::Use { what, reply } => self.lend(what, reply).await,
             Message::Evict { reply } => self.evict(reply).await,
             Message::RunEnded { run, reason } => self.run_ended(&run, reason).await,
             Message::MemoryHigh { run } => self.relieve(&run).await,
             Message::Due => self.due().await,
+            Message::ClockSet(jump) => self.clock_set(jump).await,
         }
     }
 
@@ -232,8 +239,7 @@ impl Actor {
             }
             Outcome::Changed => {
                 let effect = made.effect.clone();
-                self.by = by;
-                if let Err(error) = self.record_command(made).await {
+                if let Err(error) = self.record_command(made, by).await {
                     let _ = reply.send(Err(error));
                     return;
                 }
@@ -250,13 +256,33 @@ impl Actor {
         }
     }
 
+    async fn clock_set(&mut self, jump: Jump) {
+        self.jumps = jump.number;
+        let input = Input::Command(Command::ClockSet(jump.millis));
+        let Ok(made) = step(&self.record.sandbox, &input, &self.context()) else { return };
+        if made.outcome != Outcome::Changed {
+            return;
+        }
+        let moved = made.next.clone();
+        if let Err(error) = self.record_command(made, By::Host).await {
+            // The limits are kept as they should be; only a restart would meet the old ones.
+            tracing::warn!(sandbox = %self.record.sandbox.id, error = %chain(&error), "a set clock could not be recorded");
+            self.record.sandbox = moved;
+        }
+    }
+
     async fn due(&mut self) {
+        self.shared.look_at_clock();
+        if self.shared.clock_watch.jumps() != self.jumps {
+            // Word of the jump is on its way to this sandbox, before this.
+            self.shared.tell(&self.record.sandbox.id, Message::Due);
+            return;
+        }
         self.take_activity();
         let Ok(made) = step(&self.record.sandbox, &Input::Command(Command::Expire), &self.context()) else { return };
         match (made.outcome, made.effect.clone()) {
             (Outcome::Changed, Some(effect)) => {
-                self.by = By::Timer;
-                match self.record_command(made).await {
+                match self.record_command(made, By::Timer).await {
                     Ok(()) => self.begin(effect),
                     // The timer is set again by the loop, and the deadline is still passed.
                     Err(error) => {
@@ -269,19 +295,19 @@ impl Actor {
         }
     }
 
-    async fn lend(&mut self, reply: Reply<(Agent, InUse)>) {
+    async fn lend(&mut self, what: Use, reply: Reply<(Agent, InUse)>) {
         let state = self.record.sandbox.state.name();
         match &self.record.sandbox.state {
             State::Running { .. } => match self.agent_now().await {
                 Ok(agent) => {
-                    let _ = reply.send(Ok((agent, self.activity.begin())));
+                    let _ = reply.send(Ok((agent, self.activity.begin(what))));
                 }
                 Err(error) => {
                     let _ = reply.send(Err(error));
                 }
             },
             State::Pending { .. } | State::Snapshotting { .. } | State::Resuming { .. } => {
-                self.later.push_back(Message::Use { reply });
+                self.later.push_back(Message::Use { what, reply });
             }
             State::Suspending { .. }
             | State::Suspended { .. }
@@ -415,6 +441,10 @@ fn command_word(command: &Command) -> &'static str {
         Command::Resume => "resume",
         Command::Snapshot(_) => "snapshot",
         Command::SetTimeouts(_) => "set the timeouts of",
+        Command::SetKeeping(_) => "set what is kept of",
+        Command::Hold(_) => "hold",
+        Command::Release(_) => "release",
+        Command::ClockSet(_) => "move the deadlines of",
         Command::Touch => "touch",
         Command::Expire => "expire",
         Command::Terminate => "terminate",

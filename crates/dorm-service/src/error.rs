@@ -91,7 +91,7 @@ pub enum ServiceError {
         denied: Denied,
     },
     /// What was asked for cannot be.
-    #[error("cannot create a sandbox like this: {0}")]
+    #[error("no sandbox can be like this")]
     Spec(#[from] SpecError),
     /// An id, name or digest cannot be one.
     #[error(transparent)]
@@ -135,7 +135,7 @@ impl ServiceError {
             Self::SnapshotNotReady { .. }
             | Self::FixedBySnapshot { .. }
             | Self::NotRunning { .. }
-            | Self::Denied { denied: Denied::NotSuspendable, .. } => Code::Conflict,
+            | Self::Denied { denied: Denied::NotSuspendable | Denied::TooManyHolds(_), .. } => Code::Conflict,
             Self::Spec(_) | Self::Id(_) => Code::InvalidArgument,
             Self::OperationFailed { .. } => Code::Failed,
             Self::Stopping => Code::Unavailable,

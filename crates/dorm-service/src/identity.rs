@@ -1,6 +1,6 @@
 //! Identifiers and randomness.
 
-use dorm_lifecycle::{CaptureId, OperationId, SandboxId, SnapshotId};
+use dorm_lifecycle::{CaptureId, HoldId, OperationId, SandboxId, SnapshotId};
 
 /// Random bytes from the system.
 pub(crate) fn random<const N: usize>() -> [u8; N] {
@@ -22,6 +22,10 @@ pub(crate) fn snapshot() -> SnapshotId {
 
 pub(crate) fn operation() -> OperationId {
     OperationId::from_random(random())
+}
+
+pub(crate) fn hold() -> HoldId {
+    HoldId::from_random(random())
 }
 
 pub(crate) fn capture() -> CaptureId {

@@ -26,7 +26,7 @@ mod shared;
 mod timers;
 mod view;
 
-pub use activity::InUse;
+pub use activity::{InUse, Use};
 pub use clock::{Clock, SystemClock, TokioClock};
 pub use error::{Code, ServiceError};
 pub use ops::checkpoint::Checkpointed;

@@ -11,6 +11,7 @@ mod resume;
 mod suspend;
 mod terminate;
 mod timeouts;
+mod why;
 
 use dorm_lifecycle::{Actor, Command, SandboxId};
 

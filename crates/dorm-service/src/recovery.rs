@@ -55,6 +55,7 @@ impl Service {
             shared.discard(vec![capture]).await;
         }
         shared.tasks.spawn(notices::listen(shared.clone()));
+        shared.tasks.spawn(notices::watch_clock(shared.clone()));
         for record in living {
             let found = runs.remove(&record.sandbox.id).unwrap_or_default();
             revive(&shared, record, &found, &mut report).await;
@@ -94,8 +95,8 @@ async fn give_up_capture(
     report: &mut RecoveryReport,
 ) -> Result<(), ServiceError> {
     let Some(capture) = operation.capture.clone() else { return Ok(()) };
-    let held = living.iter().filter_map(|record| record.sandbox.state.image());
-    if held.into_iter().any(|image| image.capture == capture) {
+    let mut held = living.iter().flat_map(|record| record.sandbox.captures());
+    if held.any(|held| *held == capture) {
         return Ok(());
     }
     shared.pool.remove(&capture).await?;

@@ -13,7 +13,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::activity::Activity;
 use crate::actor::{Mailbox, Message};
-use crate::clock::Clock;
+use crate::clock::{Clock, ClockWatch};
 use crate::error::ServiceError;
 use crate::parking::{ParkLimits, Parking};
 use crate::timers::Timers;
@@ -70,6 +70,7 @@ pub(crate) struct Shared {
     pub(crate) engine: Arc<dyn Engine>,
     pub(crate) pool: Pool,
     pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) clock_watch: ClockWatch,
     pub(crate) settings: Settings,
     pub(crate) timers: Timers,
     pub(crate) parking: Parking,
@@ -92,6 +93,7 @@ impl Shared {
                 store: parts.store,
                 engine: parts.engine,
                 pool: parts.pool,
+                clock_watch: ClockWatch::new(parts.clock.clone()),
                 clock: parts.clock,
                 parking: Parking::new(parts.settings.park),
                 settings: parts.settings,
@@ -106,6 +108,16 @@ impl Shared {
 
     pub(crate) fn now(&self) -> Timestamp {
         self.clock.now()
+    }
+
+    /// Tells every sandbox when the wall clock was set since the last look.
+    pub(crate) fn look_at_clock(&self) {
+        let Some(jump) = self.clock_watch.look() else { return };
+        tracing::warn!(millis = jump.millis, "the wall clock was set; every deadline moves with it");
+        for handle in self.actors().values() {
+            handle.activity.shift(jump.millis);
+            let _ = handle.mailbox.send(Message::ClockSet(jump));
+        }
     }
 
     fn actors(&self) -> MutexGuard<'_, HashMap<SandboxId, ActorHandle>> {

@@ -48,6 +48,7 @@ async fn turn(mut inbox: mpsc::UnboundedReceiver<Order>, fire: impl Fn(SandboxId
     let mut keys: HashMap<SandboxId, Key> = HashMap::new();
     loop {
         tokio::select! {
+            biased;
             order = inbox.recv() => match order {
                 Some(Order::Set(sandbox, after)) => {
                     if let Some(key) = keys.remove(&sandbox) {

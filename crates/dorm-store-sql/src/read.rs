@@ -118,8 +118,10 @@ pub(crate) async fn to_discard(pool: &SqlitePool) -> Result<Vec<CaptureId>, Stor
 }
 
 pub(crate) async fn events(pool: &SqlitePool, filter: &EventFilter) -> Result<Vec<EventRecord>, StoreError> {
-    let EventFilter { project, sandbox, after, limit } = filter;
-    let mut query = QueryBuilder::<Sqlite>::new("SELECT number, document FROM events WHERE number > ");
+    let EventFilter { project, sandbox, after, limit, newest } = filter;
+    let mut query = QueryBuilder::<Sqlite>::new(
+        "SELECT number, document FROM (SELECT number, document FROM events WHERE number > ",
+    );
     query.push_bind(i64::try_from(*after).unwrap_or(i64::MAX));
     if let Some(project) = project {
         query.push(" AND project = ").push_bind(project.as_str());
@@ -127,7 +129,10 @@ pub(crate) async fn events(pool: &SqlitePool, filter: &EventFilter) -> Result<Ve
     if let Some(sandbox) = sandbox {
         query.push(" AND sandbox = ").push_bind(sandbox.as_str());
     }
-    query.push(" ORDER BY number LIMIT ").push_bind(at_most(*limit));
+    // Both orders are those of an index; only the newest are read when so many are wanted.
+    query.push(if *newest == 0 { " ORDER BY number LIMIT " } else { " ORDER BY number DESC LIMIT " });
+    query.push_bind(at_most(if *newest == 0 { *limit } else { *newest }));
+    query.push(") ORDER BY number LIMIT ").push_bind(at_most(*limit));
     let rows: Vec<(i64, String)> =
         query.build_query_as().fetch_all(pool).await.map_err(|error| failed("read events", error))?;
     let decode = |(number, document): (i64, String)| {

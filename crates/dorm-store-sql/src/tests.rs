@@ -26,6 +26,10 @@ fn sandbox(number: u8) -> SandboxRecord {
         generation: 1,
         run: 1,
         last_active: at,
+        timeouts_set: Timestamp::from_millis(1),
+        holds: Vec::new(),
+        restored: dorm_lifecycle::Restored::Nothing,
+        older: Vec::new(),
         state: State::Running { since: at, image: None },
     };
     SandboxRecord { sandbox, revision: 0 }
@@ -41,6 +45,8 @@ fn change(number: u8, detail: String) -> Change {
         operation: None,
         generation: 1,
         detail: Some(detail),
+        took: None,
+        bytes: None,
     };
     Change { sandboxes: vec![sandbox(number)], events: vec![event], ..Change::default() }
 }

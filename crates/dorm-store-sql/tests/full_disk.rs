@@ -24,6 +24,8 @@ fn change(number: u64) -> Change {
         operation: None,
         generation: 1,
         detail: Some("x".repeat(20_000)),
+        took: None,
+        bytes: None,
     };
     let operation = OperationRecord {
         id: dorm_lifecycle::OperationId::from_random([1; 20]),

@@ -34,6 +34,10 @@ fn change(task: u8, revision: u64) -> Change {
         generation: 1,
         run: 1,
         last_active: at,
+        timeouts_set: Timestamp::from_millis(1),
+        holds: Vec::new(),
+        restored: dorm_lifecycle::Restored::Nothing,
+        older: Vec::new(),
         state: State::Running { since: at, image: None },
     };
     let event = NewEvent {
@@ -45,6 +49,8 @@ fn change(task: u8, revision: u64) -> Change {
         operation: None,
         generation: 1,
         detail: Some("x".repeat(500)),
+        took: None,
+        bytes: None,
     };
     Change { sandboxes: vec![SandboxRecord { sandbox, revision }], events: vec![event], ..Change::default() }
 }

@@ -5,8 +5,8 @@
 use std::sync::Arc;
 
 use dorm_lifecycle::{
-    Actor, CaptureId, Cause, EventKind, Name, OnTimeout, OperationId, Origin, ProjectId, Resources, Sandbox, SandboxId,
-    SandboxSpec, SleepImage, SnapshotId, State, StateName, Timestamp,
+    Actor, CaptureId, Cause, EventKind, Name, OnTimeout, OperationId, Origin, ProjectId, Resources, Restored, Sandbox,
+    SandboxId, SandboxSpec, SleepImage, SnapshotId, State, StateName, Timestamp,
 };
 use dorm_store::memory::MemoryStore;
 use dorm_store::{
@@ -99,8 +99,20 @@ fn filter() -> impl Strategy<Value = SandboxFilter> {
 }
 
 fn event_filter() -> impl Strategy<Value = EventFilter> {
-    (prop::option::of((0..2u8).prop_map(project)), prop::option::of((0..6u8).prop_map(id)), 0..12u64, 0..4usize)
-        .prop_map(|(project, sandbox, after, limit)| EventFilter { project, sandbox, after, limit })
+    (
+        prop::option::of((0..2u8).prop_map(project)),
+        prop::option::of((0..6u8).prop_map(id)),
+        0..12u64,
+        0..4usize,
+        0..4usize,
+    )
+        .prop_map(|(project, sandbox, after, limit, newest)| EventFilter {
+            project,
+            sandbox,
+            after,
+            limit,
+            newest,
+        })
 }
 
 fn plan() -> impl Strategy<Value = Plan> {
@@ -163,6 +175,10 @@ async fn sandbox(plan: &PlannedSandbox, present: &MemoryStore) -> SandboxRecord 
         generation: 1,
         run: 1,
         last_active: at(1_000),
+        timeouts_set: at(1_000),
+        holds: Vec::new(),
+        restored: Restored::Nothing,
+        older: Vec::new(),
         state: state(plan.state),
     };
     let stored = present.sandbox(&sandbox.id).await.unwrap().map_or(0, |record| record.revision);
@@ -208,6 +224,8 @@ fn event(&(of, in_project): &(u8, u8)) -> NewEvent {
         operation: None,
         generation: 1,
         detail: None,
+        took: None,
+        bytes: None,
     }
 }
 

@@ -1,11 +1,13 @@
 //! Records as text: JSON that carries its version, written and read by every store that keeps text.
 //!
-//! The text of a released version is readable for ever; `goldens/` holds one of each. Reading is strict: a field that
+//! The text of every version is readable for ever; `goldens/` holds one of each. Reading is strict: a field that
 //! is unknown or not there, a word nobody knows and a later version are errors, since what a record means must not be
 //! guessed. Revisions and numbers are not part of the text: they belong to the store.
 
 mod convert;
+mod upgrade;
 mod v1;
+mod v2;
 mod word;
 
 use dorm_lifecycle::Sandbox;
@@ -15,8 +17,14 @@ use thiserror::Error;
 
 use crate::{NewEvent, OperationRecord, SnapshotRecord};
 
-/// The version that is written.
-pub const VERSION: u64 = 1;
+/// The version in which sandboxes are written.
+pub const SANDBOX: u64 = 2;
+/// The version in which operations are written.
+pub const OPERATION: u64 = 1;
+/// The version in which snapshots are written.
+pub const SNAPSHOT: u64 = 1;
+/// The version in which events are written.
+pub const EVENT: u64 = 2;
 
 /// Why a text is not a record, or a record cannot be a text.
 #[derive(Debug, Error)]
@@ -25,10 +33,14 @@ pub enum CodecError {
     #[error("the text is not a JSON object with a version 'v'")]
     Unversioned(#[source] serde_json::Error),
     /// A version that this program does not know.
-    #[error("the text is of version {found}, but this dorm reads version {VERSION}: use the newer dorm that wrote it")]
+    #[error(
+        "the text is of version {found}, but this dorm reads versions up to {newest}: use the newer dorm that wrote it"
+    )]
     Version {
         /// Its version.
         found: u64,
+        /// The newest that is read.
+        newest: u64,
     },
     /// A field is unknown, not there, or not what the version allows.
     #[error("the text is not a record of version {version}")]
@@ -49,7 +61,7 @@ pub enum CodecError {
 /// # Errors
 /// [`CodecError::Unwritable`], which no sandbox is known to cause.
 pub fn encode_sandbox(sandbox: &Sandbox) -> Result<String, CodecError> {
-    encode::<v1::SandboxRow>(sandbox.into())
+    encode::<v2::SandboxRow>(sandbox.into())
 }
 
 /// The sandbox of a text.
@@ -57,7 +69,11 @@ pub fn encode_sandbox(sandbox: &Sandbox) -> Result<String, CodecError> {
 /// # Errors
 /// Any [`CodecError`] but [`CodecError::Unwritable`].
 pub fn decode_sandbox(text: &str) -> Result<Sandbox, CodecError> {
-    decode::<v1::SandboxRow>(text).map(Sandbox::from)
+    match version(text)? {
+        1 => decode::<v1::SandboxRow>(text, 1).map(v2::SandboxRow::from).map(Sandbox::from),
+        SANDBOX => decode::<v2::SandboxRow>(text, SANDBOX).map(Sandbox::from),
+        found => Err(CodecError::Version { found, newest: SANDBOX }),
+    }
 }
 
 /// An operation as text.
@@ -73,7 +89,10 @@ pub fn encode_operation(operation: &OperationRecord) -> Result<String, CodecErro
 /// # Errors
 /// Any [`CodecError`] but [`CodecError::Unwritable`].
 pub fn decode_operation(text: &str) -> Result<OperationRecord, CodecError> {
-    decode::<v1::OperationRow>(text).map(OperationRecord::from)
+    match version(text)? {
+        OPERATION => decode::<v1::OperationRow>(text, OPERATION).map(OperationRecord::from),
+        found => Err(CodecError::Version { found, newest: OPERATION }),
+    }
 }
 
 /// A snapshot as text.
@@ -89,7 +108,10 @@ pub fn encode_snapshot(snapshot: &SnapshotRecord) -> Result<String, CodecError> 
 /// # Errors
 /// Any [`CodecError`] but [`CodecError::Unwritable`].
 pub fn decode_snapshot(text: &str) -> Result<SnapshotRecord, CodecError> {
-    decode::<v1::SnapshotRow>(text).map(SnapshotRecord::from)
+    match version(text)? {
+        SNAPSHOT => decode::<v1::SnapshotRow>(text, SNAPSHOT).map(SnapshotRecord::from),
+        found => Err(CodecError::Version { found, newest: SNAPSHOT }),
+    }
 }
 
 /// An event as text.
@@ -97,7 +119,7 @@ pub fn decode_snapshot(text: &str) -> Result<SnapshotRecord, CodecError> {
 /// # Errors
 /// [`CodecError::Unwritable`], which no event is known to cause.
 pub fn encode_event(event: &NewEvent) -> Result<String, CodecError> {
-    encode::<v1::EventRow>(event.into())
+    encode::<v2::EventRow>(event.into())
 }
 
 /// The event of a text.
@@ -105,23 +127,28 @@ pub fn encode_event(event: &NewEvent) -> Result<String, CodecError> {
 /// # Errors
 /// Any [`CodecError`] but [`CodecError::Unwritable`].
 pub fn decode_event(text: &str) -> Result<NewEvent, CodecError> {
-    decode::<v1::EventRow>(text).map(NewEvent::from)
+    match version(text)? {
+        1 => decode::<v1::EventRow>(text, 1).map(v2::EventRow::from).map(NewEvent::from),
+        EVENT => decode::<v2::EventRow>(text, EVENT).map(NewEvent::from),
+        found => Err(CodecError::Version { found, newest: EVENT }),
+    }
 }
 
 fn encode<Row: Serialize>(row: Row) -> Result<String, CodecError> {
     serde_json::to_string(&row).map_err(CodecError::Unwritable)
 }
 
-fn decode<Row: DeserializeOwned>(text: &str) -> Result<Row, CodecError> {
+/// What a text says it is.
+fn version(text: &str) -> Result<u64, CodecError> {
     #[derive(Deserialize)]
     struct Header {
         v: u64,
     }
-    let header: Header = serde_json::from_str(text).map_err(CodecError::Unversioned)?;
-    match header.v {
-        VERSION => serde_json::from_str(text).map_err(|source| CodecError::Shape { version: VERSION, source }),
-        found => Err(CodecError::Version { found }),
-    }
+    serde_json::from_str(text).map(|Header { v }| v).map_err(CodecError::Unversioned)
+}
+
+fn decode<Row: DeserializeOwned>(text: &str, version: u64) -> Result<Row, CodecError> {
+    serde_json::from_str(text).map_err(|source| CodecError::Shape { version, source })
 }
 
 #[cfg(test)]

@@ -52,6 +52,8 @@ pub struct EventFilter {
     pub after: u64,
     /// At most so many. 0 for all.
     pub limit: usize,
+    /// Only so many of the newest, before the limit counts; they come in their order as well. 0 for all.
+    pub newest: usize,
 }
 
 /// Why the store could not do what it was asked to.

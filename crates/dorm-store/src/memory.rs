@@ -147,7 +147,9 @@ impl Store for MemoryStore {
             filter.project.as_ref().is_none_or(|project| record.event.project == *project)
                 && filter.sandbox.as_ref().is_none_or(|sandbox| record.event.sandbox == *sandbox)
         });
-        Ok(found.take(at_most(filter.limit)).cloned().collect())
+        let found: Vec<_> = found.collect();
+        let skipped = if filter.newest == 0 { 0 } else { found.len().saturating_sub(filter.newest) };
+        Ok(found.into_iter().skip(skipped).take(at_most(filter.limit)).cloned().collect())
     }
 }
 

@@ -149,6 +149,10 @@ pub struct NewEvent {
     pub generation: u64,
     /// A sentence.
     pub detail: Option<String>,
+    /// How long the operation took that it ends; none for any other event.
+    pub took: Option<std::time::Duration>,
+    /// How many bytes it wrote to the disk; none for an event that is not about an image.
+    pub bytes: Option<u64>,
 }
 
 /// An event that was recorded.

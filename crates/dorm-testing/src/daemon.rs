@@ -250,10 +250,7 @@ impl Daemon {
         if let Some(status) = self.child.try_wait()? {
             return Ok(status.code());
         }
-        let told = Command::new("kill").arg(self.child.id().to_string()).status().context("stop the daemon")?;
-        if !told.success() {
-            bail!("the daemon could not be told to stop");
-        }
+        crate::signal(self.child.id(), rustix::process::Signal::TERM).context("tell the daemon to stop")?;
         Ok(self.child.wait().context("wait for the daemon")?.code())
     }
 

@@ -7,3 +7,13 @@ mod host;
 
 pub use daemon::{Answer, Daemon, until};
 pub use host::{left_overs, processes_of};
+
+/// Sends a signal to a process of one's own, without a program that a small host may not have.
+///
+/// # Errors
+/// When there is no such process, or it is not ours.
+pub fn signal(pid: u32, signal: rustix::process::Signal) -> std::io::Result<()> {
+    let pid = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw);
+    let pid = pid.ok_or_else(|| std::io::Error::other("not a process id"))?;
+    Ok(rustix::process::kill_process(pid, signal)?)
+}

@@ -17,6 +17,7 @@ mod reference;
 mod sbx;
 mod shown;
 mod values;
+mod why;
 
 use clap::{Parser, Subcommand};
 
@@ -46,11 +47,13 @@ enum Verb {
     Prove(prove::ProveOptions),
     /// Create, use and end sandboxes
     #[command(visible_alias = "sandbox")]
-    Sbx(sbx::SbxOptions),
+    Sbx(Box<sbx::SbxOptions>),
     /// Import, list and remove the images that sandboxes start from
     Image(image::ImageOptions),
     /// Show what happened
     Events(events::EventsOptions),
+    /// Explain why a sandbox is where it is, and what happens next
+    Why(why::WhyOptions),
 }
 
 /// Does what was typed; answers the program's exit code.
@@ -61,10 +64,11 @@ pub(crate) async fn run(arguments: Arguments) -> u8 {
         Verb::Prove(options) => (prove::run(options).await, None),
         Verb::Sbx(options) => {
             let on_problem = options.on_problem();
-            (sbx::run(options).await, on_problem)
+            (sbx::run(*options).await, on_problem)
         }
         Verb::Image(options) => (image::run(options).await, None),
         Verb::Events(options) => (events::run(options).await, None),
+        Verb::Why(options) => (why::run(options).await, None),
     };
     match done {
         Ok(code) => code,

@@ -18,6 +18,8 @@ impl From<EventRecord> for wire::Event {
             operation: event.operation.map(|operation| operation.to_string()),
             generation: event.generation,
             detail: event.detail,
+            took_ms: event.took.map(|took| u64::try_from(took.as_millis()).unwrap_or(u64::MAX)),
+            bytes: event.bytes,
         }
     }
 }

@@ -26,7 +26,8 @@ pub(crate) fn create(
         on_timeout: asked.on_timeout.map(Into::into),
         suspendable: asked.suspendable,
         auto_resume: asked.auto_resume.unwrap_or(defaults.auto_resume),
-        timeouts: timeouts(asked.timeout_secs, asked.idle_timeout_secs)?,
+        timeouts: timeouts(asked.timeout_secs, asked.idle_timeout_secs, asked.max_run_secs)?,
+        keeping: keeping(asked.keep_generations, asked.on_unrestorable, life::Keeping::default())?,
         labels: asked.labels,
         ..defaults
     })
@@ -42,11 +43,40 @@ fn resources(asked: wire::ResourcesRequest, base: life::Resources) -> life::Reso
 }
 
 /// Time limits.
-pub(crate) fn timeouts(total: Option<f64>, idle: Option<f64>) -> Result<life::Timeouts, ApiError> {
+pub(crate) fn timeouts(
+    total: Option<f64>,
+    idle: Option<f64>,
+    max_run: Option<f64>,
+) -> Result<life::Timeouts, ApiError> {
     Ok(life::Timeouts {
         total: total.map(|value| seconds("timeout_secs", value)).transpose()?,
         idle: idle.map(|value| seconds("idle_timeout_secs", value)).transpose()?,
+        max_run: max_run.map(|value| seconds("max_run_secs", value)).transpose()?,
     })
+}
+
+/// What is kept, with `now` for what is not said.
+pub(crate) fn keeping(
+    generations: Option<u32>,
+    on_unrestorable: Option<wire::OnUnrestorable>,
+    now: life::Keeping,
+) -> Result<life::Keeping, ApiError> {
+    let on_unrestorable = match on_unrestorable {
+        None => now.on_unrestorable,
+        Some(wire::OnUnrestorable::Fail) => life::OnUnrestorable::Fail,
+        Some(wire::OnUnrestorable::Fresh) => life::OnUnrestorable::Fresh,
+        Some(wire::OnUnrestorable::Filesystem) => {
+            let message = "on_unrestorable is filesystem: the engine keeps no files apart from memory";
+            return Err(ApiError::invalid(message, "choose fail or fresh, and keep more generations"));
+        }
+    };
+    Ok(life::Keeping { generations: generations.unwrap_or(now.generations), on_unrestorable })
+}
+
+impl From<life::Hold> for wire::Hold {
+    fn from(hold: life::Hold) -> Self {
+        Self { id: hold.id.to_string(), reason: hold.reason, until: time(hold.until) }
+    }
 }
 
 /// A state by its word.
@@ -178,7 +208,25 @@ impl From<SandboxView> for wire::Sandbox {
     fn from(view: SandboxView) -> Self {
         let SandboxView { sandbox, residence, expires, .. } = view;
         let OfState { running_since, operation, cause, terminated_at } = of_state(&sandbox.state);
-        let life::Sandbox { id, project, spec, origin, created, generation, last_active, state, .. } = sandbox;
+        let life::Sandbox {
+            id,
+            project,
+            spec,
+            origin,
+            created,
+            generation,
+            last_active,
+            holds,
+            restored,
+            older,
+            state,
+            run: _,
+            timeouts_set: _,
+        } = sandbox;
+        let (restored, restored_generation) = match restored {
+            life::Restored::Nothing => (wire::Restored::None, None),
+            life::Restored::Memory { generation } => (wire::Restored::Memory, generation),
+        };
         Self {
             id: id.to_string(),
             name: spec.name.map(|name| name.to_string()),
@@ -186,6 +234,8 @@ impl From<SandboxView> for wire::Sandbox {
             state: state.name().into(),
             residence: residence.into(),
             generation,
+            restored,
+            restored_generation,
             image: spec.image.to_string(),
             snapshot: match origin {
                 life::Origin::Image => None,
@@ -199,6 +249,14 @@ impl From<SandboxView> for wire::Sandbox {
             auto_resume: spec.auto_resume,
             timeout_secs: spec.timeouts.total.map(|limit| limit.as_secs_f64()),
             idle_timeout_secs: spec.timeouts.idle.map(|limit| limit.as_secs_f64()),
+            max_run_secs: spec.timeouts.max_run.map(|limit| limit.as_secs_f64()),
+            holds: holds.into_iter().map(Into::into).collect(),
+            keep_generations: spec.keeping.generations,
+            on_unrestorable: match spec.keeping.on_unrestorable {
+                life::OnUnrestorable::Fail => wire::OnUnrestorable::Fail,
+                life::OnUnrestorable::Fresh => wire::OnUnrestorable::Fresh,
+            },
+            older_images: older.iter().map(Into::into).collect(),
             labels: spec.labels,
             expires_at: expires.map(time),
             created_at: time(created),

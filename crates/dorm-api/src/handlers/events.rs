@@ -63,7 +63,7 @@ pub(crate) async fn events(
         None => query.after.unwrap_or(0),
     };
     let project = Some(api.service.project().clone());
-    let filter = EventFilter { project, sandbox, after, limit };
+    let filter = EventFilter { project, sandbox, after, limit, newest: 0 };
     if !follow {
         let events = api.service.events(&filter).await?;
         let next = events.last().map_or(after, |last| last.number);

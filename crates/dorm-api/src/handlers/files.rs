@@ -10,7 +10,7 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use dorm_agent_client::{FileKind, FileStream, Parents, RemoveScope, Scope, WriteOptions};
-use dorm_service::InUse;
+use dorm_service::{InUse, Use};
 use futures_util::{Stream, StreamExt, stream};
 use serde::Deserialize;
 use utoipa::IntoParams;
@@ -50,7 +50,7 @@ pub(crate) async fn read(
     Query(query): Query<ReadQuery>,
 ) -> Result<Response, ApiError> {
     let path = guest_path(&query.path)?;
-    let (agent, in_use) = api.service.agent(&id).await?;
+    let (agent, in_use) = api.service.agent(&id, Use::Files).await?;
     let part = headers.get(header::RANGE).and_then(range::parse);
     let part = match part {
         None => Part::WHOLE,
@@ -147,7 +147,7 @@ pub(crate) async fn write(
         owner: query.user.as_deref().map(user).transpose()?,
         parents: parents(query.parents),
     };
-    let (agent, _in_use) = api.service.agent(&id).await?;
+    let (agent, _in_use) = api.service.agent(&id, Use::Files).await?;
     let stat = agent.write_file(&path, options, body.into_data_stream()).await?;
     Ok(axum::Json(convert::stat(&path, stat)))
 }
@@ -184,7 +184,7 @@ pub(crate) async fn remove(
 ) -> Result<StatusCode, ApiError> {
     let path = guest_path(&query.path)?;
     let scope = if query.recursive == Some(true) { RemoveScope::Tree } else { RemoveScope::Single };
-    let (agent, _in_use) = api.service.agent(&id).await?;
+    let (agent, _in_use) = api.service.agent(&id, Use::Files).await?;
     agent.remove(&path, scope).await?;
     Ok(StatusCode::NO_CONTENT)
 }
@@ -202,7 +202,7 @@ pub(crate) async fn stat(
     Query(query): Query<ReadQuery>,
 ) -> Result<axum::Json<wire::FileStat>, ApiError> {
     let path = guest_path(&query.path)?;
-    let (agent, _in_use) = api.service.agent(&id).await?;
+    let (agent, _in_use) = api.service.agent(&id, Use::Files).await?;
     let stat = agent.stat(&path).await?;
     Ok(axum::Json(convert::stat(&path, stat)))
 }
@@ -235,7 +235,7 @@ pub(crate) async fn list(
     if depth == 0 {
         return Err(ApiError::invalid("depth is 0: it must be 1 or more", "ask for the stat of the directory itself"));
     }
-    let (agent, _in_use) = api.service.agent(&id).await?;
+    let (agent, _in_use) = api.service.agent(&id, Use::Files).await?;
     let entries = agent.list(&path, depth).await?.into_iter().map(convert::entry).collect();
     Ok(axum::Json(wire::FileList { entries }))
 }
@@ -254,7 +254,7 @@ pub(crate) async fn mkdir(
 ) -> Result<axum::Json<wire::FileStat>, ApiError> {
     let path = guest_path_of("path", &asked.path)?;
     let owner = asked.user.as_deref().map(user).transpose()?;
-    let (agent, _in_use) = api.service.agent(&id).await?;
+    let (agent, _in_use) = api.service.agent(&id, Use::Files).await?;
     let stat = agent.make_directory(&path, parents(asked.parents), owner).await?;
     Ok(axum::Json(convert::stat(&path, stat)))
 }
@@ -273,7 +273,7 @@ pub(crate) async fn rename(
 ) -> Result<axum::Json<wire::FileStat>, ApiError> {
     let from = guest_path_of("from", &asked.from)?;
     let to = guest_path_of("to", &asked.to)?;
-    let (agent, _in_use) = api.service.agent(&id).await?;
+    let (agent, _in_use) = api.service.agent(&id, Use::Files).await?;
     let stat = agent.rename(&from, &to).await?;
     Ok(axum::Json(convert::stat(&to, stat)))
 }
@@ -303,7 +303,7 @@ pub(crate) async fn watch(
 ) -> Result<Response, ApiError> {
     let path = guest_path(&query.path)?;
     let scope = if query.recursive == Some(true) { Scope::Below } else { Scope::Here };
-    let (agent, in_use) = api.service.agent(&id).await?;
+    let (agent, in_use) = api.service.agent(&id, Use::Watch).await?;
     let changes = agent.watch(&path, scope).await?;
     let events = stream::unfold((Some(changes), in_use), |(changes, in_use)| async move {
         let mut changes = changes?;

@@ -5,7 +5,7 @@ use axum::http::HeaderMap;
 use axum::response::Response;
 use axum::response::sse::Event;
 use dorm_agent_client::{Offsets, Output, OutputKind, OutputStream};
-use dorm_service::InUse;
+use dorm_service::{InUse, Use};
 use futures_util::{StreamExt, stream};
 use serde::Deserialize;
 use utoipa::IntoParams;
@@ -52,7 +52,7 @@ pub(crate) async fn output(
         Some(id) => place(id)?,
         None => Offsets { stdout: query.stdout.unwrap_or(0), stderr: query.stderr.unwrap_or(0) },
     };
-    let (agent, in_use) = api.service.agent(&id).await?;
+    let (agent, in_use) = api.service.agent(&id, Use::Output).await?;
     let now = status(&agent, process).await?;
     // A place to go on from that is behind the end would skip what comes until then.
     let from = Offsets { stdout: from.stdout.min(now.written.stdout), stderr: from.stderr.min(now.written.stderr) };

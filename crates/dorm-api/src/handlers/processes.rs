@@ -11,6 +11,7 @@ use crate::error::ApiError;
 use crate::extract::{Json, Process, Sandbox};
 use crate::routes::Api;
 use crate::wire;
+use dorm_service::Use;
 
 /// Starts a process that goes on by itself.
 #[utoipa::path(post, path = "/v1/sandboxes/{id}/processes", tag = "processes", request_body = wire::StartProcess,
@@ -25,7 +26,7 @@ pub(crate) async fn start(
     Json(asked): Json<wire::StartProcess>,
 ) -> Result<(StatusCode, axum::Json<wire::ProcessStarted>), ApiError> {
     let spec = convert::process_spec(asked)?;
-    let (agent, _in_use) = api.service.agent(&id).await?;
+    let (agent, _in_use) = api.service.agent(&id, Use::Process).await?;
     Ok((StatusCode::CREATED, axum::Json(agent.start(&spec).await?.into())))
 }
 
@@ -40,7 +41,7 @@ pub(crate) async fn list(
     State(api): State<Api>,
     Sandbox(id): Sandbox,
 ) -> Result<axum::Json<wire::ProcessList>, ApiError> {
-    let (agent, _in_use) = api.service.agent(&id).await?;
+    let (agent, _in_use) = api.service.agent(&id, Use::Process).await?;
     let processes = agent.processes().await?.into_iter().map(Into::into).collect();
     Ok(axum::Json(wire::ProcessList { processes }))
 }
@@ -59,7 +60,7 @@ pub(crate) async fn describe(
     State(api): State<Api>,
     Process(id, process): Process,
 ) -> Result<axum::Json<wire::Process>, ApiError> {
-    let (agent, _in_use) = api.service.agent(&id).await?;
+    let (agent, _in_use) = api.service.agent(&id, Use::Process).await?;
     Ok(axum::Json(status(&agent, process).await?.into()))
 }
 
@@ -85,7 +86,7 @@ pub(crate) async fn stdin(
     Process(id, process): Process,
     body: Body,
 ) -> Result<axum::Json<wire::StdinWritten>, ApiError> {
-    let (agent, _in_use) = api.service.agent(&id).await?;
+    let (agent, _in_use) = api.service.agent(&id, Use::Process).await?;
     let mut body = body.into_data_stream();
     let mut bytes = 0;
     while let Some(chunk) = body.next().await {
@@ -111,7 +112,7 @@ pub(crate) async fn stdin(
         (status = "default", body = wire::ErrorAnswer, description = "an error"),
     ))]
 pub(crate) async fn close_stdin(State(api): State<Api>, Process(id, process): Process) -> Result<StatusCode, ApiError> {
-    let (agent, _in_use) = api.service.agent(&id).await?;
+    let (agent, _in_use) = api.service.agent(&id, Use::Process).await?;
     agent.close_stdin(process).await?;
     Ok(StatusCode::NO_CONTENT)
 }
@@ -137,7 +138,7 @@ pub(crate) async fn signal(
         wire::SignalTarget::Process => Target::Process,
         wire::SignalTarget::Group => Target::Group,
     };
-    let (agent, _in_use) = api.service.agent(&id).await?;
+    let (agent, _in_use) = api.service.agent(&id, Use::Process).await?;
     agent.signal(process, signal, target).await?;
     Ok(StatusCode::NO_CONTENT)
 }
@@ -158,7 +159,7 @@ pub(crate) async fn resize(
     Process(id, process): Process,
     Json(asked): Json<wire::Resize>,
 ) -> Result<StatusCode, ApiError> {
-    let (agent, _in_use) = api.service.agent(&id).await?;
+    let (agent, _in_use) = api.service.agent(&id, Use::Process).await?;
     agent.resize(process, asked.rows, asked.cols).await?;
     Ok(StatusCode::NO_CONTENT)
 }
@@ -177,6 +178,6 @@ pub(crate) async fn wait(
     State(api): State<Api>,
     Process(id, process): Process,
 ) -> Result<axum::Json<wire::ExitStatus>, ApiError> {
-    let (agent, _in_use) = api.service.agent(&id).await?;
+    let (agent, _in_use) = api.service.agent(&id, Use::Process).await?;
     Ok(axum::Json(agent.wait(process).await?.into()))
 }

@@ -11,7 +11,7 @@ use axum::response::Response;
 use dorm_agent_client::{
     Agent, AgentError, GuestString, Offsets, Output, OutputStream, ProcessSpec, ProcessStarted, Variable,
 };
-use dorm_service::InUse;
+use dorm_service::{InUse, Use};
 use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{SinkExt, StreamExt};
 use serde::Deserialize;
@@ -81,7 +81,7 @@ pub(crate) async fn pty(
     Upgrade(upgrade): Upgrade,
 ) -> Result<Response, ApiError> {
     let size = wire::TerminalSize { rows: query.rows.unwrap_or(24), cols: query.cols.unwrap_or(80) };
-    let (agent, in_use) = api.service.agent(&id).await?;
+    let (agent, in_use) = api.service.agent(&id, Use::Terminal).await?;
     let (started, from) = match query.attach {
         Some(process) => {
             let found = status(&agent, process).await?;

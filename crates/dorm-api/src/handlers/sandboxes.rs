@@ -221,7 +221,7 @@ pub(crate) async fn clone(
     Ok((StatusCode::CREATED, axum::Json(cloned)))
 }
 
-/// Replaces both time limits; they count from now.
+/// Replaces the time limits; they count from now.
 #[utoipa::path(post, path = "/v1/sandboxes/{id}/timeouts", tag = "sandboxes", request_body = wire::SetTimeouts,
     params(("id" = String, Path, description = "id, or name of a living sandbox")),
     responses(
@@ -233,8 +233,19 @@ pub(crate) async fn timeouts(
     Sandbox(id): Sandbox,
     Json(asked): Json<wire::SetTimeouts>,
 ) -> Answer {
-    let timeouts = convert::timeouts(asked.timeout_secs, asked.idle_timeout_secs)?;
+    let timeouts = convert::timeouts(asked.timeout_secs, asked.idle_timeout_secs, asked.max_run_secs)?;
     Ok(axum::Json(api.service.set_timeouts(&id, timeouts).await?.into()))
+}
+
+/// Why a sandbox is where it is, what happens next and when, and what of it is on disk.
+#[utoipa::path(get, path = "/v1/sandboxes/{id}/why", tag = "sandboxes",
+    params(("id" = String, Path, description = "id, or name of a living sandbox")),
+    responses(
+        (status = 200, body = wire::Why),
+        (status = "default", body = wire::ErrorAnswer, description = "an error"),
+    ))]
+pub(crate) async fn why(State(api): State<Api>, Sandbox(id): Sandbox) -> Result<axum::Json<wire::Why>, ApiError> {
+    Ok(axum::Json(convert::why(&id, api.service.why(&id).await?)))
 }
 
 /// What a sandbox uses on the host now.

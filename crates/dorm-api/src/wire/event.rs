@@ -26,6 +26,10 @@ pub struct Event {
     pub generation: u64,
     /// A sentence, where there is more to say.
     pub detail: Option<String>,
+    /// How long the operation took that it ends, in milliseconds.
+    pub took_ms: Option<u64>,
+    /// How many bytes that wrote to the disk.
+    pub bytes: Option<u64>,
 }
 
 /// Some events, in their order.

@@ -45,6 +45,15 @@ pub struct CreateSandbox {
     /// Seconds from the last activity to the deadline. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub idle_timeout_secs: Option<f64>,
+    /// Seconds it may run without a break, whatever extends or holds it. Default: none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_run_secs: Option<f64>,
+    /// How many sleep images are kept, 1 to 16: the newest, and those before it to fall back to. Default 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub keep_generations: Option<u32>,
+    /// What happens when none of them can be restored. Default `fail`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub on_unrestorable: Option<OnUnrestorable>,
     /// Free text, by key.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
@@ -103,6 +112,66 @@ pub enum OnTimeout {
     Suspend,
 }
 
+/// What a sandbox that cannot be brought back from any of its images becomes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum OnUnrestorable {
+    /// It stays suspended, and the answer says why.
+    Fail,
+    /// It comes back with its files, without memory and processes. No engine of this version can: it is refused.
+    Filesystem,
+    /// It boots afresh from its root image, without memory and files.
+    Fresh,
+}
+
+/// What the present or last run of a sandbox began with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Restored {
+    /// Memory, processes and files.
+    Memory,
+    /// Files only.
+    Filesystem,
+    /// Nothing: it booted from its root image.
+    None,
+}
+
+/// Somebody's wish that a sandbox stays awake.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct Hold {
+    /// Its id.
+    pub id: String,
+    /// Why, in its holder's words.
+    pub reason: String,
+    /// When it ends by itself.
+    pub until: Time,
+}
+
+/// Asks that a sandbox stays awake.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct HoldRequest {
+    /// For how many seconds from now.
+    pub ttl_secs: f64,
+    /// Why: shown to whoever asks why the sandbox is awake. 1 to 200 characters.
+    pub reason: String,
+    /// A hold that is there already, which then lasts as long as this one says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub renew: Option<String>,
+}
+
+/// Changes what is kept to bring a sandbox back. What is left out stays as it is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct SetKeeping {
+    /// How many sleep images are kept, 1 to 16.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub keep_generations: Option<u32>,
+    /// What happens when none of them can be restored.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub on_unrestorable: Option<OnUnrestorable>,
+}
+
 /// Where a sandbox is in its life.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
@@ -154,6 +223,10 @@ pub struct Sandbox {
     pub residence: Residence,
     /// Counts its runs from 1; one more with every resume.
     pub generation: u64,
+    /// What its present or last run began with.
+    pub restored: Restored,
+    /// Which of its generations it came back at; none when it booted, or went on from a snapshot.
+    pub restored_generation: Option<u64>,
     /// The digest of its image.
     pub image: String,
     /// The snapshot its first run went on from; none for one that was started cold.
@@ -174,6 +247,16 @@ pub struct Sandbox {
     pub timeout_secs: Option<f64>,
     /// Seconds from the last activity to the deadline.
     pub idle_timeout_secs: Option<f64>,
+    /// How long it may run without a break.
+    pub max_run_secs: Option<f64>,
+    /// Who wants it to stay awake.
+    pub holds: Vec<Hold>,
+    /// How many sleep images are kept.
+    pub keep_generations: u32,
+    /// What happens when none of them can be restored.
+    pub on_unrestorable: OnUnrestorable,
+    /// Images before `sleep_image`, the newest first.
+    pub older_images: Vec<SleepImage>,
     /// Free text, by key.
     pub labels: BTreeMap<String, String>,
     /// When its time is over, as things stand; only while it runs.
@@ -244,7 +327,7 @@ pub struct SandboxPage {
     pub next: Option<String>,
 }
 
-/// Replaces both time limits, which then count from now. One that is left out or null is no limit.
+/// Replaces the time limits, which then count from now. One that is left out or null is no limit.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct SetTimeouts {
@@ -252,6 +335,8 @@ pub struct SetTimeouts {
     pub timeout_secs: Option<f64>,
     /// Seconds from the last activity to the deadline.
     pub idle_timeout_secs: Option<f64>,
+    /// Seconds it may run without a break, counted from the beginning of its run.
+    pub max_run_secs: Option<f64>,
 }
 
 /// Asks for a clone.

@@ -75,7 +75,7 @@ async fn what_does_not_end_is_cut_after_a_stop() {
     assert!(running.rest().await.is_empty());
     // The sandbox goes on.
     let id = service.find(&id).await.unwrap();
-    let (agent, _in_use) = service.agent(&id).await.unwrap();
+    let (agent, _in_use) = service.agent(&id, dorm_service::Use::Exec).await.unwrap();
     assert!(agent.processes().await.unwrap()[0].exit.is_none());
 }
 

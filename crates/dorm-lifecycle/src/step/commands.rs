@@ -3,9 +3,9 @@
 use super::{Command, Context, Effect, Outcome, Step, terminating};
 use crate::denied::Denied;
 use crate::event::EventKind;
-use crate::ids::{RunId, SnapshotId};
-use crate::sandbox::{Cause, Sandbox, SleepImage, State};
-use crate::spec::{OnTimeout, Timeouts};
+use crate::ids::{HoldId, RunId, SnapshotId};
+use crate::sandbox::{Cause, Hold, Sandbox, SleepImage, State};
+use crate::spec::{Keeping, OnTimeout, Timeouts};
 use crate::time::Timestamp;
 
 pub(super) fn decide(sandbox: &Sandbox, command: &Command, context: &Context) -> Result<Step, Denied> {
@@ -14,6 +14,10 @@ pub(super) fn decide(sandbox: &Sandbox, command: &Command, context: &Context) ->
         Command::Resume => resume(sandbox, context),
         Command::Snapshot(snapshot) => take_snapshot(sandbox, snapshot, context),
         Command::SetTimeouts(timeouts) => set_timeouts(sandbox, *timeouts, context),
+        Command::SetKeeping(keeping) => set_keeping(sandbox, *keeping),
+        Command::Hold(hold) => hold_awake(sandbox, hold, context),
+        Command::Release(hold) => release(sandbox, hold, context),
+        Command::ClockSet(millis) => Ok(clock_set(sandbox, *millis)),
         Command::Touch => touch(sandbox, context),
         Command::Expire => Ok(expire(sandbox, context)),
         Command::Terminate => Ok(terminate(sandbox, context)),
@@ -98,10 +102,56 @@ fn set_timeouts(sandbox: &Sandbox, timeouts: Timeouts, context: &Context) -> Res
     let mut step = Step::to(sandbox, sandbox.state.clone()).event(EventKind::TimeoutsSet);
     step.next.spec.timeouts = timeouts;
     // The new limits count from now, as a caller who extends them expects.
-    if let State::Running { since, .. } = &mut step.next.state {
-        *since = context.now;
-    }
+    step.next.timeouts_set = context.now;
     Ok(step.active(context.now))
+}
+
+fn set_keeping(sandbox: &Sandbox, keeping: Keeping) -> Result<Step, Denied> {
+    if let State::Terminating { cause, .. } | State::Terminated { cause, .. } = &sandbox.state {
+        return Err(over(cause));
+    }
+    if sandbox.spec.keeping == keeping {
+        return Ok(Step::stays(sandbox, Outcome::Already));
+    }
+    let mut step = Step::to(sandbox, sandbox.state.clone()).event(EventKind::KeepingSet);
+    step.next.spec.keeping = keeping;
+    Ok(step)
+}
+
+/// How many holds one sandbox may have at a time.
+const HOLDS: usize = 64;
+
+fn hold_awake(sandbox: &Sandbox, hold: &Hold, context: &Context) -> Result<Step, Denied> {
+    if let State::Terminating { cause, .. } | State::Terminated { cause, .. } = &sandbox.state {
+        return Err(over(cause));
+    }
+    let mut step = Step::to(sandbox, sandbox.state.clone()).event_because(EventKind::Held, hold.reason.as_str());
+    step.next.holds.retain(|other| other.until > context.now && other.id != hold.id);
+    if step.next.holds.len() >= HOLDS {
+        return Err(Denied::TooManyHolds(HOLDS));
+    }
+    step.next.holds.push(hold.clone());
+    Ok(step)
+}
+
+fn release(sandbox: &Sandbox, id: &HoldId, context: &Context) -> Result<Step, Denied> {
+    if let State::Terminating { cause, .. } | State::Terminated { cause, .. } = &sandbox.state {
+        return Err(over(cause));
+    }
+    let Some(hold) = sandbox.holds.iter().find(|hold| hold.id == *id) else {
+        return Ok(Step::stays(sandbox, Outcome::Already));
+    };
+    let mut step = Step::to(sandbox, sandbox.state.clone()).event_because(EventKind::Released, hold.reason.as_str());
+    step.next.holds.retain(|hold| hold.id != *id && hold.until > context.now);
+    Ok(step)
+}
+
+fn clock_set(sandbox: &Sandbox, millis: i64) -> Step {
+    let next = sandbox.shifted(millis);
+    if next == *sandbox {
+        return Step::stays(sandbox, Outcome::Already);
+    }
+    Step { next, effect: None, events: Vec::new(), outcome: Outcome::Changed }
 }
 
 fn touch(sandbox: &Sandbox, context: &Context) -> Result<Step, Denied> {
@@ -117,9 +167,9 @@ fn touch(sandbox: &Sandbox, context: &Context) -> Result<Step, Denied> {
 }
 
 fn expire(sandbox: &Sandbox, context: &Context) -> Step {
-    if sandbox.expires().is_none_or(|expires| expires > context.now) {
+    let Some(deadline) = sandbox.deadline().filter(|deadline| deadline.at <= context.now) else {
         return Step::stays(sandbox, Outcome::Already);
-    }
+    };
     let State::Running { since, image } = &sandbox.state else {
         return Step::stays(sandbox, Outcome::Already);
     };
@@ -127,7 +177,7 @@ fn expire(sandbox: &Sandbox, context: &Context) -> Step {
         OnTimeout::Suspend => suspending(sandbox, *since, image.as_ref(), context),
         OnTimeout::Terminate => terminating(sandbox, Cause::Timeout, context),
     };
-    step.events.insert(0, (EventKind::DeadlinePassed, None));
+    step.events.insert(0, (EventKind::DeadlinePassed, Some(format!("its {} has passed", deadline.kind.as_str()))));
     step
 }
 

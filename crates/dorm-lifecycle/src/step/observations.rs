@@ -2,7 +2,7 @@
 
 use super::{Context, Observation, Outcome, Step};
 use crate::event::EventKind;
-use crate::sandbox::{Cause, Sandbox, SleepImage, State};
+use crate::sandbox::{Cause, Restored, Sandbox, SleepImage, State};
 use crate::time::Timestamp;
 
 pub(super) fn decide(sandbox: &Sandbox, observation: &Observation, context: &Context) -> Step {
@@ -13,7 +13,7 @@ pub(super) fn decide(sandbox: &Sandbox, observation: &Observation, context: &Con
         Observation::SaveFailed(reason) => goes_on(sandbox, Over::Save(reason)),
         Observation::SnapshotTaken => goes_on(sandbox, Over::Snapshot(Ok(()))),
         Observation::SnapshotFailed(reason) => goes_on(sandbox, Over::Snapshot(Err(reason))),
-        Observation::Woken { run } => woken(sandbox, *run, context),
+        Observation::Woken { run, restored, because } => woken(sandbox, *run, *restored, because.as_deref(), context),
         Observation::WakeFailed(reason) => wake_failed(sandbox, reason),
         Observation::RunLost(reason) => run_lost(sandbox, reason, context),
         Observation::Stopped => stopped(sandbox, context),
@@ -59,8 +59,12 @@ fn start_failed(sandbox: &Sandbox, reason: &str, context: &Context) -> Step {
 
 fn saved(sandbox: &Sandbox, image: &SleepImage) -> Step {
     match &sandbox.state {
-        State::Suspending { .. } => {
-            Step::to(sandbox, State::Suspended { image: image.clone() }).event(EventKind::Suspended)
+        State::Suspending { image: before, .. } => {
+            let mut step = Step::to(sandbox, State::Suspended { image: image.clone() }).event(EventKind::Suspended);
+            let older = before.iter().chain(&sandbox.older).cloned();
+            // The newest is one of those that are kept.
+            step.next.older = older.take(sandbox.spec.keeping.generations.saturating_sub(1) as usize).collect();
+            step
         }
         State::Pending { .. }
         | State::Running { .. }
@@ -107,12 +111,18 @@ fn goes_on(sandbox: &Sandbox, over: Over<'_>) -> Step {
     }
 }
 
-fn woken(sandbox: &Sandbox, run: u64, context: &Context) -> Step {
+fn woken(sandbox: &Sandbox, run: u64, restored: Restored, because: Option<&str>, context: &Context) -> Step {
     match &sandbox.state {
         State::Resuming { image, .. } => {
-            let state = State::Running { since: context.now, image: Some(image.clone()) };
-            let mut step = Step::to(sandbox, state).event(EventKind::Resumed).active(context.now);
+            let (now, older) = left(image, &sandbox.older, restored);
+            let mut step = Step::to(sandbox, State::Running { since: context.now, image: now }).active(context.now);
+            if let Some(because) = because {
+                step = step.event_because(EventKind::Degraded, because);
+            }
+            step = step.event(EventKind::Resumed);
             step.next.run = run;
+            step.next.restored = restored;
+            step.next.older = older;
             step
         }
         State::Pending { .. }
@@ -123,6 +133,25 @@ fn woken(sandbox: &Sandbox, run: u64, context: &Context) -> Step {
         | State::Terminating { .. }
         | State::Terminated { .. } => late(sandbox),
     }
+}
+
+/// Which image a woken sandbox falls back to now, and which others it keeps. One that could not be restored is kept
+/// until a newer one is saved: it may be all that is left of what it held.
+fn left(image: &SleepImage, older: &[SleepImage], restored: Restored) -> (Option<SleepImage>, Vec<SleepImage>) {
+    let all: Vec<_> = std::iter::once(image).chain(older).cloned().collect();
+    let used = match restored {
+        Restored::Nothing => return (None, all),
+        Restored::Memory { generation } => {
+            generation.and_then(|generation| all.iter().position(|image| image.generation == generation)).unwrap_or(0)
+        }
+    };
+    let (mut before, mut after) = (all.clone(), Vec::new());
+    if used < before.len() {
+        after = before.split_off(used + 1);
+    }
+    let used = before.pop();
+    before.append(&mut after);
+    (used, before)
 }
 
 fn wake_failed(sandbox: &Sandbox, reason: &str) -> Step {
@@ -163,14 +192,17 @@ fn run_lost(sandbox: &Sandbox, reason: &str, context: &Context) -> Step {
 }
 
 fn lost(sandbox: &Sandbox, since: Timestamp, image: Option<&SleepImage>, reason: &str, context: &Context) -> Step {
-    match image {
+    match image.or(sandbox.older.first()) {
         Some(image) => {
             let gone = context.now.since(image.taken).as_secs();
             let detail = format!(
                 "{reason}; it is back at its image of generation {}, what happened in the {gone} s since then is lost",
                 image.generation
             );
-            Step::to(sandbox, State::Suspended { image: image.clone() }).event_because(EventKind::RunLost, detail)
+            let mut step =
+                Step::to(sandbox, State::Suspended { image: image.clone() }).event_because(EventKind::RunLost, detail);
+            step.next.older.retain(|older| older.capture != image.capture);
+            step
         }
         None => {
             let ran = context.now.since(since).as_secs();

@@ -4,16 +4,16 @@ use proptest::prelude::*;
 
 use super::{Command, Context, Input, Observation, Outcome, create, step};
 use crate::invariants::check;
-use crate::sandbox::{Cause, Origin, Sandbox, SleepImage, State};
-use crate::spec::{SandboxSpec, Timeouts};
+use crate::sandbox::{Cause, DeadlineKind, Hold, Origin, Restored, Sandbox, SleepImage, State};
+use crate::spec::{Keeping, SandboxSpec, Timeouts};
 use crate::table::{context, image, inputs};
 use crate::time::Timestamp;
-use crate::{OperationId, ProjectId, SandboxId};
+use crate::{CaptureId, HoldId, OperationId, ProjectId, SandboxId};
 
 fn fresh(named: bool) -> Sandbox {
     let mut spec =
         SandboxSpec::new("0".repeat(64).parse().expect("digest"), named.then(|| "web".parse().expect("name")));
-    spec.timeouts = Timeouts { total: Some(std::time::Duration::from_secs(5)), idle: None };
+    spec.timeouts = Timeouts { total: Some(std::time::Duration::from_secs(5)), ..Timeouts::default() };
     create(SandboxId::from_random([1; 20]), ProjectId::local(), spec, Origin::Image, &context()).expect("create").next
 }
 
@@ -34,6 +34,7 @@ proptest! {
             let input = match &inputs()[input].0 {
                 Input::Observation(Observation::Saved(_)) => Input::Observation(Observation::Saved(SleepImage {
                     generation: sandbox.generation,
+                    capture: CaptureId::from_random([(now % 251) as u8, (now / 251 % 251) as u8, 7].repeat(7)[..20].try_into().expect("20")),
                     ..image()
                 })),
                 other => other.clone(),
@@ -47,9 +48,13 @@ proptest! {
             if let State::Terminated { .. } = sandbox.state {
                 prop_assert_eq!(&made.next.state, &sandbox.state, "a terminated sandbox never changes");
             }
-            let (before, after) = (sandbox.state.image(), made.next.state.image());
             let over = matches!(made.next.state, State::Terminating { .. } | State::Terminated { .. });
-            prop_assert!(before.is_none() || after.is_some() || over, "an image is lost by {input:?}");
+            let saved = matches!(input, Input::Observation(Observation::Saved(_)));
+            for capture in sandbox.captures() {
+                let kept = made.next.captures().any(|other| other == capture);
+                prop_assert!(kept || over || saved, "an image is lost by {input:?}");
+            }
+            prop_assert!(!saved || made.outcome != Outcome::Changed || made.next.captures().count() <= 2);
             // One operation in each transitional state, and an effect for whoever owns it.
             if made.next.state.name().is_transitional() && made.next.state.name() != sandbox.state.name() {
                 prop_assert!(made.effect.is_some());
@@ -80,11 +85,107 @@ fn a_deadline_suspends_the_named_and_ends_the_ephemeral() {
 fn activity_moves_an_idle_deadline_and_not_a_total_one() {
     let mut sandbox =
         step(&fresh(true), &Input::Observation(Observation::Started), &at(1_000_000)).expect("started").next;
-    sandbox.spec.timeouts = Timeouts { total: None, idle: Some(std::time::Duration::from_secs(2)) };
+    sandbox.spec.timeouts = Timeouts { idle: Some(std::time::Duration::from_secs(2)), ..Timeouts::default() };
     assert_eq!(sandbox.expires(), Some(Timestamp::from_millis(1_002_000)));
     let touched = step(&sandbox, &Input::Command(Command::Touch), &at(1_001_500)).expect("touch").next;
     assert_eq!(touched.expires(), Some(Timestamp::from_millis(1_003_500)));
     let mut total = touched;
     total.spec.timeouts.total = Some(std::time::Duration::from_secs(3));
     assert_eq!(total.expires(), Some(Timestamp::from_millis(1_003_000)));
+}
+
+fn limited(timeouts: Timeouts) -> Sandbox {
+    let mut sandbox =
+        step(&fresh(true), &Input::Observation(Observation::Started), &at(1_000_000)).expect("started").next;
+    sandbox.spec.timeouts = timeouts;
+    sandbox
+}
+
+fn hold(seed: u8, until: u64) -> Hold {
+    Hold { id: HoldId::from_random([seed; 20]), reason: "a build".into(), until: Timestamp::from_millis(until) }
+}
+
+fn given(sandbox: &Sandbox, command: Command, now: u64) -> Sandbox {
+    step(sandbox, &Input::Command(command), &at(now)).expect("given").next
+}
+
+#[test]
+fn a_hold_moves_a_deadline_and_never_shortens_it() {
+    let second = std::time::Duration::from_secs(1);
+    let sandbox = limited(Timeouts { total: Some(5 * second), ..Timeouts::default() });
+    let held = given(&sandbox, Command::Hold(hold(1, 1_009_000)), 1_001_000);
+    let deadline = held.deadline().expect("deadline");
+    assert_eq!((deadline.at.as_millis(), deadline.kind), (1_009_000, DeadlineKind::Total));
+    assert_eq!(deadline.held, Some(hold(1, 0).id));
+    let shorter = given(&held, Command::Hold(hold(2, 1_002_000)), 1_001_000);
+    assert_eq!(shorter.expires(), held.expires());
+    let released = given(&shorter, Command::Release(hold(1, 0).id), 1_001_500);
+    assert_eq!(released.expires(), sandbox.expires());
+    assert_eq!(released.holds, [hold(2, 1_002_000)]);
+    let renewed = given(&released, Command::Hold(hold(2, 1_020_000)), 1_003_000);
+    assert_eq!(renewed.holds, [hold(2, 1_020_000)]);
+}
+
+#[test]
+fn nothing_moves_the_end_of_the_longest_run() {
+    let second = std::time::Duration::from_secs(1);
+    let sandbox = limited(Timeouts { total: Some(5 * second), idle: Some(2 * second), max_run: Some(10 * second) });
+    let held = given(&sandbox, Command::Hold(hold(1, 9_000_000)), 1_001_000);
+    let extended = given(&held, Command::SetTimeouts(held.spec.timeouts), 1_009_000);
+    let deadline = extended.deadline().expect("deadline");
+    assert_eq!((deadline.at.as_millis(), deadline.kind), (1_010_000, DeadlineKind::MaxRun));
+    let due = step(&extended, &Input::Command(Command::Expire), &at(1_010_000)).expect("due");
+    assert!(matches!(due.next.state, State::Suspending { .. }));
+    assert_eq!(due.events[0].1.as_deref(), Some("its max_run has passed"));
+}
+
+#[test]
+fn a_clock_that_is_set_moves_every_moment_of_a_limit() {
+    let second = std::time::Duration::from_secs(1);
+    let sandbox = limited(Timeouts { total: Some(5 * second), idle: Some(2 * second), max_run: Some(10 * second) });
+    let held = given(&sandbox, Command::Hold(hold(1, 1_004_000)), 1_001_000);
+    for millis in [3_600_000, -500_000] {
+        let moved = given(&held, Command::ClockSet(millis), 1_001_000);
+        let before = held.deadline().expect("deadline");
+        let after = moved.deadline().expect("deadline");
+        assert_eq!((after.at, after.kind), (before.at.shifted(millis), before.kind));
+        assert_eq!(given(&moved, Command::ClockSet(-millis), 1_001_000), held);
+    }
+}
+
+/// Suspends it and lets it resume; answers it running again.
+fn slept(sandbox: &Sandbox, seed: u8, restored: Restored, because: Option<&str>) -> Sandbox {
+    let suspending = given(sandbox, Command::Suspend, 1_000_000);
+    let capture = CaptureId::from_random([seed; 20]);
+    let saved = Observation::Saved(SleepImage { generation: sandbox.generation, capture, ..image() });
+    let suspended = step(&suspending, &Input::Observation(saved), &at(1_000_000)).expect("saved").next;
+    let resuming = given(&suspended, Command::Resume, 1_000_000);
+    let woken = Observation::Woken { run: resuming.generation, restored, because: because.map(str::to_owned) };
+    step(&resuming, &Input::Observation(woken), &at(1_000_000)).expect("woken").next
+}
+
+fn generations(sandbox: &Sandbox) -> (Option<u64>, Vec<u64>) {
+    let now = sandbox.state.image().map(|image| image.generation);
+    (now, sandbox.older.iter().map(|image| image.generation).collect())
+}
+
+#[test]
+fn as_many_images_are_kept_as_asked_and_one_that_failed_until_a_newer_is_saved() {
+    let mut sandbox = limited(Timeouts::default());
+    sandbox.spec.keeping = Keeping { generations: 3, ..Keeping::default() };
+    let newest = |sandbox: &Sandbox| Restored::Memory { generation: Some(sandbox.generation) };
+    for seed in 1..=5 {
+        sandbox = slept(&sandbox, seed, newest(&sandbox), None);
+    }
+    assert_eq!(generations(&sandbox), (Some(5), vec![4, 3]));
+    let older = slept(&sandbox, 6, Restored::Memory { generation: Some(5) }, Some("6 is damaged"));
+    assert_eq!(generations(&older), (Some(5), vec![6, 4]));
+    assert_eq!(older.restored, Restored::Memory { generation: Some(5) });
+    let fresh = slept(&sandbox, 6, Restored::Nothing, Some("none can be restored"));
+    assert_eq!(generations(&fresh), (None, vec![6, 5, 4]));
+    let lost = step(&fresh, &Input::Observation(Observation::RunLost("gone".into())), &at(1_000_000)).expect("lost");
+    assert_eq!(generations(&lost.next), (Some(6), vec![5, 4]));
+    assert!(check(&lost.next).is_ok());
+    let again = slept(&fresh, 7, Restored::Memory { generation: Some(7) }, None);
+    assert_eq!(generations(&again), (Some(7), vec![6, 5]));
 }

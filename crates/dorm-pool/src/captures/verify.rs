@@ -32,32 +32,42 @@ impl Captures {
             return Err(PoolError::MissingImage { capture: id.clone(), image: facts.image.clone() });
         }
         for file in &capture.files {
-            check_file(&capture.directory, file).map_err(|what| PoolError::Damaged {
-                capture: id.clone(),
-                file: file.name.clone(),
-                what,
+            check_file(&capture.directory, file).map_err(|wrong| match wrong {
+                Wrong::Damaged(what) => PoolError::Damaged { capture: id.clone(), file: file.name.clone(), what },
+                Wrong::Unread(error) => PoolError::io("read", &capture.directory.join(&file.name), error),
             })?;
         }
         Ok(capture)
     }
 }
 
-/// The error is a phrase whose subject is the file.
-fn check_file(directory: &Path, expected: &CaptureFile) -> Result<(), String> {
+enum Wrong {
+    /// A phrase whose subject is the file.
+    Damaged(String),
+    /// It could not be looked at, which says nothing about it.
+    Unread(io::Error),
+}
+
+fn check_file(directory: &Path, expected: &CaptureFile) -> Result<(), Wrong> {
     let unreadable = |error: io::Error| match error.kind() {
-        io::ErrorKind::NotFound => "is missing".to_owned(),
-        _ => format!("cannot be read ({error})"),
+        io::ErrorKind::NotFound => Wrong::Damaged("is missing".to_owned()),
+        io::ErrorKind::UnexpectedEof => Wrong::Damaged("is shorter than it was".to_owned()),
+        // The disk has lost it.
+        _ if error.raw_os_error() == Some(rustix::io::Errno::IO.raw_os_error()) => {
+            Wrong::Damaged(format!("cannot be read ({error})"))
+        }
+        _ => Wrong::Unread(error),
     };
     let Some(file) = open_regular(&directory.join(&expected.name)).map_err(unreadable)? else {
-        return Err("is not a regular file any more".to_owned());
+        return Err(Wrong::Damaged("is not a regular file any more".to_owned()));
     };
     let bytes = file.metadata().map_err(unreadable)?.len();
     if bytes != expected.bytes {
-        return Err(format!("has {bytes} bytes instead of {}", expected.bytes));
+        return Err(Wrong::Damaged(format!("has {bytes} bytes instead of {}", expected.bytes)));
     }
     let hash = hash_file(&file, bytes).map_err(unreadable)?;
     if hash.to_hex().as_str() != expected.blake3 {
-        return Err("has other content than was written".to_owned());
+        return Err(Wrong::Damaged("has other content than was written".to_owned()));
     }
     Ok(())
 }

@@ -15,10 +15,22 @@ use crate::error::ServiceError;
 use crate::identity;
 use crate::shared::{Shared, chain};
 
+/// What is told of an operation that has ended.
+#[derive(Clone, Copy, Default)]
+struct Measured {
+    took: Option<Duration>,
+    bytes: Option<u64>,
+}
+
 impl Actor {
     /// Records what a command leads to, before anything is done. Nothing has changed when this fails.
-    pub(super) async fn record_command(&mut self, made: Step) -> Result<(), ServiceError> {
+    pub(super) async fn record_command(&mut self, made: Step, by: By) -> Result<(), ServiceError> {
         let mut change = Change::default();
+        if made.effect.is_none() {
+            // Whatever is in progress goes on as it was.
+            return self.commit(made, change, by, Measured::default()).await;
+        }
+        self.by = by;
         self.capture = match &made.next.state {
             State::Suspending { .. } | State::Snapshotting { .. } => Some(identity::capture()),
             State::Pending { .. }
@@ -36,7 +48,7 @@ impl Actor {
             self.snapshot = Some(record);
         }
         change.discard = discarded(&self.record.sandbox, &made.next);
-        self.commit(made, change).await
+        self.commit(made, change, by, Measured::default()).await
     }
 
     /// Records what was seen; answers what was recorded, or nothing if it came late. Tried until it is recorded, since
@@ -49,7 +61,9 @@ impl Actor {
                 return None;
             }
             let change = self.over(&made.next, &observation, bytes);
-            match self.commit(made, change).await {
+            let took = change.operations.first().and_then(|ended| Some(ended.ended.as_ref()?.0.since(ended.began)));
+            let measured = Measured { took, bytes: (bytes > 0).then_some(bytes) };
+            match self.commit(made, change, self.by, measured).await {
                 Ok(()) => return Some(observation),
                 Err(error) => {
                     let reason = chain(&error);
@@ -121,7 +135,7 @@ impl Actor {
         }
     }
 
-    async fn commit(&mut self, made: Step, mut change: Change) -> Result<(), ServiceError> {
+    async fn commit(&mut self, made: Step, mut change: Change, by: By, measured: Measured) -> Result<(), ServiceError> {
         let operation = made.next.state.operation().or(self.record.sandbox.state.operation()).cloned();
         for (kind, detail) in made.events {
             change.events.push(NewEvent {
@@ -129,10 +143,12 @@ impl Actor {
                 sandbox: made.next.id.clone(),
                 at: self.shared.now(),
                 kind,
-                actor: self.by,
+                actor: by,
                 operation: operation.clone(),
                 generation: made.next.generation,
                 detail,
+                took: measured.took,
+                bytes: measured.bytes,
             });
         }
         change.sandboxes.push(SandboxRecord { sandbox: made.next.clone(), revision: self.record.revision });
@@ -153,6 +169,8 @@ impl Actor {
             operation: None,
             generation: sandbox.generation,
             detail,
+            took: None,
+            bytes: None,
         };
         if let Err(error) = self.shared.commit(Change { events: vec![event], ..Change::default() }).await {
             tracing::warn!(sandbox = %self.record.sandbox.id, error = %chain(&error), "an event is not recorded");
@@ -172,18 +190,15 @@ impl Actor {
         };
         match (made.outcome, made.effect.clone()) {
             (Outcome::Wait, _) => self.later.push_back(Message::Snapshot { reply }),
-            (Outcome::Changed, Some(effect)) => {
-                self.by = By::User;
-                match self.record_command(made).await {
-                    Ok(()) => {
-                        self.waiting.push(Waiting::Snapshot(reply));
-                        self.begin(effect);
-                    }
-                    Err(error) => {
-                        let _ = reply.send(Err(error));
-                    }
+            (Outcome::Changed, Some(effect)) => match self.record_command(made, By::User).await {
+                Ok(()) => {
+                    self.waiting.push(Waiting::Snapshot(reply));
+                    self.begin(effect);
                 }
-            }
+                Err(error) => {
+                    let _ = reply.send(Err(error));
+                }
+            },
             (Outcome::Changed | Outcome::Already, _) => {
                 let answer = self.snapshot_of_image().await;
                 let _ = reply.send(answer);
@@ -237,6 +252,8 @@ impl Actor {
             operation: Some(operation.id.clone()),
             generation: sandbox.generation,
             detail: Some(detail),
+            took: operation.ended.as_ref().map(|(at, _)| at.since(operation.began)),
+            bytes: (record.bytes > 0).then_some(record.bytes),
         };
         let ended =
             Change { operations: vec![operation], snapshots: vec![record], events: vec![event], ..Change::default() };
@@ -297,11 +314,8 @@ fn snapshot_record(shared: &Shared, sandbox: &Sandbox, id: &SnapshotId, capture:
     }
 }
 
-/// The images that `before` kept and `next` does not.
+/// The captures that `before` kept and `next` does not.
 fn discarded(before: &Sandbox, next: &Sandbox) -> Vec<CaptureId> {
-    match (before.state.image(), next.state.image()) {
-        (Some(old), Some(new)) if old.capture == new.capture => Vec::new(),
-        (Some(old), _) => vec![old.capture.clone()],
-        (None, _) => Vec::new(),
-    }
+    let kept: Vec<_> = next.captures().collect();
+    before.captures().filter(|capture| !kept.contains(capture)).cloned().collect()
 }

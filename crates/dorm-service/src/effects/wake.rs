@@ -2,16 +2,27 @@
 
 use dorm_agent_client::{Agent, Identity, Variable};
 use dorm_engine::RunSpec;
-use dorm_lifecycle::{CaptureId, Observation, RunId, SleepImage};
-use dorm_pool::Expected;
+use dorm_lifecycle::{CaptureId, Observation, OnUnrestorable, Restored, RunId, SleepImage};
+use dorm_pool::{Expected, PoolError};
 
 use super::{Reason, Seen, Task, end, introduce, reason, spec, within};
 use crate::identity as random;
 
+/// A guest that is back.
+struct Back {
+    run: RunId,
+    agent: Agent,
+    restored: Restored,
+    /// Why not with its newest image.
+    because: Option<Reason>,
+}
+
 pub(super) async fn wake(task: &Task, parked: &RunId, fresh: &RunId, image: &SleepImage) -> Seen {
     let limit = task.shared.settings.limits.resume;
     match within(limit, "resuming", attempt(task, parked, fresh, image)).await {
-        Ok((run, agent)) => Seen::with(Observation::Woken { run: run.generation }, agent),
+        Ok(Back { run, agent, restored, because }) => {
+            Seen::with(Observation::Woken { run: run.generation, restored, because }, agent)
+        }
         Err(reason) => {
             end(task, parked).await;
             end(task, fresh).await;
@@ -20,19 +31,50 @@ pub(super) async fn wake(task: &Task, parked: &RunId, fresh: &RunId, image: &Sle
     }
 }
 
-async fn attempt(task: &Task, parked: &RunId, fresh: &RunId, image: &SleepImage) -> Result<(RunId, Agent), Reason> {
+async fn attempt(task: &Task, parked: &RunId, fresh: &RunId, image: &SleepImage) -> Result<Back, Reason> {
+    let restored = Restored::Memory { generation: Some(image.generation) };
     if task.shared.parking.holds(&task.sandbox.id) {
         match thaw(task, parked).await {
-            Ok(agent) => return Ok((parked.clone(), agent)),
+            Ok(agent) => return Ok(Back { run: parked.clone(), agent, restored, because: None }),
             // Nothing is lost: what was parked is a cache of the image, from which it begins again.
             Err(reason) => tracing::warn!(run = %parked, reason, "a parked run did not go on; its image is restored"),
         }
     }
     end(task, parked).await;
-    let spec = spec(task, fresh).await?;
-    restore(task, &spec, &image.capture).await?;
+    let (restored, because) = from_best(task, fresh, image).await?;
     let agent = introduce(task, fresh).await.map_err(|error| reason(&error))?;
-    Ok((fresh.clone(), agent))
+    Ok(Back { run: fresh.clone(), agent, restored, because })
+}
+
+/// Starts a run from the newest image that can be restored, or, where none can, as the sandbox's spec allows. An older
+/// image is used only when a newer one is damaged, missing or of another engine: what may pass is never a reason.
+async fn from_best(task: &Task, run: &RunId, newest: &SleepImage) -> Result<(Restored, Option<Reason>), Reason> {
+    let spec = spec(task, run).await?;
+    let mut unusable: Vec<Reason> = Vec::new();
+    for image in std::iter::once(newest).chain(&task.sandbox.older) {
+        match restore(task, &spec, &image.capture).await {
+            Ok(()) => {
+                let because = (!unusable.is_empty()).then(|| {
+                    let gone = newest.taken.since(image.taken).as_secs();
+                    let why = unusable.join("; ");
+                    format!("it is back at generation {}, {gone} s older than its newest: {why}", image.generation)
+                });
+                return Ok((Restored::Memory { generation: Some(image.generation) }, because));
+            }
+            Err(NotRestored::Unusable(reason)) => {
+                unusable.push(format!("the image of generation {} cannot be restored: {reason}", image.generation));
+            }
+            Err(NotRestored::Failed(reason)) => return Err(reason),
+        }
+    }
+    let why = unusable.join("; ");
+    match task.sandbox.spec.keeping.on_unrestorable {
+        OnUnrestorable::Fail => Err(why),
+        OnUnrestorable::Fresh => {
+            task.shared.engine.start(&spec).await.map_err(|error| error.chain())?;
+            Ok((Restored::Nothing, Some(format!("it has booted afresh: {why}"))))
+        }
+    }
 }
 
 async fn thaw(task: &Task, run: &RunId) -> Result<Agent, Reason> {
@@ -40,16 +82,39 @@ async fn thaw(task: &Task, run: &RunId) -> Result<Agent, Reason> {
     introduce(task, run).await.map_err(|error| reason(&error))
 }
 
+/// Why a run was not started from a capture.
+pub(super) enum NotRestored {
+    /// The capture will never do: it is damaged, missing, or of another engine.
+    Unusable(Reason),
+    /// The attempt failed; another may not.
+    Failed(Reason),
+}
+
+impl From<NotRestored> for Reason {
+    fn from(not: NotRestored) -> Self {
+        match not {
+            NotRestored::Unusable(reason) | NotRestored::Failed(reason) => reason,
+        }
+    }
+}
+
 /// Checks a capture to its last byte, then starts a run from it. No code of the guest runs before that.
-pub(super) async fn restore(task: &Task, spec: &RunSpec, capture: &CaptureId) -> Result<(), Reason> {
+pub(super) async fn restore(task: &Task, spec: &RunSpec, capture: &CaptureId) -> Result<(), NotRestored> {
     let capabilities = task.shared.engine.capabilities();
     let expected = Expected {
         engine: capabilities.name.to_owned(),
         build: capabilities.build.clone(),
         cpu: capabilities.cpu.clone(),
     };
-    let capture = task.shared.pool.verify(capture, &expected).await.map_err(|error| reason(&error))?;
-    task.shared.engine.restore(spec, &capture.directory).await.map_err(|error| error.chain())
+    let capture = task.shared.pool.verify(capture, &expected).await.map_err(|error| match error {
+        PoolError::Missing(_)
+        | PoolError::Damaged { .. }
+        | PoolError::Incompatible { .. }
+        | PoolError::MissingImage { .. } => NotRestored::Unusable(reason(&error)),
+        _ => NotRestored::Failed(reason(&error)),
+    })?;
+    let restored = task.shared.engine.restore(spec, &capture.directory).await;
+    restored.map_err(|error| NotRestored::Failed(error.chain()))
 }
 
 /// What the agent tells the sandbox about itself when a run begins or goes on.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use dorm_lifecycle::{
-    Actor as By, Context, Digest, Effect, Egress, Name, OnTimeout, Origin, Resources, SandboxSpec, SnapshotId,
+    Actor as By, Context, Digest, Effect, Egress, Keeping, Name, OnTimeout, Origin, Resources, SandboxSpec, SnapshotId,
     Timeouts, Variables, create,
 };
 use dorm_store::{Change, NewEvent, SandboxRecord, SnapshotStatus};
@@ -45,6 +45,8 @@ pub struct CreateSandbox {
     pub auto_resume: bool,
     /// Its time limits.
     pub timeouts: Timeouts,
+    /// What is kept to bring it back.
+    pub keeping: Keeping,
     /// Free text, by key.
     pub labels: BTreeMap<String, String>,
 }
@@ -62,6 +64,7 @@ impl CreateSandbox {
             suspendable: None,
             auto_resume: true,
             timeouts: Timeouts::default(),
+            keeping: Keeping::default(),
             labels: BTreeMap::new(),
         }
     }
@@ -89,6 +92,8 @@ impl Service {
             operation: Some(context.operation.clone()),
             generation: made.next.generation,
             detail: detail.clone(),
+            took: None,
+            bytes: None,
         });
         let change = Change {
             sandboxes: vec![SandboxRecord { sandbox: made.next.clone(), revision: 0 }],
@@ -144,6 +149,7 @@ fn spec(asked: CreateSandbox, image: Digest, resources: Resources) -> SandboxSpe
         suspendable: asked.suspendable.unwrap_or(defaults.suspendable),
         auto_resume: asked.auto_resume,
         timeouts: asked.timeouts,
+        keeping: asked.keeping,
         labels: asked.labels,
         ..defaults
     }

@@ -17,7 +17,7 @@ use dorm_agent_client::{
 use dorm_lifecycle::SandboxId;
 use futures_util::Stream;
 
-use crate::activity::InUse;
+use crate::activity::{InUse, Use};
 use crate::error::ServiceError;
 use crate::shared::{Service, chain};
 
@@ -68,7 +68,7 @@ impl Service {
     ) -> Result<Execution, ServiceError> {
         spec.first_reader = FirstReader::Expected;
         spec.stdin = if input.is_some() { Stdin::Pipe } else { Stdin::Empty };
-        let (agent, in_use) = self.agent(id).await?;
+        let (agent, in_use) = self.agent(id, Use::Exec).await?;
         let started = agent.start(&spec).await?;
         let overtime = Arc::new(AtomicBool::new(false));
         if let Some(limit) = limit {

@@ -4,7 +4,7 @@ use dorm_agent_client::Agent;
 use dorm_engine::{BoxStream, EngineError};
 use dorm_lifecycle::{Actor, SandboxId, StateName};
 
-use crate::activity::InUse;
+use crate::activity::{InUse, Use};
 use crate::actor::Message;
 use crate::error::ServiceError;
 use crate::shared::Service;
@@ -13,13 +13,13 @@ use crate::shared::Service;
 const WAKES: usize = 3;
 
 impl Service {
-    /// The agent of a running sandbox. The sandbox counts as in use until the second part is dropped. Waits while the
+    /// The agent of a running sandbox, to use it for `what`. The sandbox counts as in use until the second part is dropped. Waits while the
     /// sandbox is on its way to running.
     ///
     /// # Errors
     /// `NotRunning` for one that is suspended or over.
-    pub async fn agent(&self, id: &SandboxId) -> Result<(Agent, InUse), ServiceError> {
-        match self.ask(id, |reply| Message::Use { reply }).await {
+    pub async fn agent(&self, id: &SandboxId, what: Use) -> Result<(Agent, InUse), ServiceError> {
+        match self.ask(id, |reply| Message::Use { what, reply }).await {
             Err(ServiceError::NoSandbox(_)) => {
                 let view = self.describe(id).await?;
                 Err(ServiceError::NotRunning { sandbox: id.clone(), state: view.sandbox.state.name() })
@@ -46,10 +46,11 @@ impl Service {
             Err(error) => Err(error.into()),
         }
     }
+
     /// The agent, after a resume where one is needed and allowed. It may fall asleep again in between, but not for ever.
     async fn agent_awake(&self, id: &SandboxId) -> Result<(Agent, InUse), ServiceError> {
         for _ in 0..WAKES {
-            match self.agent(id).await {
+            match self.agent(id, Use::Traffic).await {
                 Err(ServiceError::NotRunning { state: StateName::Suspended | StateName::Suspending, .. })
                     if self.describe(id).await?.sandbox.spec.auto_resume =>
                 {
@@ -58,6 +59,6 @@ impl Service {
                 other => return other,
             }
         }
-        self.agent(id).await
+        self.agent(id, Use::Traffic).await
     }
 }

@@ -1,7 +1,7 @@
 //! A sandbox's life without misfortune, and what callers must not do.
 
 use dorm_lifecycle::{Actor, Denied, EventKind, StateName};
-use dorm_service::{Code, CreateFrom, CreateSandbox, ParkLimits, Residence, ServiceError};
+use dorm_service::{Code, CreateFrom, CreateSandbox, ParkLimits, Residence, ServiceError, Use};
 
 use crate::world::{Counter, World, base, create, eventually, named, read, state, write};
 
@@ -12,7 +12,7 @@ async fn memory_files_and_id_survive_parked_and_evicted_sleep() {
     let id = create(&service, named("web")).await;
     let mut counter = Counter::start(&service, &id, "secret").await;
     assert_eq!(counter.ask(&service, &id).await.unwrap(), "secret 1");
-    write(&service.agent(&id).await.unwrap().0, "/root/file", "kept").await;
+    write(&service.agent(&id, Use::Exec).await.unwrap().0, "/root/file", "kept").await;
     let asleep = service.suspend(&id).await.unwrap();
     assert_eq!((state(&asleep), asleep.residence), (StateName::Suspended, Residence::Parked));
     let awake = service.resume(&id, Actor::User).await.unwrap();
@@ -25,7 +25,7 @@ async fn memory_files_and_id_survive_parked_and_evicted_sleep() {
     assert_eq!(service.usage(&id).await.unwrap(), dorm_engine::Usage::default());
     service.resume(&id, Actor::User).await.unwrap();
     assert_eq!(counter.ask(&service, &id).await.unwrap(), "secret 3");
-    assert_eq!(read(&service.agent(&id).await.unwrap().0, "/root/file").await, "kept");
+    assert_eq!(read(&service.agent(&id, Use::Exec).await.unwrap().0, "/root/file").await, "kept");
     world.is_sound().await;
     service.terminate(&id).await.unwrap();
     world.is_sound().await;
@@ -86,7 +86,7 @@ async fn what_is_refused_is_refused_by_name_and_changes_nothing() {
     service.terminate(&first).await.unwrap();
     let over = service.resume(&first, Actor::User).await.unwrap_err();
     assert_eq!(over.code(), Code::Gone);
-    assert_eq!(service.agent(&first).await.err().unwrap().code(), Code::Gone);
+    assert_eq!(service.agent(&first, Use::Exec).await.err().unwrap().code(), Code::Gone);
     assert_eq!(service.find("nobody").await.unwrap_err().code(), Code::NotFound);
     create(&service, named("web")).await;
     world.is_sound().await;
@@ -98,7 +98,7 @@ async fn a_suspended_sandbox_cannot_be_used_until_it_is_resumed() {
     let service = world.daemon().await;
     let id = create(&service, named("web")).await;
     service.suspend(&id).await.unwrap();
-    let refused = service.agent(&id).await.err().unwrap();
+    let refused = service.agent(&id, Use::Exec).await.err().unwrap();
     assert!(matches!(refused, ServiceError::NotRunning { state: StateName::Suspended, .. }), "{refused}");
     assert_eq!(refused.next_step(), "resume it first");
 }

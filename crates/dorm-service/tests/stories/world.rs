@@ -10,7 +10,7 @@ use dorm_lifecycle::{EventKind, Limits, SandboxId, State, StateName, Timestamp, 
 use dorm_pool::Pool;
 use dorm_service::{
     CreateFrom, CreateSandbox, ParkLimits, Parts, RecoveryReport, SandboxView, Service, ServiceError, Settings,
-    TokioClock,
+    TokioClock, Use,
 };
 use dorm_store::memory::MemoryStore;
 use dorm_store::{EventFilter, SandboxFilter, Store};
@@ -67,7 +67,7 @@ impl World {
             store: Arc::new(self.store.clone()),
             engine: self.host.open(),
             pool: self.pool(),
-            clock: Arc::new(self.clock),
+            clock: Arc::new(self.clock.clone()),
             settings: self.settings.clone(),
         };
         Service::open(parts).await.unwrap()
@@ -90,7 +90,7 @@ impl World {
                 State::Terminated { .. } => {}
                 other => panic!("not a quiet moment: {other:?}"),
             }
-            needed.extend(record.sandbox.state.image().map(|image| image.capture.clone()));
+            needed.extend(record.sandbox.captures().cloned());
         }
         for (run, _) in self.host.runs() {
             assert!(allowed.contains(&run), "run {run} belongs to nobody");
@@ -155,16 +155,21 @@ pub(crate) struct Counter {
 
 impl Counter {
     pub(crate) async fn start(service: &Service, id: &SandboxId, token: &str) -> Self {
-        let (agent, _in_use) = service.agent(id).await.unwrap();
+        let (agent, _in_use) = service.agent(id, Use::Exec).await.unwrap();
         let words = ["counter", token].map(|word| GuestString::new(word).unwrap()).to_vec();
         let spec = ProcessSpec { stdin: Stdin::Pipe, ..ProcessSpec::new(words) };
         let started = agent.start(&spec).await.unwrap();
         Self { process: started.process, heard: 0 }
     }
 
+    /// The same program as it stood when it had answered so many times, in answers as long as `last`.
+    pub(crate) fn heard_until(self, last: &str, answers: u64) -> Self {
+        Self { heard: last.len() as u64 * answers, ..self }
+    }
+
     /// The next answer.
     pub(crate) async fn ask(&mut self, service: &Service, id: &SandboxId) -> Result<String, ServiceError> {
-        let (agent, _in_use) = service.agent(id).await?;
+        let (agent, _in_use) = service.agent(id, Use::Exec).await?;
         agent.write_stdin(self.process, Bytes::from_static(b"\n")).await?;
         let mut output = agent.output(self.process, Offsets { stdout: self.heard, stderr: 0 }).await?;
         let mut line = Vec::new();

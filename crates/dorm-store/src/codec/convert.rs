@@ -1,17 +1,18 @@
-//! The rows of version 1 to the domain's types and back. Every conversion is total: rows hold parsed values.
+//! The rows that are written to the domain's types and back. Every conversion is total: rows hold parsed values.
 //!
 //! Domain values are taken apart field by field, without `..`: a new field stops the build here until it has a place
 //! in the text.
 
 use dorm_lifecycle::{
-    Cause, Egress, OnTimeout, Origin, Resources, Sandbox, SandboxSpec, SleepImage, State, Timeouts, Variables,
+    Cause, Egress, Hold, Keeping, OnTimeout, OnUnrestorable, Origin, Resources, Restored, Sandbox, SandboxSpec,
+    SleepImage, State, Timeouts, Variables,
 };
 
-use super::VERSION;
 use super::v1::{
-    CauseRow, EgressRow, EndedRow, EventRow, OnTimeoutRow, OperationRow, OriginRow, ResourcesRow, ResultRow,
-    SandboxRow, SleepImageRow, SnapshotRow, SpecRow, StateRow, StatusRow, TimeoutsRow,
+    CauseRow, EgressRow, EndedRow, OnTimeoutRow, OperationRow, OriginRow, ResourcesRow, ResultRow, SleepImageRow,
+    SnapshotRow, StateRow, StatusRow,
 };
+use super::v2::{EventRow, HoldRow, KeepingRow, OnUnrestorableRow, RestoredRow, SandboxRow, SpecRow, TimeoutsRow};
 use super::word::{Length, Millis, Text, Word};
 use crate::{NewEvent, OperationRecord, OperationResult, SnapshotRecord, SnapshotStatus};
 
@@ -21,9 +22,23 @@ fn text<T: Clone>(value: &T) -> Text<T> {
 
 impl From<&Sandbox> for SandboxRow {
     fn from(sandbox: &Sandbox) -> Self {
-        let Sandbox { id, project, spec, origin, created, generation, run, last_active, state } = sandbox;
+        let Sandbox {
+            id,
+            project,
+            spec,
+            origin,
+            created,
+            generation,
+            run,
+            last_active,
+            timeouts_set,
+            holds,
+            restored,
+            older,
+            state,
+        } = sandbox;
         Self {
-            v: VERSION,
+            v: super::SANDBOX,
             id: text(id),
             project: text(project),
             spec: spec.into(),
@@ -32,6 +47,10 @@ impl From<&Sandbox> for SandboxRow {
             generation: *generation,
             run: *run,
             last_active: Millis(*last_active),
+            timeouts_set: Millis(*timeouts_set),
+            holds: holds.iter().map(HoldRow::from).collect(),
+            restored: restored.into(),
+            older: older.iter().map(SleepImageRow::from).collect(),
             state: state.into(),
         }
     }
@@ -48,6 +67,10 @@ impl From<SandboxRow> for Sandbox {
             generation: row.generation,
             run: row.run,
             last_active: row.last_active.0,
+            timeouts_set: row.timeouts_set.0,
+            holds: row.holds.into_iter().map(Hold::from).collect(),
+            restored: row.restored.into(),
+            older: row.older.into_iter().map(SleepImage::from).collect(),
             state: row.state.into(),
         }
     }
@@ -64,7 +87,8 @@ impl From<&SandboxSpec> for SpecRow {
             on_timeout,
             suspendable,
             auto_resume,
-            timeouts: Timeouts { total, idle },
+            timeouts: Timeouts { total, idle, max_run },
+            keeping,
             labels,
         } = spec;
         Self {
@@ -83,7 +107,14 @@ impl From<&SandboxSpec> for SpecRow {
             },
             suspendable: *suspendable,
             auto_resume: *auto_resume,
-            timeouts: TimeoutsRow { total: total.map(Length), idle: idle.map(Length) },
+            timeouts: TimeoutsRow { total: total.map(Length), idle: idle.map(Length), max_run: max_run.map(Length) },
+            keeping: KeepingRow {
+                generations: keeping.generations,
+                on_unrestorable: match keeping.on_unrestorable {
+                    OnUnrestorable::Fail => OnUnrestorableRow::Fail,
+                    OnUnrestorable::Fresh => OnUnrestorableRow::Fresh,
+                },
+            },
             labels: labels.clone(),
         }
     }
@@ -110,8 +141,47 @@ impl From<SpecRow> for SandboxSpec {
             timeouts: Timeouts {
                 total: row.timeouts.total.map(|length| length.0),
                 idle: row.timeouts.idle.map(|length| length.0),
+                max_run: row.timeouts.max_run.map(|length| length.0),
+            },
+            keeping: Keeping {
+                generations: row.keeping.generations,
+                on_unrestorable: match row.keeping.on_unrestorable {
+                    OnUnrestorableRow::Fail => OnUnrestorable::Fail,
+                    OnUnrestorableRow::Fresh => OnUnrestorable::Fresh,
+                },
             },
             labels: row.labels,
+        }
+    }
+}
+
+impl From<&Hold> for HoldRow {
+    fn from(hold: &Hold) -> Self {
+        let Hold { id, reason, until } = hold;
+        Self { id: text(id), reason: reason.clone(), until: Millis(*until) }
+    }
+}
+
+impl From<HoldRow> for Hold {
+    fn from(row: HoldRow) -> Self {
+        Self { id: row.id.0, reason: row.reason, until: row.until.0 }
+    }
+}
+
+impl From<&Restored> for RestoredRow {
+    fn from(restored: &Restored) -> Self {
+        match restored {
+            Restored::Nothing => Self::Nothing,
+            Restored::Memory { generation } => Self::Memory { generation: *generation },
+        }
+    }
+}
+
+impl From<RestoredRow> for Restored {
+    fn from(row: RestoredRow) -> Self {
+        match row {
+            RestoredRow::Nothing => Self::Nothing,
+            RestoredRow::Memory { generation } => Self::Memory { generation },
         }
     }
 }
@@ -251,7 +321,7 @@ impl From<&OperationRecord> for OperationRow {
     fn from(operation: &OperationRecord) -> Self {
         let OperationRecord { id, kind, sandbox, actor, began, deadline, capture, ended } = operation;
         Self {
-            v: VERSION,
+            v: super::OPERATION,
             id: text(id),
             kind: Word(*kind),
             sandbox: sandbox.as_ref().map(text),
@@ -304,7 +374,7 @@ impl From<&SnapshotRecord> for SnapshotRow {
             status,
         } = record;
         Self {
-            v: VERSION,
+            v: super::SNAPSHOT,
             id: text(id),
             project: text(project),
             source: text(source),
@@ -350,9 +420,9 @@ impl From<SnapshotRow> for SnapshotRecord {
 
 impl From<&NewEvent> for EventRow {
     fn from(event: &NewEvent) -> Self {
-        let NewEvent { project, sandbox, at, kind, actor, operation, generation, detail } = event;
+        let NewEvent { project, sandbox, at, kind, actor, operation, generation, detail, took, bytes } = event;
         Self {
-            v: VERSION,
+            v: super::EVENT,
             project: text(project),
             sandbox: text(sandbox),
             at: Millis(*at),
@@ -361,6 +431,8 @@ impl From<&NewEvent> for EventRow {
             operation: operation.as_ref().map(text),
             generation: *generation,
             detail: detail.clone(),
+            took: took.map(Length),
+            bytes: *bytes,
         }
     }
 }
@@ -376,6 +448,8 @@ impl From<EventRow> for NewEvent {
             operation: row.operation.map(|operation| operation.0),
             generation: row.generation,
             detail: row.detail,
+            took: row.took.map(|length| length.0),
+            bytes: row.bytes,
         }
     }
 }

@@ -9,8 +9,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use dorm_lifecycle::{
-    Actor, CaptureId, Cause, Egress, EventKind, OnTimeout, OperationId, Origin, ProjectId, Resources, Sandbox,
-    SandboxId, SandboxSpec, SleepImage, SnapshotId, State, Timeouts, Timestamp,
+    Actor, CaptureId, Cause, Egress, EventKind, Hold, HoldId, Keeping, OnTimeout, OnUnrestorable, OperationId, Origin,
+    ProjectId, Resources, Restored, Sandbox, SandboxId, SandboxSpec, SleepImage, SnapshotId, State, Timeouts,
+    Timestamp,
 };
 
 use super::{
@@ -19,8 +20,8 @@ use super::{
 };
 use crate::{NewEvent, OperationKind, OperationRecord, OperationResult, SnapshotRecord, SnapshotStatus};
 
-fn directory() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("goldens/v1")
+fn directory(version: u64) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(format!("goldens/v{version}"))
 }
 
 fn at(millis: u64) -> Timestamp {
@@ -78,7 +79,8 @@ fn sandboxes() -> Vec<(String, Sandbox)> {
     let mut spec = SandboxSpec::new(digest, Some("web".parse().unwrap()));
     spec.resources = Resources { cpu_millis: 250, memory_bytes: 1 << 30, disk_bytes: 5 << 30, processes: 64 };
     spec.variables.0.insert("TOKEN".to_owned(), "a \"quoted\" value".to_owned());
-    spec.timeouts = Timeouts { total: Some(Duration::from_secs(3600)), idle: Some(Duration::new(90, 500_000_000)) };
+    spec.timeouts =
+        Timeouts { total: Some(Duration::from_secs(3600)), idle: Some(Duration::new(90, 500_000_000)), max_run: None };
     spec.labels.insert("team".to_owned(), "Bücher".to_owned());
     let base = Sandbox {
         id: SandboxId::from_random([1; 20]),
@@ -89,11 +91,23 @@ fn sandboxes() -> Vec<(String, Sandbox)> {
         generation: 5,
         run: 4,
         last_active: at(1_790_000_002_000),
+        timeouts_set: at(1_790_000_000_000),
+        holds: Vec::new(),
+        restored: Restored::Memory { generation: None },
+        older: Vec::new(),
         state: State::Suspended { image: image() },
     };
     let mut list: Vec<_> = states()
         .into_iter()
-        .map(|(name, state)| (format!("sandbox-{name}"), Sandbox { state, ..base.clone() }))
+        .map(|(name, state)| {
+            let timeouts_set = match &state {
+                State::Running { since, .. } | State::Snapshotting { since, .. } | State::Suspending { since, .. } => {
+                    *since
+                }
+                _ => base.timeouts_set,
+            };
+            (format!("sandbox-{name}"), Sandbox { state, timeouts_set, ..base.clone() })
+        })
         .collect();
     let mut closed = base.clone();
     closed.spec.egress = Egress::None;
@@ -102,14 +116,43 @@ fn sandboxes() -> Vec<(String, Sandbox)> {
     let mut listed = base.clone();
     listed.spec.egress = Egress::Allow(vec!["198.51.100.0/24".to_owned(), "203.0.113.9".to_owned()]);
     list.push(("sandbox-with-allow-list".to_owned(), listed));
-    let mut ephemeral = base;
+    let mut ephemeral = base.clone();
     ephemeral.spec = SandboxSpec::new(ephemeral.spec.image, None);
     ephemeral.spec.on_timeout = OnTimeout::Terminate;
     ephemeral.origin =
         Origin::Snapshot { snapshot: SnapshotId::from_random([5; 20]), capture: CaptureId::from_random([6; 20]) };
     ephemeral.state = State::Running { since: at(1_790_000_000_500), image: None };
+    ephemeral.timeouts_set = at(1_790_000_000_500);
     list.push(("sandbox-ephemeral-from-snapshot".to_owned(), ephemeral));
     list
+}
+
+/// What version 1 could not say.
+fn newer_sandboxes() -> Vec<(String, Sandbox)> {
+    let base = sandboxes().remove(1).1;
+    let mut held = base.clone();
+    held.timeouts_set = at(1_790_000_001_000);
+    held.spec.timeouts.max_run = Some(Duration::from_secs(86_400));
+    held.holds = [(8, "a build"), (9, "the \"model\" thinks")]
+        .map(|(seed, reason)| Hold {
+            id: HoldId::from_random([seed; 20]),
+            reason: reason.to_owned(),
+            until: at(1_790_000_600_000),
+        })
+        .to_vec();
+    let mut older = base;
+    older.spec.keeping = Keeping { generations: 3, on_unrestorable: OnUnrestorable::Fresh };
+    older.restored = Restored::Memory { generation: Some(3) };
+    older.older = vec![SleepImage { generation: 3, capture: CaptureId::from_random([11; 20]), ..image() }];
+    older.state = State::Suspended { image: image() };
+    let mut fresh = older.clone();
+    fresh.restored = Restored::Nothing;
+    fresh.state = State::Running { since: at(1_790_000_000_500), image: None };
+    vec![
+        ("sandbox-held".to_owned(), held),
+        ("sandbox-with-older-images".to_owned(), older),
+        ("sandbox-started-afresh".to_owned(), fresh),
+    ]
 }
 
 fn operations() -> Vec<(String, OperationRecord)> {
@@ -175,47 +218,90 @@ fn events() -> Vec<(String, NewEvent)> {
                 operation: (actor == Actor::User).then(|| OperationId::from_random([2; 20])),
                 generation: 5,
                 detail: (actor == Actor::Host).then(|| "out of memory".to_owned()),
+                took: None,
+                bytes: None,
             };
             (format!("event-{}", kind.as_str()), event)
         })
         .collect()
 }
 
-/// Checks one record against its golden both ways and answers the golden's file name.
-fn check<T: PartialEq + std::fmt::Debug>(name: &str, record: &T, written: &str, read: impl Fn(&str) -> T) -> String {
-    let file = format!("{name}.json");
-    let path = directory().join(&file);
-    if std::env::var_os("DORM_UPDATE").is_some() && !path.exists() {
-        fs::write(&path, format!("{written}\n")).unwrap();
+fn newer_events() -> Vec<(String, NewEvent)> {
+    let took = Some(Duration::from_millis(1234));
+    let measured = NewEvent { took, bytes: Some(73_400_320), ..events().remove(0).1 };
+    vec![("event-measured".to_owned(), measured)]
+}
+
+fn golden(version: u64, name: &str) -> String {
+    let path = directory(version).join(format!("{name}.json"));
+    fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// Checks records against their goldens both ways and answers the files' names.
+fn written<T: PartialEq + std::fmt::Debug>(
+    version: u64,
+    records: Vec<(String, T)>,
+    write: impl Fn(&T) -> String,
+    read: impl Fn(&str) -> T,
+) -> BTreeSet<String> {
+    let mut files = BTreeSet::new();
+    for (name, record) in records {
+        let text = write(&record);
+        let path = directory(version).join(format!("{name}.json"));
+        if std::env::var_os("DORM_UPDATE").is_some() && !path.exists() {
+            fs::create_dir_all(directory(version)).unwrap();
+            fs::write(&path, format!("{text}\n")).unwrap();
+        }
+        let golden = golden(version, &name);
+        assert_eq!(read(&golden), record, "{name} reads as something else");
+        assert_eq!(text, golden.trim_end(), "{name} is written differently: the format has moved");
+        files.insert(format!("{name}.json"));
     }
-    let golden = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-    assert_eq!(&read(&golden), record, "{file} reads as something else");
-    assert_eq!(written, golden.trim_end(), "{file} is written differently: the format has moved");
-    file
+    files
+}
+
+/// Checks that older goldens read as these records and answers the files' names.
+fn upgraded<T: PartialEq + std::fmt::Debug>(
+    version: u64,
+    records: Vec<(String, T)>,
+    read: impl Fn(&str) -> T,
+) -> BTreeSet<String> {
+    let mut files = BTreeSet::new();
+    for (name, record) in records {
+        assert_eq!(read(&golden(version, &name)), record, "{name} of version {version} reads as something else");
+        files.insert(format!("{name}.json"));
+    }
+    files
+}
+
+fn there(version: u64) -> BTreeSet<String> {
+    let entries = fs::read_dir(directory(version)).unwrap();
+    entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+}
+
+fn sandbox_of(text: &str) -> Sandbox {
+    decode_sandbox(text).unwrap()
+}
+
+fn event_of(text: &str) -> NewEvent {
+    decode_event(text).unwrap()
 }
 
 #[test]
 fn every_golden_loads_and_is_written_the_same() {
-    let mut files = BTreeSet::new();
-    for (name, record) in sandboxes() {
-        let written = encode_sandbox(&record).unwrap();
-        files.insert(check(&name, &record, &written, |text| decode_sandbox(text).unwrap()));
-    }
-    for (name, record) in operations() {
-        let written = encode_operation(&record).unwrap();
-        files.insert(check(&name, &record, &written, |text| decode_operation(text).unwrap()));
-    }
-    for (name, record) in snapshots() {
-        let written = encode_snapshot(&record).unwrap();
-        files.insert(check(&name, &record, &written, |text| decode_snapshot(text).unwrap()));
-    }
-    for (name, record) in events() {
-        let written = encode_event(&record).unwrap();
-        files.insert(check(&name, &record, &written, |text| decode_event(text).unwrap()));
-    }
-    let there: BTreeSet<_> =
-        fs::read_dir(directory()).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
-    assert_eq!(there, files, "every golden has a record that it is compared with");
+    let all_sandboxes = sandboxes().into_iter().chain(newer_sandboxes()).collect();
+    let all_events = events().into_iter().chain(newer_events()).collect();
+    let mut second = written(2, all_sandboxes, |record| encode_sandbox(record).unwrap(), sandbox_of);
+    second.extend(written(2, all_events, |record| encode_event(record).unwrap(), event_of));
+    assert_eq!(there(2), second, "every golden has a record that it is compared with");
+    let operation_of = |text: &str| decode_operation(text).unwrap();
+    let snapshot_of = |text: &str| decode_snapshot(text).unwrap();
+    let mut first = written(1, operations(), |record| encode_operation(record).unwrap(), operation_of);
+    first.extend(written(1, snapshots(), |record| encode_snapshot(record).unwrap(), snapshot_of));
+    first.extend(upgraded(1, sandboxes(), sandbox_of));
+    let known = |(name, _): &(String, NewEvent)| directory(1).join(format!("{name}.json")).exists();
+    first.extend(upgraded(1, events().into_iter().filter(known).collect(), event_of));
+    assert_eq!(there(1), first, "every golden has a record that it is compared with");
 }
 
 #[test]

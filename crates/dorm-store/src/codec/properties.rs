@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use dorm_lifecycle::{
-    Actor, CaptureId, Cause, Egress, EventKind, OnTimeout, OperationId, Origin, ProjectId, Resources, Sandbox,
-    SandboxId, SandboxSpec, SleepImage, SnapshotId, State, Timeouts, Timestamp, Variables,
+    Actor, CaptureId, Cause, Egress, EventKind, Hold, HoldId, Keeping, OnTimeout, OnUnrestorable, OperationId, Origin,
+    ProjectId, Resources, Restored, Sandbox, SandboxId, SandboxSpec, SleepImage, SnapshotId, State, Timeouts,
+    Timestamp, Variables,
 };
 use proptest::option;
 use proptest::prelude::*;
@@ -113,12 +114,12 @@ fn egress() -> impl Strategy<Value = Egress> {
 fn spec() -> impl Strategy<Value = SandboxSpec> {
     (
         (option::of("[a-z][a-z0-9]{0,8}"), "[0-9a-f]{64}", resources(), egress(), texts()),
-        (any::<[bool; 3]>(), option::of(length()), option::of(length()), texts()),
+        (any::<[bool; 4]>(), [(); 3].map(|()| option::of(length())), any::<u32>(), texts()),
     )
         .prop_map(
             |(
                 (name, image, resources, egress, variables),
-                ([suspend, suspendable, auto_resume], total, idle, labels),
+                ([suspend, suspendable, auto_resume, afresh], [total, idle, max_run], generations, labels),
             )| {
                 SandboxSpec {
                     name: name.map(|name| name.parse().unwrap()),
@@ -129,7 +130,11 @@ fn spec() -> impl Strategy<Value = SandboxSpec> {
                     on_timeout: if suspend { OnTimeout::Suspend } else { OnTimeout::Terminate },
                     suspendable,
                     auto_resume,
-                    timeouts: Timeouts { total, idle },
+                    timeouts: Timeouts { total, idle, max_run },
+                    keeping: Keeping {
+                        generations,
+                        on_unrestorable: if afresh { OnUnrestorable::Fresh } else { OnUnrestorable::Fail },
+                    },
                     labels,
                 }
             },
@@ -141,19 +146,33 @@ fn sandbox() -> impl Strategy<Value = Sandbox> {
         None => Origin::Image,
         Some((snapshot, capture)) => Origin::Snapshot { snapshot, capture },
     });
-    (sandbox_id(), project(), spec(), origin, time(), any::<(u64, u64)>(), time(), state()).prop_map(
-        |(id, project, spec, origin, created, (generation, run), last_active, state)| Sandbox {
+    let since = (option::of(option::of(any::<u64>())), prop::collection::vec(hold(), 0..3), older());
+    (sandbox_id(), project(), spec(), origin, [time(), time(), time()], any::<(u64, u64)>(), since, state()).prop_map(
+        |(id, project, spec, origin, times, (generation, run), (restored, holds, older), state)| Sandbox {
             id,
             project,
             spec,
             origin,
-            created,
+            created: times[0],
             generation,
             run,
-            last_active,
+            last_active: times[1],
+            timeouts_set: times[2],
+            holds,
+            restored: restored.map_or(Restored::Nothing, |generation| Restored::Memory { generation }),
+            older,
             state,
         },
     )
+}
+
+fn hold() -> impl Strategy<Value = Hold> {
+    let id = any::<[u8; 20]>().prop_map(HoldId::from_random);
+    (id, any::<String>(), time()).prop_map(|(id, reason, until)| Hold { id, reason, until })
+}
+
+fn older() -> impl Strategy<Value = Vec<SleepImage>> {
+    prop::collection::vec(image(), 0..3)
 }
 
 fn operation() -> impl Strategy<Value = OperationRecord> {
@@ -210,9 +229,15 @@ fn snapshot() -> impl Strategy<Value = SnapshotRecord> {
 fn event() -> impl Strategy<Value = NewEvent> {
     (
         (project(), sandbox_id(), time(), select(EventKind::ALL.to_vec()), select(Actor::ALL.to_vec())),
-        (option::of(operation_id()), any::<u64>(), option::of(any::<String>())),
+        (
+            option::of(operation_id()),
+            any::<u64>(),
+            option::of(any::<String>()),
+            option::of(length()),
+            option::of(any::<u64>()),
+        ),
     )
-        .prop_map(|((project, sandbox, at, kind, actor), (operation, generation, detail))| NewEvent {
+        .prop_map(|((project, sandbox, at, kind, actor), (operation, generation, detail, took, bytes))| NewEvent {
             project,
             sandbox,
             at,
@@ -221,6 +246,8 @@ fn event() -> impl Strategy<Value = NewEvent> {
             operation,
             generation,
             detail,
+            took,
+            bytes,
         })
 }
 
@@ -269,8 +296,10 @@ proptest! {
     #[test]
     fn no_text_makes_the_codec_panic(text: String) {
         prop_assert!(decode_sandbox(&text).is_err());
-        let fields = format!("{{\"v\":1,{text}}}");
-        prop_assert!(decode_event(&fields).is_err());
+        for version in [1, 2] {
+            let fields = format!("{{\"v\":{version},{text}}}");
+            prop_assert!(decode_event(&fields).is_err());
+        }
     }
 }
 
@@ -286,11 +315,11 @@ fn objects(value: &serde_json::Value) -> Vec<String> {
 
 #[test]
 fn a_later_version_is_refused_by_its_number() {
-    let refusal = decode_event(r#"{"v":2,"news":true}"#).unwrap_err();
-    assert!(matches!(refusal, CodecError::Version { found: 2 }), "{refusal}");
+    let refusal = decode_event(r#"{"v":3,"news":true}"#).unwrap_err();
+    assert!(matches!(refusal, CodecError::Version { found: 3, newest: 2 }), "{refusal}");
     assert_eq!(
         refusal.to_string(),
-        "the text is of version 2, but this dorm reads version 1: use the newer dorm that wrote it"
+        "the text is of version 3, but this dorm reads versions up to 2: use the newer dorm that wrote it"
     );
 }
 

@@ -1,6 +1,7 @@
 //! The rows of version 1. They are a contract: a change here that a golden notices needs a version of its own.
 //!
-//! They have no rules and no behaviour; `convert` turns them into the domain's types and back.
+//! They have no rules and no behaviour. Operations and snapshots are written like this; sandboxes and events have
+//! moved on to version 2, and `upgrade` makes rows of that from these.
 
 use std::collections::BTreeMap;
 
@@ -10,10 +11,11 @@ use serde::{Deserialize, Serialize};
 use super::word::{Length, Millis, Text, Word, present};
 use crate::OperationKind;
 
-#[derive(Serialize, Deserialize)]
+#[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct SandboxRow {
-    pub(super) v: u64,
+    #[serde(rename = "v")]
+    pub(super) _v: u64,
     pub(super) id: Text<SandboxId>,
     pub(super) project: Text<ProjectId>,
     pub(super) spec: SpecRow,
@@ -25,7 +27,7 @@ pub(super) struct SandboxRow {
     pub(super) state: StateRow,
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct SpecRow {
     #[serde(deserialize_with = "present")]
@@ -65,7 +67,7 @@ pub(super) enum OnTimeoutRow {
     Suspend,
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct TimeoutsRow {
     #[serde(deserialize_with = "present")]
@@ -202,10 +204,11 @@ pub(super) enum StatusRow {
     Deleting,
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct EventRow {
-    pub(super) v: u64,
+    #[serde(rename = "v")]
+    pub(super) _v: u64,
     pub(super) project: Text<ProjectId>,
     pub(super) sandbox: Text<SandboxId>,
     pub(super) at: Millis,

@@ -36,6 +36,13 @@ pub(super) async fn events_are_read_after_a_number_and_up_to_a_limit(store: Arc<
     assert_eq!(read(8, 3).await?, [9, 10]);
     assert_eq!(read(10, usize::MAX).await?, Vec::<u64>::new());
     assert_eq!(read(u64::MAX, 0).await?, Vec::<u64>::new());
+    let newest = async |after, limit, newest| {
+        numbers(&*store, EventFilter { after, limit, newest, ..EventFilter::default() }).await
+    };
+    assert_eq!(newest(0, 0, 3).await?, [8, 9, 10]);
+    assert_eq!(newest(9, 0, 3).await?, [10]);
+    assert_eq!(newest(0, 2, 3).await?, [8, 9]);
+    assert_eq!(newest(0, 0, 30).await?, (1..=10).collect::<Vec<_>>());
     Ok(())
 }
 

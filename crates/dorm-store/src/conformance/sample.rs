@@ -1,8 +1,8 @@
 //! Records to commit, with just what a check cares about as arguments.
 
 use dorm_lifecycle::{
-    Actor, CaptureId, Cause, EventKind, Name, OnTimeout, OperationId, Origin, ProjectId, Resources, Sandbox, SandboxId,
-    SandboxSpec, SleepImage, SnapshotId, State, StateName, Timestamp,
+    Actor, CaptureId, Cause, EventKind, Name, OnTimeout, OperationId, Origin, ProjectId, Resources, Restored, Sandbox,
+    SandboxId, SandboxSpec, SleepImage, SnapshotId, State, StateName, Timestamp,
 };
 
 use crate::{
@@ -68,6 +68,10 @@ pub(super) fn sandbox(number: u32, name: Option<&str>, in_state: StateName) -> S
         generation: 1,
         run: 1,
         last_active: at(2_000),
+        timeouts_set: at(1_000),
+        holds: Vec::new(),
+        restored: Restored::Nothing,
+        older: Vec::new(),
         state: state(in_state),
     };
     SandboxRecord { sandbox, revision: 0 }
@@ -83,6 +87,8 @@ pub(super) fn event(of: u32, detail: &str) -> NewEvent {
         operation: Some(OperationId::from_random([2; 20])),
         generation: 1,
         detail: Some(detail.to_owned()),
+        took: None,
+        bytes: None,
     }
 }
 

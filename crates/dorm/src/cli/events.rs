@@ -78,8 +78,15 @@ fn row(event: &wire::Event) -> [String; 7] {
         event.kind.clone(),
         event.generation.to_string(),
         event.actor.clone(),
-        event.detail.clone().unwrap_or_default(),
+        detail(event),
     ]
+}
+
+fn detail(event: &wire::Event) -> String {
+    let mut parts: Vec<_> = event.detail.iter().cloned().collect();
+    parts.extend(event.took_ms.map(|millis| format!("took {millis} ms")));
+    parts.extend(event.bytes.map(|bytes| format!("{} written", shown::size(bytes))));
+    parts.join("; ")
 }
 
 /// A row whose widths are known before the rows are.

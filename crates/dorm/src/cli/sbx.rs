@@ -8,6 +8,8 @@ mod create;
 mod describe;
 mod evict;
 mod exec;
+mod hold;
+mod keep;
 mod ls;
 mod port;
 mod resume;
@@ -71,6 +73,12 @@ enum SbxVerb {
     Clone(clone::CloneOptions),
     /// Replace the time limits of a sandbox; they count from now
     Timeout(timeout::TimeoutOptions),
+    /// Keep a sandbox awake for a while, whatever its time limits say
+    Hold(hold::HoldOptions),
+    /// Take back a hold
+    Release(hold::ReleaseOptions),
+    /// Change how many sleep images are kept of a sandbox, and what happens when none can be restored
+    Keep(keep::KeepOptions),
     /// Reach a port inside a sandbox
     Port(port::PortOptions),
     /// Show what a sandbox uses on the host
@@ -99,6 +107,9 @@ pub(crate) async fn run(options: SbxOptions) -> Done {
         SbxVerb::Run(options) => run::run(&client, options, format).await,
         SbxVerb::Shell(options) => shell::run(&client, options).await,
         SbxVerb::Cp(options) => cp::run(&client, options).await,
+        SbxVerb::Hold(options) => hold::hold(&client, options, format).await,
+        SbxVerb::Release(options) => hold::release(&client, options, format).await,
+        SbxVerb::Keep(options) => keep::run(&client, options, format).await,
         SbxVerb::Suspend(options) => suspend::run(&client, options, format).await,
         SbxVerb::Resume(options) => resume::run(&client, options, format).await,
         SbxVerb::Evict(options) => evict::run(&client, options, format).await,

@@ -63,6 +63,27 @@ impl Client {
         self.post(&format!("/sandboxes/{}/timeouts", segment(sandbox)), timeouts).await
     }
 
+    pub(crate) async fn hold(&self, sandbox: &str, asked: &wire::HoldRequest) -> Result<wire::Hold, ClientError> {
+        self.post(&format!("/sandboxes/{}/holds", segment(sandbox)), asked).await
+    }
+
+    pub(crate) async fn release(&self, sandbox: &str, hold: &str) -> Result<wire::Sandbox, ClientError> {
+        let path = format!("/sandboxes/{}/holds/{}", segment(sandbox), segment(hold));
+        self.read(self.request(Method::DELETE, &path)).await
+    }
+
+    pub(crate) async fn set_keeping(
+        &self,
+        sandbox: &str,
+        asked: &wire::SetKeeping,
+    ) -> Result<wire::Sandbox, ClientError> {
+        self.post(&format!("/sandboxes/{}/keeping", segment(sandbox)), asked).await
+    }
+
+    pub(crate) async fn why(&self, sandbox: &str) -> Result<wire::Why, ClientError> {
+        self.get(&format!("/sandboxes/{}/why", segment(sandbox))).await
+    }
+
     pub(crate) async fn usage(&self, sandbox: &str) -> Result<wire::Usage, ClientError> {
         self.get(&format!("/sandboxes/{}/usage", segment(sandbox))).await
     }

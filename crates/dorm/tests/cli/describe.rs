@@ -15,13 +15,17 @@ async fn everything_is_told_by_name_or_id() {
     let names: Vec<_> = rows.iter().map(|row| row[0].as_str()).collect();
     assert_eq!(
         names.join(", "),
-        "id, name, project, state, generation, sleep image, image, snapshot, cpus, memory, disk, processes, egress, env, \
-         labels, timeout, idle timeout, on timeout, suspendable, auto-resume, created, last active, running since, expires"
+        "id, name, project, state, generation, began with, sleep image, image, snapshot, cpus, memory, disk, processes, \
+         egress, env, labels, timeout, idle timeout, longest run, on timeout, suspendable, auto-resume, kept images, if \
+         none can be restored, created, last active, running since, expires"
     );
     for (name, value) in [
         ("id", id.as_str()),
         ("name", "web"),
         ("state", "running"),
+        ("began with", "nothing but its image"),
+        ("kept images", "1"),
+        ("if none can be restored", "fail"),
         ("sleep image", "-"),
         ("memory", "512 MiB"),
         ("disk", "4 GiB"),

@@ -13,6 +13,7 @@ async fn limits_are_replaced_together() {
         (&["--idle-timeout", "30m"], json!(null), json!(1800.0)),
         (&["--timeout", "1h", "--idle-timeout", "5m"], json!(3600.0), json!(300.0)),
         (&["--none"], json!(null), json!(null)),
+        (&["--idle-timeout", "30m", "--max-run", "1d"], json!(null), json!(1800.0)),
     ] {
         let sandbox = world.json(&[&["sbx", "timeout", "web", "-o", "json"], arguments].concat()).await;
         assert_eq!((&sandbox["timeout_secs"], &sandbox["idle_timeout_secs"]), (&total, &idle), "{arguments:?}");

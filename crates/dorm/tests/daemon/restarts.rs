@@ -53,8 +53,7 @@ fn kill_engine(place: &Place) {
     let mut processes = processes_of(place.daemon().data());
     processes.retain(|(_, line)| line.starts_with("runsc-sandbox"));
     let [(pid, _)] = processes.as_slice() else { panic!("not one process: {processes:#?}") };
-    let killed = std::process::Command::new("kill").args(["-KILL", &pid.to_string()]).status().unwrap();
-    assert!(killed.success());
+    dorm_testing::signal(*pid, rustix::process::Signal::KILL).unwrap();
 }
 
 #[tokio::test]

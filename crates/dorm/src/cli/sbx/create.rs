@@ -27,6 +27,34 @@ pub(crate) struct CreateOptions {
     /// Let it sleep when traffic for its ports comes, instead of waking it
     #[arg(long)]
     no_auto_resume: bool,
+    #[command(flatten)]
+    keeping: Keeping,
+}
+
+/// What is kept to bring a sandbox back.
+#[derive(Debug, clap::Args)]
+pub(super) struct Keeping {
+    /// How many of its sleep images are kept, to fall back to when the newest is damaged [default: 1]
+    #[arg(long, value_name = "COUNT")]
+    pub(super) keep_generations: Option<u32>,
+    /// When none can be restored: fail and stay suspended, or boot afresh without memory and files [default: fail]
+    #[arg(long, value_enum, value_name = "WHAT")]
+    pub(super) on_unrestorable: Option<OnUnrestorable>,
+}
+
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+pub(super) enum OnUnrestorable {
+    Fail,
+    Fresh,
+}
+
+impl From<OnUnrestorable> for wire::OnUnrestorable {
+    fn from(what: OnUnrestorable) -> Self {
+        match what {
+            OnUnrestorable::Fail => Self::Fail,
+            OnUnrestorable::Fresh => Self::Fresh,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
@@ -59,6 +87,9 @@ pub(super) struct NewSandbox {
     /// How long it may be idle
     #[arg(long, value_name = "TIME", value_parser = values::duration)]
     idle_timeout: Option<f64>,
+    /// How long it may run without a break, whatever holds it awake
+    #[arg(long, value_name = "TIME", value_parser = values::duration)]
+    max_run: Option<f64>,
     /// A variable for everything in it
     #[arg(short, long, value_name = "KEY=VALUE", value_parser = values::pair)]
     env: Vec<(String, String)>,
@@ -90,6 +121,7 @@ impl NewSandbox {
             env: self.env.into_iter().collect::<BTreeMap<_, _>>(),
             timeout_secs: self.timeout,
             idle_timeout_secs: self.idle_timeout,
+            max_run_secs: self.max_run,
             labels: self.label.into_iter().collect(),
             ..wire::CreateSandbox::default()
         }
@@ -103,6 +135,8 @@ pub(super) async fn run(client: &Client, options: CreateOptions, format: Format)
         OnTimeout::Suspend => wire::OnTimeout::Suspend,
         OnTimeout::Terminate => wire::OnTimeout::Terminate,
     });
+    asked.keep_generations = options.keeping.keep_generations;
+    asked.on_unrestorable = options.keeping.on_unrestorable.map(Into::into);
     asked.auto_resume = options.no_auto_resume.then_some(false);
     let progress = Progress::new("creating a sandbox");
     let sandbox = client.create(&asked).await?;

@@ -39,6 +39,7 @@ fn fields(sandbox: &wire::Sandbox) -> Vec<(&'static str, String)> {
         ("project", sandbox.project.clone()),
         ("state", shown::state(sandbox)),
         ("generation", sandbox.generation.to_string()),
+        ("began with", began_with(sandbox)),
         ("sleep image", image),
         ("image", sandbox.image.clone()),
         ("snapshot", text(&sandbox.snapshot)),
@@ -51,14 +52,27 @@ fn fields(sandbox: &wire::Sandbox) -> Vec<(&'static str, String)> {
         ("labels", list(&labels)),
         ("timeout", limit(sandbox.timeout_secs)),
         ("idle timeout", limit(sandbox.idle_timeout_secs)),
+        ("longest run", limit(sandbox.max_run_secs)),
         ("on timeout", shown::word(&sandbox.on_timeout)),
         ("suspendable", yes_no(sandbox.suspendable)),
         ("auto-resume", yes_no(sandbox.auto_resume)),
+        ("kept images", sandbox.keep_generations.to_string()),
+        ("if none can be restored", shown::word(&sandbox.on_unrestorable)),
         ("created", shown::moment(sandbox.created_at)),
         ("last active", shown::moment(sandbox.last_active_at)),
         ("running since", moment(sandbox.running_since)),
         ("expires", moment(sandbox.expires_at)),
     ];
+    for hold in &sandbox.holds {
+        fields.push(("held", format!("until {}: {} ({})", shown::moment(hold.until), hold.reason, hold.id)));
+    }
+    for older in &sandbox.older_images {
+        let taken = shown::moment(older.taken_at);
+        fields.push((
+            "older image",
+            format!("generation {}, {}, taken at {taken}", older.generation, shown::size(older.bytes)),
+        ));
+    }
     if let Some(operation) = &sandbox.operation {
         fields.push(("operation", format!("{}, given up at {}", operation.id, shown::moment(operation.deadline))));
     }
@@ -70,6 +84,15 @@ fn fields(sandbox: &wire::Sandbox) -> Vec<(&'static str, String)> {
         fields.push(("terminated", shown::moment(at)));
     }
     fields
+}
+
+fn began_with(sandbox: &wire::Sandbox) -> String {
+    match (sandbox.restored, sandbox.restored_generation) {
+        (wire::Restored::None, _) => "nothing but its image".to_owned(),
+        (wire::Restored::Filesystem, _) => "files".to_owned(),
+        (wire::Restored::Memory, Some(generation)) => format!("memory and files of generation {generation}"),
+        (wire::Restored::Memory, None) => "memory and files of a snapshot".to_owned(),
+    }
 }
 
 fn list(words: &[String]) -> String {

@@ -10,7 +10,7 @@ use crate::client::Client;
 
 /// Of which sandbox, and how long.
 #[derive(Debug, clap::Args)]
-#[command(group(clap::ArgGroup::new("limits").required(true).multiple(true).args(["timeout", "idle_timeout", "none"])))]
+#[command(group(clap::ArgGroup::new("limits").required(true).multiple(true).args(["timeout", "idle_timeout", "max_run", "none"])))]
 pub(crate) struct TimeoutOptions {
     /// Its id or name
     id: String,
@@ -20,13 +20,20 @@ pub(crate) struct TimeoutOptions {
     /// How long it may be idle; without this one there is no such limit any more
     #[arg(long, value_name = "TIME", value_parser = values::duration)]
     idle_timeout: Option<f64>,
+    /// How long it may run without a break, from the beginning of its run; without this one there is no such limit
+    #[arg(long, value_name = "TIME", value_parser = values::duration)]
+    max_run: Option<f64>,
     /// No limits
-    #[arg(long, conflicts_with_all = ["timeout", "idle_timeout"])]
+    #[arg(long, conflicts_with_all = ["timeout", "idle_timeout", "max_run"])]
     none: bool,
 }
 
-/// Replaces both limits.
+/// Replaces all limits.
 pub(super) async fn run(client: &Client, options: TimeoutOptions, format: Format) -> Done {
-    let limits = wire::SetTimeouts { timeout_secs: options.timeout, idle_timeout_secs: options.idle_timeout };
+    let limits = wire::SetTimeouts {
+        timeout_secs: options.timeout,
+        idle_timeout_secs: options.idle_timeout,
+        max_run_secs: options.max_run,
+    };
     table::one(&client.set_timeouts(&options.id, &limits).await?, format)
 }

@@ -1,0 +1,322 @@
+//! Why a sandbox is where it is and what happens next, each with the signal it is based on.
+
+use std::time::Duration;
+
+use crate::event::{Actor, EventKind};
+use crate::ids::SnapshotId;
+use crate::sandbox::{Cause, Restored, Sandbox, SleepImage, State};
+use crate::spec::{OnTimeout, OnUnrestorable};
+use crate::time::Timestamp;
+
+/// What can be told about a sandbox beside its record.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Facts {
+    /// The time.
+    pub now: Timestamp,
+    /// Whether it is suspended and its memory is still held.
+    pub parked: bool,
+    /// What is open now, and how many of each.
+    pub open: Vec<(&'static str, usize)>,
+    /// What it was last used for since the daemon began.
+    pub last_use: Option<&'static str>,
+    /// Its newest events, in their order.
+    pub events: Vec<Happening>,
+    /// The snapshots that were taken of it and are still there, with their sizes in bytes.
+    pub snapshots: Vec<(SnapshotId, u64)>,
+}
+
+/// An event, as far as it matters here.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Happening {
+    /// When.
+    pub at: Timestamp,
+    /// What.
+    pub kind: EventKind,
+    /// By whom.
+    pub actor: Actor,
+    /// Its detail.
+    pub detail: Option<String>,
+}
+
+/// One thing that can be said, and what it is based on.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Reason {
+    /// The kind of signal: `event`, `use`, `hold`, `limit`, `operation`, `image`, `policy`, `memory`, `snapshot`.
+    pub signal: &'static str,
+    /// What it says, as a sentence.
+    pub says: String,
+    /// When it was, or will be.
+    pub at: Option<Timestamp>,
+}
+
+impl Reason {
+    fn new(signal: &'static str, says: impl Into<String>) -> Self {
+        Self { signal, says: says.into(), at: None }
+    }
+
+    fn at(self, at: Timestamp) -> Self {
+        Self { at: Some(at), ..self }
+    }
+}
+
+/// Why a sandbox is where it is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Why {
+    /// Where it is, as a sentence.
+    pub summary: String,
+    /// Why it is there, the strongest reason first.
+    pub because: Vec<Reason>,
+    /// What failed or was refused last, if nothing has succeeded since.
+    pub refused: Option<Reason>,
+    /// What happens next, the soonest first.
+    pub next: Vec<Reason>,
+    /// What of it is on disk, and why it is kept.
+    pub on_disk: Vec<Reason>,
+}
+
+/// Explains a sandbox.
+pub fn why(sandbox: &Sandbox, facts: &Facts) -> Why {
+    let mut why = Why {
+        summary: summary(sandbox, facts),
+        because: came_here(facts).into_iter().collect(),
+        refused: refused(facts),
+        next: Vec::new(),
+        on_disk: on_disk(sandbox, facts),
+    };
+    match &sandbox.state {
+        State::Running { .. } => {
+            why.because.extend(awake(sandbox, facts));
+            why.next = ends(sandbox);
+        }
+        State::Suspended { .. } => why.next = wakes(sandbox, facts),
+        State::Terminated { cause, at } => why.because.insert(0, Reason::new("event", over(cause)).at(*at)),
+        State::Pending { operation, deadline } => {
+            why.next.push(in_progress("it starts", operation, *deadline, "it is terminated and says why"));
+        }
+        State::Snapshotting { operation, deadline, .. } => {
+            why.next.push(in_progress("it goes on running", operation, *deadline, "it goes on without the snapshot"));
+        }
+        State::Suspending { operation, deadline, .. } => {
+            why.next.push(in_progress("it is suspended", operation, *deadline, "it goes on running"));
+        }
+        State::Resuming { operation, deadline, .. } => {
+            why.next.push(in_progress("it runs", operation, *deadline, "it stays suspended, its image untouched"));
+        }
+        State::Terminating { operation, deadline, cause } => {
+            why.because.insert(0, Reason::new("operation", over(cause)));
+            why.next.push(in_progress("it is terminated", operation, *deadline, "it is reported and tried again"));
+        }
+    }
+    why
+}
+
+fn summary(sandbox: &Sandbox, facts: &Facts) -> String {
+    let with = match sandbox.restored {
+        Restored::Nothing => "booted from its image".to_owned(),
+        Restored::Memory { generation: Some(generation) } => {
+            format!("with the memory and files of generation {generation}")
+        }
+        Restored::Memory { generation: None } => "with the memory and files of a snapshot".to_owned(),
+    };
+    match &sandbox.state {
+        State::Running { since, .. } => {
+            format!(
+                "it has been running for {} in generation {}, {with}",
+                length(facts.now.since(*since)),
+                sandbox.generation
+            )
+        }
+        State::Suspended { image } if facts.parked => {
+            format!("it is suspended at generation {}, on disk, and its memory is still held", image.generation)
+        }
+        State::Suspended { image } => format!("it is suspended at generation {}, only on disk", image.generation),
+        State::Terminated { .. } => "it is over and never comes back".to_owned(),
+        State::Pending { .. } => "its first run is being started".to_owned(),
+        State::Snapshotting { .. } => "it is held still while a snapshot of it is taken".to_owned(),
+        State::Suspending { .. } => "it is being saved; nothing has been given up yet".to_owned(),
+        State::Resuming { .. } => "it is being brought back from its image".to_owned(),
+        State::Terminating { .. } => "what it holds is being given back".to_owned(),
+    }
+}
+
+/// The event that led to where it is.
+fn came_here(facts: &Facts) -> Option<Reason> {
+    let index = facts.events.iter().rposition(|event| leads(event.kind))?;
+    let event = &facts.events[index];
+    let mut says = format!("{}, by {}", sentence(event.kind), by(event.actor));
+    // A passed deadline is told with the change it has caused.
+    let before = facts.events[..index].iter().rev().take(3).find(|earlier| earlier.kind == EventKind::DeadlinePassed);
+    if event.actor == Actor::Timer
+        && let Some(detail) = before.and_then(|event| event.detail.as_deref())
+    {
+        says = format!("{says}: {detail}");
+    } else if let Some(detail) = &event.detail {
+        says = format!("{says}: {detail}");
+    }
+    Some(Reason::new("event", says).at(event.at))
+}
+
+fn leads(kind: EventKind) -> bool {
+    match kind {
+        EventKind::Started
+        | EventKind::Suspending
+        | EventKind::Suspended
+        | EventKind::Resuming
+        | EventKind::Resumed
+        | EventKind::Snapshotting
+        | EventKind::RunLost
+        | EventKind::Terminating
+        | EventKind::Terminated
+        | EventKind::Created => true,
+        EventKind::StartFailed
+        | EventKind::SuspendFailed
+        | EventKind::ResumeFailed
+        | EventKind::SnapshotTaken
+        | EventKind::SnapshotFailed
+        | EventKind::DeadlinePassed
+        | EventKind::TimeoutsSet
+        | EventKind::Evicted
+        | EventKind::MemoryRelieved
+        | EventKind::Recovered
+        | EventKind::Held
+        | EventKind::Released
+        | EventKind::KeepingSet
+        | EventKind::Degraded => false,
+    }
+}
+
+fn sentence(kind: EventKind) -> String {
+    format!("it was {}", kind.as_str().replace('_', " "))
+        .replace("was run lost", "lost its run")
+        .replace("was suspending", "was being suspended")
+        .replace("was resuming", "was being resumed")
+        .replace("was terminating", "was being terminated")
+        .replace("was snapshotting", "was being snapshotted")
+}
+
+fn by(actor: Actor) -> &'static str {
+    match actor {
+        Actor::User => "a caller",
+        Actor::Timer => "a deadline",
+        Actor::Traffic => "traffic to one of its ports",
+        Actor::Host => "the host",
+        Actor::Recovery => "the daemon at its start",
+    }
+}
+
+/// What failed last, unless the same has worked since.
+fn refused(facts: &Facts) -> Option<Reason> {
+    let answers = |kind| match kind {
+        EventKind::SuspendFailed => Some(EventKind::Suspended),
+        EventKind::ResumeFailed => Some(EventKind::Resumed),
+        EventKind::SnapshotFailed => Some(EventKind::SnapshotTaken),
+        EventKind::StartFailed => Some(EventKind::Started),
+        _ => None,
+    };
+    facts.events.iter().enumerate().rev().find_map(|(index, event)| {
+        let success = answers(event.kind)?;
+        if facts.events[index..].iter().any(|later| later.kind == success) {
+            return None;
+        }
+        let what = event.kind.as_str().replace('_', " ");
+        let says = format!("{what}: {}", event.detail.as_deref().unwrap_or("no reason is recorded"));
+        Some(Reason::new("event", says).at(event.at))
+    })
+}
+
+fn awake(sandbox: &Sandbox, facts: &Facts) -> Vec<Reason> {
+    let mut reasons = Vec::new();
+    if !facts.open.is_empty() {
+        let open: Vec<_> = facts.open.iter().map(|(what, count)| format!("{count} {what}")).collect();
+        reasons.push(Reason::new("use", format!("it is in use now: {}", open.join(", "))));
+    } else {
+        let what = facts.last_use.map_or_else(String::new, |what| format!(" ({what})"));
+        let ago = length(facts.now.since(sandbox.last_active));
+        reasons.push(Reason::new("use", format!("it was last used {ago} ago{what}")).at(sandbox.last_active));
+    }
+    for hold in sandbox.holds.iter().filter(|hold| hold.until > facts.now) {
+        reasons.push(Reason::new("hold", format!("it is held awake: {}", hold.reason)).at(hold.until));
+    }
+    let limits = &sandbox.spec.timeouts;
+    if limits.total.is_none() && limits.idle.is_none() && limits.max_run.is_none() {
+        reasons.push(Reason::new("limit", "it has no time limit"));
+    }
+    reasons
+}
+
+fn ends(sandbox: &Sandbox) -> Vec<Reason> {
+    let Some(deadline) = sandbox.deadline() else {
+        return vec![Reason::new("limit", "nothing ends it but a command")];
+    };
+    let what = match sandbox.spec.on_timeout {
+        OnTimeout::Suspend => "suspended",
+        OnTimeout::Terminate => "terminated",
+    };
+    let held = if deadline.held.is_some() { ", which waits for a hold" } else { "" };
+    let limit = deadline.kind.as_str();
+    vec![Reason::new("limit", format!("it is {what} when its {limit} passes{held}")).at(deadline.at)]
+}
+
+fn wakes(sandbox: &Sandbox, facts: &Facts) -> Vec<Reason> {
+    let mut next = vec![if sandbox.spec.auto_resume {
+        Reason::new("policy", "it wakes when it is resumed, or when traffic comes to one of its ports")
+    } else {
+        Reason::new("policy", "it wakes only when it is resumed, since its auto-resume is off")
+    }];
+    if facts.parked {
+        next.push(Reason::new("memory", "its memory is given back when room is needed; it then wakes from disk"));
+    }
+    if sandbox.spec.keeping.on_unrestorable == OnUnrestorable::Fresh {
+        next.push(Reason::new("policy", "if no image of it can be restored, it boots afresh and says so"));
+    }
+    next
+}
+
+fn on_disk(sandbox: &Sandbox, facts: &Facts) -> Vec<Reason> {
+    let image = |image: &SleepImage, why: &str| {
+        let says = format!("image of generation {}, {} bytes: {why}", image.generation, image.bytes);
+        Reason::new("image", says).at(image.taken)
+    };
+    let newest = match &sandbox.state {
+        State::Suspended { .. } | State::Resuming { .. } => "it wakes up from it",
+        _ => "it falls back to it when its run is lost",
+    };
+    let mut kept: Vec<_> = sandbox.state.image().map(|found| image(found, newest)).into_iter().collect();
+    for older in &sandbox.older {
+        let newer = sandbox.state.image().is_none_or(|newest| older.generation > newest.generation);
+        kept.push(match newer {
+            true => image(older, "it could not be restored, and is kept until a newer one is saved"),
+            false => image(older, "to fall back to, as many as keep_generations says"),
+        });
+    }
+    kept.extend(facts.snapshots.iter().map(|(id, bytes)| {
+        Reason::new("snapshot", format!("snapshot {id} of it, {bytes} bytes: kept until it is removed"))
+    }));
+    kept
+}
+
+fn in_progress(what: &str, operation: &crate::OperationId, deadline: Timestamp, else_what: &str) -> Reason {
+    Reason::new("operation", format!("{what} when operation {operation} is done; if that is not by then, {else_what}"))
+        .at(deadline)
+}
+
+fn over(cause: &Cause) -> String {
+    match cause {
+        Cause::Requested => "a caller asked for its end".to_owned(),
+        Cause::Timeout => "its time was over and it is not to be suspended then".to_owned(),
+        Cause::Failed { reason } => format!("there was nothing left to return to: {reason}"),
+    }
+}
+
+fn length(length: Duration) -> String {
+    let seconds = length.as_secs();
+    match seconds {
+        0..=119 => format!("{seconds} s"),
+        120..=7199 => format!("{} min", seconds / 60),
+        7200..=172_799 => format!("{} h", seconds / 3600),
+        _ => format!("{} days", seconds / 86_400),
+    }
+}
+
+#[cfg(test)]
+mod tests;

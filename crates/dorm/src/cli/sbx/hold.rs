@@ -1,0 +1,53 @@
+//! `dorm sbx hold` and `dorm sbx release`.
+
+use dorm_api::wire;
+
+use super::table;
+use crate::cli::output::{self, Format};
+use crate::cli::problem::Done;
+use crate::cli::{exit, shown, values};
+use crate::client::Client;
+
+/// Which sandbox, how long and why.
+#[derive(Debug, clap::Args)]
+pub(crate) struct HoldOptions {
+    /// Its id or name
+    id: String,
+    /// For how long from now, such as 30m
+    #[arg(long = "for", value_name = "TIME", value_parser = values::duration)]
+    ttl: f64,
+    /// Why; shown to whoever asks why it is awake
+    #[arg(long)]
+    reason: String,
+    /// A hold that is there already, and is to last so long instead
+    #[arg(long, value_name = "HOLD")]
+    renew: Option<String>,
+}
+
+/// Which hold.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ReleaseOptions {
+    /// The sandbox's id or name
+    id: String,
+    /// The hold's id
+    hold: String,
+}
+
+/// Holds it awake.
+pub(super) async fn hold(client: &Client, options: HoldOptions, format: Format) -> Done {
+    let asked = wire::HoldRequest { ttl_secs: options.ttl, reason: options.reason, renew: options.renew };
+    let hold = client.hold(&options.id, &asked).await?;
+    match format {
+        Format::Json => output::json(&hold)?,
+        Format::Table => {
+            let fields = [("id", hold.id), ("reason", hold.reason), ("until", shown::moment(hold.until))];
+            output::fields(&fields)?;
+        }
+    }
+    Ok(exit::OK)
+}
+
+/// Takes back a hold.
+pub(super) async fn release(client: &Client, options: ReleaseOptions, format: Format) -> Done {
+    table::one(&client.release(&options.id, &options.hold).await?, format)
+}
