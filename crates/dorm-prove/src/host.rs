@@ -86,8 +86,11 @@ impl Traces {
     fn captures(&self, records: &Records, wrong: &mut Vec<String>) -> Result<()> {
         let mut wanted: BTreeMap<(String, u64), i64> = BTreeMap::new();
         for sandbox in &records.sandboxes {
-            if let Some(generation) = sandbox["sleep_image"]["generation"].as_u64() {
-                *wanted.entry((word(sandbox, "id"), generation)).or_default() += 1;
+            let older = sandbox["older_images"].as_array().into_iter().flatten();
+            for image in older.chain([&sandbox["sleep_image"]]) {
+                if let Some(generation) = image["generation"].as_u64() {
+                    *wanted.entry((word(sandbox, "id"), generation)).or_default() += 1;
+                }
             }
         }
         for snapshot in records.snapshots.iter().filter(|snapshot| snapshot["status"] == "completed") {
