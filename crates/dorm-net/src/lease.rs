@@ -59,7 +59,9 @@ impl Leases {
     }
 
     fn reach(&self, id: LeaseId, step: &'static str) -> Result<(), NetworkError> {
-        self.steps.reach(step).map_err(|stopped| failed(format!("go on past a step of network lease {}", id.0), stopped))
+        self.steps
+            .reach(step)
+            .map_err(|stopped| failed(format!("go on past a step of network lease {}", id.0), stopped))
     }
 
     /// Takes away all that bears this daemon's prefix, noted or not.

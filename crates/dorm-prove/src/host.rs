@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context as _, Result};
-use dorm_testing::{left_overs, processes_of};
+use dorm_testing::{held_by_kernel, processes_of};
 use serde_json::Value;
 
 /// What a daemon says that there is.
@@ -47,9 +47,12 @@ impl Records {
             .map(|sandbox| format!("sandbox {} stays {}", word(sandbox, "id"), word(sandbox, "state")))
             .collect();
         let begun = |snapshot: &&Value| matches!(word(snapshot, "status").as_str(), "in_progress" | "deleting");
-        unrest.extend(self.snapshots.iter().filter(begun).map(|snapshot| {
-            format!("snapshot {} stays {}", word(snapshot, "id"), word(snapshot, "status"))
-        }));
+        unrest.extend(
+            self.snapshots
+                .iter()
+                .filter(begun)
+                .map(|snapshot| format!("snapshot {} stays {}", word(snapshot, "id"), word(snapshot, "status"))),
+        );
         unrest
     }
 }
@@ -163,8 +166,8 @@ impl Traces {
             }
         }
         wrong.extend(known.difference(&alive).map(|id| format!("missing: the process of hull {id}")));
-        for found in left_overs(&self.data) {
-            if !found.starts_with("process") && !known.iter().any(|id| found.contains(id)) {
+        for found in held_by_kernel(&self.data) {
+            if !known.iter().any(|id| found.contains(id)) {
                 wrong.push(format!("left over: {found}"));
             }
         }
@@ -309,9 +312,7 @@ fn runs(records: &Records, hulls: &[Hull], wrong: &mut Vec<String>) {
 /// The names in a directory; none when it is not there.
 pub(crate) fn names(directory: &Path) -> Result<Vec<String>> {
     match std::fs::read_dir(directory) {
-        Ok(entries) => {
-            Ok(entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned()).collect())
-        }
+        Ok(entries) => Ok(entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Vec::new()),
         Err(error) => Err(error).with_context(|| format!("list {}", directory.display())),
     }

@@ -12,7 +12,7 @@ use crate::damage::{self, Of};
 use crate::full_disk::{self, Full, Saving};
 use crate::operation::{self, Cast, Heard, Operation};
 use crate::random::Random;
-use crate::report::{Finding, Kind, Report};
+use crate::report::{Finding, Kind, Report, Times};
 use crate::small_disk::SmallDisk;
 use crate::steps::{Act, Step};
 use crate::world::{Fault, Hulls, Wake, World};
@@ -20,6 +20,8 @@ use crate::{Outcome, Setting};
 
 /// With so many findings nothing more is to be learnt.
 const ENOUGH: usize = 10;
+/// How long no step may come until what came before an operation is over.
+const CALM: Duration = Duration::from_millis(40);
 /// How long no step may come until an operation's background work is over too; more with each try.
 const QUIET: [Duration; 3] = [Duration::from_millis(150), Duration::from_secs(1), Duration::from_secs(5)];
 
@@ -158,9 +160,9 @@ struct Proof<'a> {
     worlds: u32,
     report: Report,
     /// The steps of each operation, and how often the daemon was killed there.
-    tried: BTreeMap<Operation, BTreeMap<Step, u32>>,
+    tried: BTreeMap<Operation, BTreeMap<Step, Times>>,
     /// The same for steps at which the disk was filled.
-    filled: BTreeMap<Saving, BTreeMap<Step, u32>>,
+    filled: BTreeMap<Saving, BTreeMap<Step, Times>>,
     random: Random,
     begun: Instant,
 }
@@ -269,11 +271,11 @@ impl Proof<'_> {
                 let filled = self.filled.entry(saving).or_default();
                 match &full {
                     // What fails takes other ways: only the steps of a success are filled at.
-                    Full::Never => filled.extend(ran.seen.into_iter().map(|step| (step, 0))),
+                    Full::Never => filled.extend(ran.seen.into_iter().map(|step| (step, Times { seen: 1, tried: 0 }))),
                     Full::Before(_) => row.disk_faults += 1,
                     Full::At(step) => {
                         row.disk_faults += u64::from(ran.hit);
-                        *filled.entry(step.clone()).or_default() += u32::from(ran.hit);
+                        filled.entry(step.clone()).or_default().tried += u32::from(ran.hit);
                         at = Some(step.clone());
                     }
                 }
@@ -301,13 +303,18 @@ impl Proof<'_> {
             }
             self.random.shuffle(&mut steps);
             for step in steps {
+                let mut came = false;
                 for quiet in QUIET {
                     if self.time() == Time::Over {
                         return Ok(Time::Over);
                     }
-                    if self.cycle(operation, Some(step.clone()), quiet).await? {
+                    came = self.cycle(operation, Some(step.clone()), quiet).await?;
+                    if came {
                         break;
                     }
+                }
+                if !came {
+                    self.drop_if_chance(operation, &step);
                 }
                 done.push(step);
             }
@@ -317,6 +324,17 @@ impl Proof<'_> {
             self.found(operation.name(), None, faults).await;
         }
         Ok(self.time())
+    }
+
+    /// A step that came once and never again belongs to something else that went on then.
+    fn drop_if_chance(&mut self, operation: Operation, step: &Step) {
+        let tried = self.tried.entry(operation).or_default();
+        if tried.get(step).is_some_and(|times| times.seen == 1 && times.tried == 0) {
+            tried.remove(step);
+            let row = self.report.row(operation.name());
+            row.by_chance.push(step.to_string());
+            row.count(tried);
+        }
     }
 
     /// Carries out the operation once, with the daemon killed at `step`. Answers whether that step came.
@@ -330,10 +348,10 @@ impl Proof<'_> {
             Ok(Ran { seen, hit, faults }) => {
                 let tried = self.tried.entry(operation).or_default();
                 for seen in seen {
-                    tried.entry(seen).or_default();
+                    tried.entry(seen).or_default().seen += 1;
                 }
                 if let Some(step) = step.as_ref().filter(|_| hit) {
-                    *tried.entry(step.clone()).or_default() += 1;
+                    tried.entry(step.clone()).or_default().tried += 1;
                     row.kills += 1;
                 }
                 row.count(tried);
@@ -429,6 +447,8 @@ struct Ran {
 async fn cycle(world: &mut World, operation: Operation, step: Option<Step>, quiet: Duration) -> Result<Ran> {
     let scene = operation::prepare(world, operation).await.context("what comes before it")?;
     let waits = step.is_some();
+    // What goes on behind an answer, such as deleting an older image, must not count as the next operation's.
+    world.watcher.hit_or_quiet(CALM);
     world.watcher.begin(step.map(|step| (step, Act::Kill)));
     let answer = operation::perform(world, operation, &scene).await;
     if !waits && answer.is_ok() && operation != Operation::MakeHulls {

@@ -1,6 +1,10 @@
 //! What a proof has found, as data.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
+
+use crate::steps::Step;
 
 /// What a proof did and found.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -32,6 +36,8 @@ pub struct Row {
     pub tried: usize,
     /// The others.
     pub untried: Vec<String>,
+    /// Steps that came once and never again: of something that went on at the same time.
+    pub by_chance: Vec<String>,
     /// How often it was carried out.
     pub cycles: u64,
     /// How often the daemon was killed in it.
@@ -75,11 +81,18 @@ pub enum Kind {
     WrongAnswer,
 }
 
+/// How often a step came, and how often something was done there.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Times {
+    pub(crate) seen: u32,
+    pub(crate) tried: u32,
+}
+
 impl Row {
     /// Counts its steps, and those that were tried.
-    pub(crate) fn count(&mut self, tried: &std::collections::BTreeMap<crate::steps::Step, u32>) {
+    pub(crate) fn count(&mut self, tried: &BTreeMap<Step, Times>) {
         self.steps = tried.len();
-        self.untried = tried.iter().filter(|(_, times)| **times == 0).map(|(step, _)| step.to_string()).collect();
+        self.untried = tried.iter().filter(|(_, times)| times.tried == 0).map(|(step, _)| step.to_string()).collect();
         self.tried = self.steps - self.untried.len();
     }
 }

@@ -8,11 +8,11 @@ use dorm_testing::Daemon;
 use reqwest::Method;
 use serde_json::{Value, json};
 
+use crate::Setting;
 use crate::host::{Records, Traces, word};
 use crate::probe::{Loss, PATIENCE, Probe};
 use crate::report::Kind;
 use crate::steps::Watcher;
-use crate::Setting;
 
 /// How long operations may take to be over, on a busy machine too.
 const REST: Duration = Duration::from_secs(60);
@@ -104,11 +104,10 @@ impl World {
         Probe::begin(&self.daemon, &id).await
     }
 
-    /// Brings a sandbox where it is to be, checked on the way.
+    /// Brings a sandbox where it is to be, with something new to lose.
     pub(crate) async fn bring(&self, probe: &mut Probe, stage: Stage) -> Result<(), Loss> {
         let lost = |error: anyhow::Error| Loss::Sandbox(format!("{error:#}"));
         self.daemon.act(&probe.id, "resume").await.map_err(lost)?;
-        probe.is_whole(&self.daemon).await?;
         probe.note(&self.daemon).await.map_err(lost)?;
         if stage != Stage::Running {
             self.daemon.act(&probe.id, "suspend").await.map_err(lost)?;
@@ -180,18 +179,15 @@ impl World {
         }
     }
 
-    /// Whether those to which nothing is done are as they were left. The suspended ones are only woken when asked for.
+    /// Whether those to which nothing is done are as they were left, and if they are to be woken, still have all they
+    /// had.
     pub(crate) async fn standing(&mut self, wake: Wake) -> Vec<Fault> {
         let mut faults = Vec::new();
         let mut standing = std::mem::take(&mut self.standing);
         for (stage, probe) in &mut standing {
             let outcome = match (*stage, wake) {
-                (Stage::Running, _) => probe.is_whole(&self.daemon).await,
-                (stage, Wake::Nobody) => self.is_asleep(probe, stage).await,
-                (stage, Wake::Everybody) => match self.is_asleep(probe, stage).await {
-                    Ok(()) => self.bring(probe, stage).await,
-                    error => error,
-                },
+                (stage, Wake::Nobody) => self.is_still(probe, stage).await,
+                (stage, Wake::Everybody) => self.is_still_whole(probe, stage).await,
             };
             faults.extend(outcome.err().map(fault));
         }
@@ -199,15 +195,29 @@ impl World {
         faults
     }
 
-    async fn is_asleep(&self, probe: &Probe, stage: Stage) -> Result<(), Loss> {
+    async fn is_still_whole(&self, probe: &mut Probe, stage: Stage) -> Result<(), Loss> {
+        self.is_still(probe, stage).await?;
+        let woken = self.daemon.act(&probe.id, "resume").await;
+        woken.map_err(|error| Loss::Sandbox(format!("{error:#}")))?;
+        probe.is_whole(&self.daemon).await?;
+        self.bring(probe, stage).await
+    }
+
+    async fn is_still(&self, probe: &Probe, stage: Stage) -> Result<(), Loss> {
         let lost = |error: anyhow::Error| Loss::Sandbox(format!("{error:#}"));
         let view = self.daemon.describe(&probe.id).await.map_err(lost)?;
         let held = word(&view, "residence");
         // What was parked may be given back, but nothing comes into memory by itself.
-        if view["state"] == "suspended" && (held == "evicted" || stage == Stage::Parked) {
+        let allowed: &[&str] = match stage {
+            Stage::Running => &["running"],
+            Stage::Parked => &["parked", "evicted"],
+            Stage::Evicted => &["evicted"],
+        };
+        if allowed.contains(&held.as_str()) {
             return Ok(());
         }
-        Err(Loss::Sandbox(format!("sandbox {} is {} and {held}, not suspended", probe.id, view["state"])))
+        let what = format!("sandbox {} is {} and {held}, not {}", probe.id, view["state"], allowed.join(" or "));
+        Err(Loss::Sandbox(what))
     }
 
     /// Ends everything in it and looks whether anything stays. Then the daemon.

@@ -87,7 +87,8 @@ impl Daemon {
             let _ = child.kill();
             let _ = child.wait();
             let log = std::fs::read_to_string(&setting.log).unwrap_or_default();
-            let log = log.lines().rev().take(LINES).collect::<Vec<_>>().into_iter().rev().collect::<Vec<_>>().join("\n");
+            let log =
+                log.lines().rev().take(LINES).collect::<Vec<_>>().into_iter().rev().collect::<Vec<_>>().join("\n");
             bail!("the daemon did not start: {ready}{log}");
         };
         let key = std::fs::read_to_string(setting.data.join("key")).context("read the daemon's key")?;

@@ -6,7 +6,7 @@ mod daemon;
 mod host;
 
 pub use daemon::{Answer, Daemon, until};
-pub use host::{left_overs, processes_of};
+pub use host::{held_by_kernel, left_overs, processes_of};
 
 /// Sends a signal to a process of one's own, without a program that a small host may not have.
 ///

@@ -68,12 +68,7 @@ pub(super) async fn is_there(world: &World) -> Result<Value> {
 }
 
 /// An image is whole or not there, and nothing of a half one is left.
-pub(super) async fn judge(
-    world: &World,
-    operation: Operation,
-    is_done: bool,
-    faults: &mut Vec<Fault>,
-) -> Result<()> {
+pub(super) async fn judge(world: &World, operation: Operation, is_done: bool, faults: &mut Vec<Fault>) -> Result<()> {
     let listed = list(world).await?;
     let has_tag = |image: &Value| image["tags"].as_array().is_some_and(|tags| tags.contains(&json!(TAG)));
     let is_there = listed.iter().any(has_tag);

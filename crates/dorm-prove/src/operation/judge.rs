@@ -13,12 +13,7 @@ use crate::report::Kind;
 use crate::world::{Fault, World, fault};
 
 /// Looks whether what must hold after `operation` does; `heard` is what its caller was answered.
-pub(crate) async fn judge(
-    world: &mut World,
-    operation: Operation,
-    scene: Scene,
-    heard: &Heard,
-) -> Result<Vec<Fault>> {
+pub(crate) async fn judge(world: &mut World, operation: Operation, scene: Scene, heard: &Heard) -> Result<Vec<Fault>> {
     let mut faults = Vec::new();
     let is_done = heard.is_some();
     match operation {
@@ -70,8 +65,7 @@ async fn slept(
 ) -> Result<()> {
     let Some(mut subject) = scene.subject.clone() else { return Ok(()) };
     let allowed = allowed(operation, heard.is_some());
-    if allowed == ["suspended"] {
-        // A deadline that was acknowledged is kept by the next daemon too, but not at once.
+    if operation == Operation::TimeoutSuspends && is_limited(world, &subject.id, heard.is_some()).await? {
         becomes(world, &subject.id, "suspended").await?;
     }
     let view = world.daemon.describe(&subject.id).await?;
@@ -129,10 +123,7 @@ async fn snapshots(
         Operation::Clone => word(&answer["snapshot"], "id"),
         _ => word(answer, "id"),
     });
-    let takes = matches!(
-        operation,
-        Operation::CheckpointRunning | Operation::CheckpointSuspended | Operation::Clone
-    );
+    let takes = matches!(operation, Operation::CheckpointRunning | Operation::CheckpointSuspended | Operation::Clone);
     if let Some(told) = told.filter(|_| takes)
         && !new.iter().any(|snapshot| of(snapshot) == told && snapshot["status"] == "completed")
     {
@@ -218,7 +209,7 @@ async fn ended(
     faults: &mut Vec<Fault>,
 ) -> Result<()> {
     let Some(mut subject) = scene.subject else { return Ok(()) };
-    if is_done {
+    if operation == Operation::TimeoutTerminates && is_limited(world, &subject.id, is_done).await? {
         becomes(world, &subject.id, "terminated").await?;
     }
     let view = world.daemon.describe(&subject.id).await?;
@@ -243,6 +234,11 @@ async fn ended(
         _ => world.doomed = Some(subject),
     }
     Ok(())
+}
+
+/// Whether its deadline was set, acknowledged or not: then the next daemon keeps it too, if not at once.
+async fn is_limited(world: &World, id: &str, is_done: bool) -> Result<bool> {
+    Ok(is_done || !world.daemon.describe(id).await?["timeout_secs"].is_null())
 }
 
 /// Waits until a sandbox is in that state. If it does not come to that, whoever looks next says so.

@@ -76,10 +76,9 @@ async fn subject(world: &mut World, operation: Operation) -> Result<Option<Probe
         | Operation::SetTimeouts
         | Operation::TimeoutSuspends
         | Operation::StartAfterSuspend => Stage::Running,
-        Operation::ResumeParked
-        | Operation::Evict
-        | Operation::CheckpointSuspended
-        | Operation::DeleteSnapshot => Stage::Parked,
+        Operation::ResumeParked | Operation::Evict | Operation::CheckpointSuspended | Operation::DeleteSnapshot => {
+            Stage::Parked
+        }
         Operation::ResumeEvicted => Stage::Evicted,
     };
     world.sleeper(stage).await.map(Some)

@@ -8,9 +8,9 @@ use dorm_prove::{Outcome, Report, Row, Setting};
 use serde::Serialize;
 use tokio::signal::unix::{SignalKind, signal};
 
+use super::exit;
 use super::output::{self, Format};
 use super::problem::{Done, Problem};
-use super::exit;
 
 /// How long, and with what.
 #[derive(Debug, clap::Args)]

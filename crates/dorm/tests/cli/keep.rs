@@ -40,5 +40,8 @@ async fn what_is_kept_can_be_chosen_and_changed() {
     let older: Vec<_> = shown["older_images"].as_array().unwrap().iter().map(|image| &image["generation"]).collect();
     assert_eq!(older, [&json!(3)]);
     world.dorm(&["sbx", "keep", "web"]).await.failed(2, "--keep-generations");
-    world.dorm(&["sbx", "keep", "web", "--keep-generations", "17"]).await.failed(2, "like this: keep_generations is 17: it must be between 1 and 16\n");
+    world
+        .dorm(&["sbx", "keep", "web", "--keep-generations", "17"])
+        .await
+        .failed(2, "like this: keep_generations is 17: it must be between 1 and 16\n");
 }
