@@ -193,7 +193,7 @@ impl Pool {
     /// [`PoolError::Io`] when the file system does not answer.
     pub async fn free_bytes(&self) -> Result<u64, PoolError> {
         let captures = self.captures.clone();
-        blocking(move || crate::disk::free_bytes(captures.directory())).await
+        self.blocking(move || crate::disk::free_bytes(captures.directory())).await
     }
 
     /// The directory above the images, if there is one, that bars the way to them for engines that run with guest ids:

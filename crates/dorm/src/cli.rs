@@ -12,6 +12,7 @@ mod image;
 mod output;
 mod problem;
 mod progress;
+mod prove;
 #[cfg(test)]
 mod reference;
 mod sbx;
@@ -44,6 +45,8 @@ enum Verb {
     Serve(ServeOptions),
     /// Look for what this host has and lacks
     Doctor(doctor::DoctorOptions),
+    /// Check on this host that nothing is lost: kill daemons, fill disks, damage images
+    Prove(prove::ProveOptions),
     /// Create, use and end sandboxes
     #[command(visible_alias = "sandbox")]
     Sbx(Box<sbx::SbxOptions>),
@@ -64,6 +67,7 @@ pub(crate) async fn run(arguments: Arguments) -> u8 {
     let (done, on_problem) = match arguments.verb {
         Verb::Serve(options) => return serve(options).await,
         Verb::Doctor(options) => (doctor::run(options).await, None),
+        Verb::Prove(options) => (prove::run(options).await, None),
         Verb::Sbx(options) => {
             let on_problem = options.on_problem();
             (sbx::run(*options).await, on_problem)

@@ -10,12 +10,14 @@ use dorm_engine_gvisor::GvisorEngine;
 use dorm_net::HostNetwork;
 use dorm_pool::Pool;
 use dorm_service::{Budgets, ParkLimits, Parts, Service, Settings, SystemClock};
+use dorm_store::{SteppedStore, Store};
 use dorm_store_sql::SqlStore;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use crate::data::Data;
+use crate::steps::ReportedSteps;
 
 /// How the daemon is to run. Every option has a default that works.
 #[derive(Clone, Debug, clap::Args)]
@@ -54,6 +56,9 @@ pub(crate) struct ServeOptions {
     /// How much of the disk must stay free for new work to be taken, in MiB. By default a fiftieth of it, 1 GiB at most
     #[arg(long, env = "DORM_DISK_RESERVE_MIB")]
     disk_reserve_mib: Option<u64>,
+    /// Report each step at this Unix socket and wait there to be let on: `dorm prove`.
+    #[arg(long, hide = true, value_name = "SOCKET")]
+    steps: Option<PathBuf>,
 }
 
 /// Runs the daemon until SIGTERM or SIGINT.
@@ -90,8 +95,14 @@ pub(crate) async fn serve(options: ServeOptions) -> Result<()> {
 
 async fn open(options: &ServeOptions, data: &Data, store: Arc<SqlStore>) -> Result<Service> {
     let path = data.path();
-    let prefix = blake3::hash(path.as_os_str().as_encoded_bytes()).to_hex()[..4].to_owned();
-    let network = HostNetwork::open(dorm_net::Config::new(path.join("network"), prefix.clone())).await?;
+    let steps = match &options.steps {
+        Some(socket) => ReportedSteps::to(socket)?,
+        None => dorm_steps::pass(),
+    };
+    let prefix = prefix(path);
+    let mut network = dorm_net::Config::new(path.join("network"), prefix.clone());
+    network.steps = steps.clone();
+    let network = HostNetwork::open(network).await?;
     let agent = dorm_agent_binary::install(path)?;
     let engine = GvisorEngine::open(dorm_engine_gvisor::Config {
         directory: path.join("gvisor"),
@@ -100,12 +111,17 @@ async fn open(options: &ServeOptions, data: &Data, store: Arc<SqlStore>) -> Resu
         network: Arc::new(network),
         hulls: options.hulls,
         cgroup_prefix: format!("dormouse-{prefix}"),
+        steps: steps.clone(),
     })
     .await?;
     let images = options.images.clone().unwrap_or_else(|| path.join("images"));
     // Engines are told whole paths: their processes do not stand where the daemon does.
     let images = std::path::absolute(&images).with_context(|| format!("find {}", images.display()))?;
-    let pool = Pool::open(path, &images)?;
+    let pool = Pool::open_with(path, &images, steps.clone())?;
+    let store: Arc<dyn Store> = match options.steps {
+        Some(_) => Arc::new(SteppedStore::new(store, steps)),
+        None => store,
+    };
     let engine: Arc<dyn Engine> = engine;
     let memory_bytes = options.park_memory_mib.map_or_else(|| host_memory() / 4, |mib| mib << 20);
     let parts = Parts {
@@ -125,6 +141,11 @@ async fn open(options: &ServeOptions, data: &Data, store: Arc<SqlStore>) -> Resu
     }
     tracing::info!(sandboxes = report.sandboxes, runs = report.runs, "recovered");
     Ok(service)
+}
+
+/// What the names of everything that the daemon of this data directory makes on the host have in common.
+pub(crate) fn prefix(data: &Path) -> String {
+    blake3::hash(data.as_os_str().as_encoded_bytes()).to_hex()[..4].to_owned()
 }
 
 fn host_memory() -> u64 {
