@@ -20,6 +20,8 @@ use crate::{Outcome, Setting};
 
 /// With so many findings nothing more is to be learnt.
 const ENOUGH: usize = 10;
+/// How long the path of the proof's directory may be: those of sockets in it have 107 bytes at most.
+const PATH_MOST: usize = 107 - "/d9999/disk/data/gvisor/runsc/runsc-h0123456789abcdef.sock".len();
 /// How long no step may come until what came before an operation is over.
 const CALM: Duration = Duration::from_millis(40);
 /// How long no step may come until an operation's background work is over too; more with each try.
@@ -126,6 +128,9 @@ impl Place {
         let mut bytes = [0_u8; 4];
         getrandom::fill(&mut bytes).map_err(|error| anyhow::anyhow!("get random bytes: {error}"))?;
         let directory = parent.join(format!("dormouse-prove-{:08x}", u32::from_ne_bytes(bytes)));
+        if directory.as_os_str().len() > PATH_MOST {
+            bail!("{} is too long a path for runsc's sockets: choose a shorter --place", parent.display());
+        }
         std::fs::create_dir(&directory).with_context(|| format!("make {}", directory.display()))?;
         std::fs::set_permissions(&directory, Permissions::from_mode(0o755))
             .with_context(|| format!("let guests pass through {}", directory.display()))?;
@@ -386,7 +391,7 @@ impl Proof<'_> {
         }
         self.leave().await?;
         self.worlds += 1;
-        let directory = self.place.directory.join(format!("daemon-{}", self.worlds));
+        let directory = self.place.directory.join(format!("d{}", self.worlds));
         std::fs::create_dir(&directory).with_context(|| format!("make {}", directory.display()))?;
         let images = match cast {
             Cast::Sandboxes | Cast::SmallDisk => self.setting.images.clone(),

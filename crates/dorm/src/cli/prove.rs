@@ -62,7 +62,7 @@ pub(crate) async fn run(options: ProveOptions) -> Done {
     let seconds = std::time::Instant::now();
     let tell = |line: &str| output::talk(&format!("prove: {:4} s  {line}", seconds.elapsed().as_secs()));
     tell(&format!("seed {}", setting.seed));
-    let outcome = dorm_prove::prove(&setting, interrupted(), &tell).await;
+    let outcome = dorm_prove::prove(&setting, interrupted()?, &tell).await;
     let outcome = outcome.map_err(|error| Problem::failed(format!("the proof could not begin: {error:#}"), ""))?;
     let Outcome { report, interrupted, remains } = &outcome;
     let holds = report.holds() && !interrupted && remains.is_empty();
@@ -103,16 +103,16 @@ fn setting(options: &ProveOptions) -> Result<Setting, Problem> {
     })
 }
 
-/// Until SIGINT or SIGTERM.
-async fn interrupted() {
-    let (Ok(mut interrupt), Ok(mut terminate)) = (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
-    else {
-        return std::future::pending().await;
-    };
-    tokio::select! {
-        _ = interrupt.recv() => {}
-        _ = terminate.recv() => {}
-    }
+/// Until SIGINT or SIGTERM, which are listened for from now on: what the proof makes must never be left to itself.
+fn interrupted() -> Result<impl Future<Output = ()>, Problem> {
+    let listen = |kind| signal(kind).map_err(|error| Problem::host("listen for signals", &error));
+    let (mut interrupt, mut terminate) = (listen(SignalKind::interrupt())?, listen(SignalKind::terminate())?);
+    Ok(async move {
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
+    })
 }
 
 const TITLES: [&str; 9] =
