@@ -2,6 +2,7 @@
 //! same run. Absolute times mean little on a noisy machine; the ratios are what is promised.
 
 mod peer;
+mod scale;
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -43,14 +44,24 @@ impl Row {
 pub(crate) async fn run(dorm: &Path, images: &Path, json_file: Option<&Path>) -> Result<()> {
     let directory = std::env::temp_dir().join(format!("dormouse-bench-{}", std::process::id()));
     let log = std::env::temp_dir().join("dorm-bench.log");
-    let daemon = Daemon::start(dorm, &directory.join("data"), images, &log, &[])?;
+    let mut daemon = Daemon::start(dorm, &directory.join("data"), images, &log, &[])?;
     let peer = Peer::new(&directory.join("peer"), &rootfs(&daemon, images).await?)?;
     let measured = measure(&daemon, &peer).await;
     let idle = idle(&daemon).await;
     peer.clear();
+    let many = match &measured {
+        Ok(_) => scale::real(&mut daemon).await,
+        Err(_) => Ok(Vec::new()),
+    };
+    let fake = match &many {
+        Ok(_) => scale::fake(&dorm.with_file_name("dorm-sim")).map(Some),
+        Err(_) => Ok(None),
+    };
     let ended = daemon.end().await;
     let _ = std::fs::remove_dir_all(&directory);
-    let (rows, idle) = (measured?, idle?);
+    let (mut rows, idle) = (measured?, idle?);
+    rows.extend(many?);
+    rows.extend(fake?);
     ended?;
     print(&rows);
     println!("{idle}");

@@ -21,6 +21,7 @@
 
 mod check;
 mod client;
+mod deadlines;
 mod disk;
 mod engine;
 mod history;
@@ -41,6 +42,7 @@ use anyhow::{Context as _, Result};
 use tempfile::TempDir;
 use tokio::runtime::{Builder, Runtime};
 
+pub use deadlines::latest as latest_deadline;
 pub use history::Figures;
 pub use steps::{Coverage, Visits};
 pub use trace::Echo;

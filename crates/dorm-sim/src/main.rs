@@ -31,6 +31,10 @@ struct Arguments {
     /// Print every line of the trace.
     #[arg(long)]
     verbose: bool,
+    /// Instead: create so many sandboxes with deadlines spread over a minute, in real time, and print how many
+    /// milliseconds late the latest was acted on.
+    #[arg(long)]
+    deadlines: Option<u32>,
     /// Go on after a failure and only count.
     #[arg(long)]
     keep_going: bool,
@@ -47,6 +51,10 @@ fn main() -> ExitCode {
 }
 
 fn run(arguments: &Arguments) -> Result<ExitCode> {
+    if let Some(count) = arguments.deadlines {
+        println!("{:.0}", dorm_sim::latest_deadline(count)?);
+        return Ok(ExitCode::SUCCESS);
+    }
     let store = if arguments.sqlite { StoreKind::Sqlite } else { StoreKind::Memory };
     let echo = if arguments.verbose { Echo::On } else { Echo::Off };
     let guests = if arguments.hungry { Guests::Hungry } else { Guests::Modest };
