@@ -25,11 +25,12 @@ const RINGS: &[(&str, u8, &[&str])] = &[
     ("dorm-net", 4, &[]),
     ("dorm-store-sql", 4, &[]),
     ("dorm-api", 4, &[]),
+    ("dorm-testing", 4, &[]),
     ("dorm-agent", 5, &[]),
-    ("dorm", 5, &[]),
+    ("dorm-prove", 5, &[]),
     ("dorm-sim", 5, &[]),
-    ("dorm-testing", 5, &[]),
-    ("xtask", 6, &[]),
+    ("dorm", 6, &[]),
+    ("xtask", 7, &[]),
 ];
 
 const LINES_MAX: usize = 800;

@@ -6,6 +6,7 @@ mod bench;
 mod build;
 mod demo;
 mod layers;
+mod prove;
 mod setup;
 mod sim;
 mod test;
@@ -30,6 +31,12 @@ enum Command {
     Setup,
     /// Set up, build, and let one real sandbox live through every state, checked and timed.
     Demo,
+    /// Set up, build, and prove on this host that nothing is lost: see `dorm prove`.
+    Prove {
+        /// Given to `dorm prove`.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        options: Vec<String>,
+    },
     /// Set up, build, and pass every check and test.
     Test {
         /// Only tests whose names contain this.
@@ -69,6 +76,10 @@ fn run(command: Command) -> Result<()> {
             let environment = setup::ensure()?;
             let dorm = build::dorm()?;
             wait(demo::run(&dorm, &environment.images))
+        }
+        Command::Prove { options } => {
+            let environment = setup::ensure()?;
+            prove::run(&build::dorm()?, &environment, &options)
         }
         Command::Test { filter } => test::run(filter.as_deref()),
         Command::Sim { arguments } => sim::run(&arguments),

@@ -102,21 +102,26 @@ impl Shared {
         let (hull, note) = self.hull_for(spec, &order).await?;
         run.take_hull(turn, hull, note);
         let Some(hull) = run.hull() else { return Ok(()) };
+        hull.reach("gvisor: hull claimed")?;
         if let Some(lease) = &hull.lease {
             self.host.network.allow(lease.id, &spec.egress).await?;
+            hull.reach("gvisor: egress allowed")?;
         }
         let begun = async {
             match origin {
                 Origin::Cold => hull.control.start(hull.home.id()).await,
                 Origin::Image(files) => hull.control.restore(files).await,
             }?;
-            self.greet(hull, spec.run.generation).await
+            hull.reach("gvisor: guest begun")?;
+            self.greet(hull, spec.run.generation).await?;
+            hull.reach("gvisor: agent answered")
         };
         tokio::select! {
             begun = begun => begun?,
             () = hull.processes.sandbox.ended() => return Err(GvisorError::Died { said: hull.home.last_words() }),
         }
-        turn.set(Phase::Running)
+        turn.set(Phase::Running)?;
+        hull.reach("gvisor: run noted")
     }
 
     /// A hull that is already the run's: a spare one, or else a new one.

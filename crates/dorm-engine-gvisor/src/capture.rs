@@ -43,7 +43,8 @@ impl Shared {
         if phase != Phase::Paused {
             return Err(EngineError::Condition { operation: OPERATION, run: id.clone(), condition: "running" });
         }
-        hull.group(crate::cgroup::Cgroup::freeze).await.map_err(|error| error.of(OPERATION, id))
+        let frozen = hull.group(crate::cgroup::Cgroup::freeze).await;
+        frozen.and_then(|()| hull.reach("gvisor: frozen")).map_err(|error| error.of(OPERATION, id))
     }
 
     /// [`dorm_engine::Engine::go_on`].
@@ -60,7 +61,8 @@ impl Shared {
 async fn write_image(hull: &Hull, into: &Path) -> Result<(), GvisorError> {
     let room = room_in(into)?;
     let files = create_files(into)?;
-    let Err(error) = hull.control.checkpoint(files).await else { return Ok(()) };
+    hull.reach("gvisor: image files made")?;
+    let Err(error) = hull.control.checkpoint(files).await else { return hull.reach("gvisor: image written") };
     remove_files(into);
     // The sandbox tells of a full disk in words only, which we do not read.
     if matches!(error, GvisorError::Refused { .. }) && room < need(hull).await? {
@@ -91,11 +93,15 @@ async fn need(hull: &Hull) -> Result<u64, GvisorError> {
 pub(crate) async fn pause(hull: &Hull, turn: &mut Turn) -> Result<(), GvisorError> {
     if settle(hull, turn).await? == Phase::Paused {
         // A parked one has to answer.
-        return hull.group(crate::cgroup::Cgroup::thaw).await;
+        hull.group(crate::cgroup::Cgroup::thaw).await?;
+        return hull.reach("gvisor: thawed");
     }
     turn.set(Phase::Pausing)?;
+    hull.reach("gvisor: pause noted")?;
     hull.control.pause().await?;
-    turn.set(Phase::Paused)
+    hull.reach("gvisor: paused")?;
+    turn.set_if_possible(Phase::Paused);
+    Ok(())
 }
 
 /// Lets the guest go on, if it stands still.
@@ -103,10 +109,14 @@ pub(crate) async fn resume(hull: &Hull, turn: &mut Turn) -> Result<(), GvisorErr
     if settle(hull, turn).await? != Phase::Paused {
         return Ok(());
     }
-    turn.set(Phase::Resuming)?;
+    turn.set_if_possible(Phase::Resuming);
+    hull.reach("gvisor: going on noted")?;
     hull.group(crate::cgroup::Cgroup::thaw).await?;
+    hull.reach("gvisor: thawed")?;
     hull.control.resume().await?;
-    turn.set(Phase::Running)
+    hull.reach("gvisor: going on")?;
+    turn.set_if_possible(Phase::Running);
+    Ok(())
 }
 
 /// Finds out what the guest does when a call was begun of which nobody knows how far it came.
@@ -118,7 +128,7 @@ pub(crate) async fn settle(hull: &Hull, turn: &mut Turn) -> Result<Phase, Gvisor
     // Only a paused guest is ever frozen, and it is thawed before it is let go on.
     let is_frozen = hull.group(crate::cgroup::Cgroup::is_frozen).await?;
     let is_paused = is_frozen || hull.control.is_paused().await?;
-    turn.set(if is_paused { Phase::Paused } else { Phase::Running })?;
+    turn.set_if_possible(if is_paused { Phase::Paused } else { Phase::Running });
     Ok(turn.phase())
 }
 

@@ -12,7 +12,7 @@ use crate::cgroup::Cgroup;
 use crate::disk::Disk;
 use crate::error::GvisorError;
 use crate::hull::{Host, blocking};
-use crate::notes::{Home, Note, Processes};
+use crate::notes::{Home, LeaseNote, Note, Processes};
 use crate::process::{self, Identity};
 use crate::run::lock;
 
@@ -34,9 +34,11 @@ impl Host {
         released?;
         disk?;
         lock(&self.made).remove(home.directory());
-        let home = home.clone();
+        self.reach("gvisor: hull emptied")?;
+        let (home, steps) = (home.clone(), self.steps.clone());
         blocking(move || {
             remove_file(&home.note())?;
+            steps.reach("gvisor: note removed")?;
             match fs::remove_dir_all(home.directory()) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {
                     Err(GvisorError::file("remove", home.directory(), error))
@@ -55,6 +57,7 @@ impl Host {
             None => self.stray_processes(home),
         };
         known.dedup();
+        let steps = self.steps.clone();
         blocking(move || {
             let group = Cgroup::find(&name)?;
             if let Some(group) = &group {
@@ -63,6 +66,7 @@ impl Host {
             for process in &known {
                 process.kill().map_err(|source| GvisorError::system("kill a sandbox's process", source))?;
             }
+            steps.reach("gvisor: processes killed")?;
             let late = || GvisorError::Late { operation: "ending the sandbox's processes", limit: DEATH_LIMIT };
             for process in known {
                 if !process.wait(DEATH_LIMIT) {
@@ -80,6 +84,7 @@ impl Host {
                 }
                 process::reap_group(&name);
                 group.remove()?;
+                steps.reach("gvisor: group removed")?;
             }
             Ok(())
         })
@@ -88,9 +93,9 @@ impl Host {
 
     async fn remove_files(&self, home: &Home) -> Result<(), GvisorError> {
         let files = self.runsc_files(home);
-        let home = home.clone();
+        let (home, steps) = (home.clone(), self.steps.clone());
         blocking(move || {
-            Disk::remove_in(&home.disk())?;
+            Disk::remove_with(&home.disk(), &steps)?;
             for path in [home.input(), home.output(), home.bundle().join("config.json")] {
                 remove_file(&path)?;
             }
@@ -100,9 +105,12 @@ impl Host {
     }
 
     async fn release(&self, note: Option<&Note>) -> Result<(), GvisorError> {
-        match note.and_then(Note::lease) {
-            Some(lease) => Ok(self.network.release(lease.id).await?),
-            None => Ok(()),
+        match note.map(|note| &note.lease) {
+            Some(LeaseNote::Asking) => self.release_unnamed_leases().await,
+            Some(LeaseNote::Held(_) | LeaseNote::None) | None => match note.and_then(Note::lease) {
+                Some(lease) => Ok(self.network.release(lease.id).await?),
+                None => Ok(()),
+            },
         }
     }
 }

@@ -21,6 +21,7 @@ use std::io;
 use std::os::fd::AsRawFd as _;
 use std::path::{Path, PathBuf};
 
+use dorm_steps::AnySteps;
 use rustix::fs::{AtFlags, CWD, StatxAttributes, StatxFlags};
 use rustix::mount::{MountFlags, UnmountFlags};
 
@@ -57,6 +58,14 @@ impl Disk {
     /// # Errors
     /// [`DiskError::NoLoop`], for which there is [`Disk::unlimited`]. A failure removes what was made.
     pub fn create(dir: &Path, bytes: u64, cache: &Path) -> Result<Self, DiskError> {
+        Self::create_with(dir, bytes, cache, &dorm_steps::pass())
+    }
+
+    /// [`Disk::create`], with somebody who is asked at each step.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn create_with(dir: &Path, bytes: u64, cache: &Path, steps: &AnySteps) -> Result<Self, DiskError> {
         let bytes = bytes / BLOCK_BYTES * BLOCK_BYTES;
         if bytes < BYTES_MIN {
             return Err(DiskError::TooSmall { asked: bytes, least: BYTES_MIN });
@@ -64,14 +73,16 @@ impl Disk {
         let disk = Self { dir: dir.to_owned() };
         disk.begin()?;
         let template = template::template(cache, bytes)?;
-        disk.fill(&template).inspect_err(|_| disk.undo())?;
+        disk.fill(&template, steps).inspect_err(|_| disk.undo())?;
         Ok(disk)
     }
 
-    fn fill(&self, template: &Path) -> Result<(), DiskError> {
+    fn fill(&self, template: &Path, steps: &AnySteps) -> Result<(), DiskError> {
         template::copy(template, &self.image())?;
+        self.reach(steps, "disk: file made")?;
         let device = LoopDevice::attach(&self.image())?;
         fs::create_dir(self.path()).map_err(|source| DiskError::file("create", &self.path(), source))?;
+        self.reach(steps, "disk: device attached")?;
         let flags = MountFlags::NOATIME | MountFlags::NODEV | MountFlags::NOSUID;
         // The tables are zero already: the file has holes there.
         let options = CString::from(c"noinit_itable");
@@ -79,7 +90,14 @@ impl Disk {
         rustix::mount::mount(device.path(), self.path(), "ext4", flags, options.as_c_str())
             .map_err(|error| DiskError::file("mount", &self.path(), error.into()))?;
         device.bypass_cache_soon();
-        Ok(())
+        self.reach(steps, "disk: mounted")
+    }
+
+    fn reach(&self, steps: &AnySteps, step: &'static str) -> Result<(), DiskError> {
+        steps.reach(step).map_err(|stopped| {
+            let kind = if stopped.full { io::ErrorKind::StorageFull } else { io::ErrorKind::Other };
+            DiskError::file("go on past a step of", &self.dir, io::Error::new(kind, stopped))
+        })
     }
 
     /// Makes a disk without a limit in `dir`: a plain directory.
@@ -205,8 +223,13 @@ impl Disk {
     /// # Errors
     /// When the host refuses; what is left can be removed by another call.
     pub fn remove(&self) -> Result<(), DiskError> {
+        self.remove_by_steps(&dorm_steps::pass())
+    }
+
+    fn remove_by_steps(&self, steps: &AnySteps) -> Result<(), DiskError> {
         let path = self.path();
         self.unmount()?;
+        self.reach(steps, "disk: unmounted")?;
         // Whoever still holds the file open, in whatever mount namespace, must not hold its blocks.
         match fs::OpenOptions::new().write(true).truncate(true).open(self.image()) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -222,7 +245,15 @@ impl Disk {
                 _ => {}
             }
         }
-        Ok(())
+        self.reach(steps, "disk: removed")
+    }
+
+    /// [`Disk::remove_in`], with somebody who is asked at each step.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn remove_with(dir: &Path, steps: &AnySteps) -> Result<(), DiskError> {
+        Self { dir: dir.to_owned() }.remove_by_steps(steps)
     }
 
     /// Removes the disk in `dir`, whatever there is of it; see [`Disk::remove`].

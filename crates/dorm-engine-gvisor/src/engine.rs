@@ -11,6 +11,7 @@ use dorm_engine::{
     BoxStream, Capabilities, Captured, Engine, EngineError, FoundRun, Network, NetworkError, Notice, RunSpec, Usage,
 };
 use dorm_lifecycle::{Digest, RunId};
+use dorm_steps::AnySteps;
 use rustix::fs::FlockOperation;
 use tokio::sync::mpsc;
 
@@ -43,6 +44,8 @@ pub struct Config {
     pub hulls: usize,
     /// The control group under which each sandbox gets its own.
     pub cgroup_prefix: String,
+    /// Who is asked at each step that changes the host; [`dorm_steps::pass`] where nobody is.
+    pub steps: AnySteps,
 }
 
 impl std::fmt::Debug for Config {
@@ -85,7 +88,7 @@ impl GvisorEngine {
     /// # Errors
     /// [`EngineError::Unusable`], with what to do.
     pub async fn open(config: Config) -> Result<Arc<Self>, EngineError> {
-        let Config { directory, runsc, agent, network, hulls, cgroup_prefix } = config;
+        let Config { directory, runsc, agent, network, hulls, cgroup_prefix, steps } = config;
         let program = runsc.clone();
         let found = tokio::task::spawn_blocking(move || probe::probe(&program)).await;
         let found = found.map_err(|source| unusable("this is a bug: please report it", source))?;
@@ -114,6 +117,7 @@ impl GvisorEngine {
             boot: process::boot(),
             leasing: tokio::sync::RwLock::default(),
             made: Mutex::default(),
+            steps,
         };
         let shared = Arc::new(Shared {
             host,
@@ -179,6 +183,7 @@ impl Shared {
             if let Err(error) = turn.set(Phase::Stopping) {
                 tracing::debug!(run = %id, error = %crate::error::chain(&error), "the end of a run could not be noted");
             }
+            self.host.reach("gvisor: end noted").map_err(|error| error.of(OPERATION, id))?;
             self.host.destroy(&home).await.map_err(|error| error.of(OPERATION, id))?;
             turn.forget();
         }

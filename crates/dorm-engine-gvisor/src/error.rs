@@ -56,6 +56,8 @@ pub(crate) enum GvisorError {
     Disk(#[from] DiskError),
     #[error(transparent)]
     Network(#[from] NetworkError),
+    #[error(transparent)]
+    Stopped(#[from] dorm_steps::Stopped),
     #[error("the agent inside does not answer")]
     Agent(#[from] AgentError),
 }
@@ -90,6 +92,7 @@ impl GvisorError {
             Self::File { source, .. } | Self::System { source, .. } => full(source),
             Self::Network(NetworkError::Exhausted(_)) => true,
             Self::Disk(error) => error.is_no_room(),
+            Self::Stopped(stopped) => stopped.full,
             _ => false,
         }
     }

@@ -19,6 +19,7 @@ use std::time::Duration;
 
 use dorm_engine::{Lease, Network};
 use dorm_lifecycle::Digest;
+use dorm_steps::AnySteps;
 use serde::Deserialize;
 use tokio::sync::RwLock;
 
@@ -51,6 +52,7 @@ pub(crate) struct Host {
     pub(crate) leasing: RwLock<()>,
     /// The homes of all hulls that this daemon itself has made.
     pub(crate) made: Mutex<HashSet<PathBuf>>,
+    pub(crate) steps: AnySteps,
 }
 
 /// What a hull is to be like.
@@ -71,11 +73,17 @@ pub(crate) struct Hull {
     pub(crate) control: Control,
     pub(crate) lease: Option<Lease>,
     pub(crate) group: Cgroup,
+    pub(crate) steps: AnySteps,
 }
 
 impl Hull {
     pub(crate) fn is_alive(&self) -> bool {
         self.processes.sandbox.is_alive()
+    }
+
+    /// What comes before `step` has been done to the hull.
+    pub(crate) fn reach(&self, step: &'static str) -> Result<(), GvisorError> {
+        Ok(self.steps.reach(step)?)
     }
 
     /// Runs one blocking call on the hull's control group.
@@ -96,6 +104,11 @@ pub(crate) async fn blocking<T: Send + 'static>(
 }
 
 impl Host {
+    /// What comes before `step` has been done to the host.
+    pub(crate) fn reach(&self, step: &'static str) -> Result<(), GvisorError> {
+        Ok(self.steps.reach(step)?)
+    }
+
     pub(crate) fn group_name(&self, home: &Home) -> String {
         format!("{}/{}", self.cgroup_prefix, home.id())
     }
@@ -121,6 +134,7 @@ impl Host {
         let directory = home.directory();
         let made = fs::DirBuilder::new().mode(0o700).create(directory);
         made.map_err(|source| GvisorError::file("create", directory, source))?;
+        self.reach("gvisor: home made")?;
         let mut note = Note {
             format: FORMAT,
             boot: self.boot.clone(),
@@ -137,27 +151,38 @@ impl Host {
         };
         let asking = self.leasing.read().await;
         home.write(&note)?;
+        self.reach("gvisor: hull noted")?;
         // Both to their ends, even if one fails: what comes after must find nobody still at work.
         let (lease, group) = tokio::join!(self.ask_for_lease(order.reach), self.make_disk_and_group(home, order));
         if let Some(lease) = &lease? {
             note.lease = LeaseNote::Held(lease.clone().into());
             home.write(&note)?;
+            self.reach("gvisor: lease noted")?;
         }
         drop(asking);
         let (group, entry) = group?;
         let lease = note.lease();
         crate::bundle::write(home, &order.rootfs, &self.agent, lease.as_ref())?;
+        self.reach("gvisor: bundle written")?;
         self.create(home, order.reach, entry).await?;
+        self.reach("gvisor: hull created")?;
         let processes = self.processes(home)?;
         note.processes = Some(processes.clone());
         home.write(&note)?;
+        self.reach("gvisor: processes noted")?;
         let control = Control::new(processes.socket.clone());
         let packets = match &lease {
-            Some(lease) => Some(links::take_over(lease).await?),
+            Some(lease) => {
+                let packets = links::take_over(lease).await?;
+                self.reach("gvisor: link taken over")?;
+                Some(packets)
+            }
             None => None,
         };
         control.links(links::describe(lease.as_ref()), packets).await?;
-        Ok((Hull { home: home.clone(), processes, control, lease, group }, note))
+        self.reach("gvisor: links made")?;
+        let steps = self.steps.clone();
+        Ok((Hull { home: home.clone(), processes, control, lease, group, steps }, note))
     }
 
     async fn ask_for_lease(&self, reach: Reach) -> Result<Option<Lease>, GvisorError> {
@@ -169,10 +194,11 @@ impl Host {
 
     async fn make_disk_and_group(&self, home: &Home, order: &Order) -> Result<(Cgroup, GroupEntry), GvisorError> {
         let (disk, bytes, blanks) = (home.disk(), order.disk_bytes, self.blanks.clone());
-        let (name, limits) = (self.group_name(home), order.limits);
+        let (name, limits, steps) = (self.group_name(home), order.limits, self.steps.clone());
         blocking(move || {
-            make_disk(&disk, bytes, &blanks)?;
+            make_disk(&disk, bytes, &blanks, &steps)?;
             let group = Cgroup::create(&name, &limits)?;
+            steps.reach("gvisor: group made")?;
             let entry = group.entry()?;
             Ok((group, entry))
         })
@@ -198,6 +224,7 @@ impl Host {
         command.env_clear().current_dir("/");
         enter_before_exec(&mut command, entry);
         let mut child = command.spawn().map_err(|source| GvisorError::file("execute", &self.runsc, source))?;
+        self.reach("gvisor: runsc create begun")?;
         let waited = tokio::time::timeout(CREATE_LIMIT, child.wait()).await;
         let late = |_| GvisorError::Late { operation: "runsc create", limit: CREATE_LIMIT };
         let status = waited.map_err(late)?.map_err(|source| GvisorError::system("wait for runsc create", source))?;
@@ -241,8 +268,8 @@ impl Host {
     }
 }
 
-fn make_disk(directory: &Path, bytes: u64, blanks: &Path) -> Result<(), GvisorError> {
-    match Disk::create(directory, bytes, blanks) {
+fn make_disk(directory: &Path, bytes: u64, blanks: &Path, steps: &AnySteps) -> Result<(), GvisorError> {
+    match Disk::create_with(directory, bytes, blanks, steps) {
         Err(error @ DiskError::NoLoop { .. }) => {
             tracing::warn!(error = %chain(&error), "a sandbox's disk has no limit on this host");
             Disk::unlimited(directory)?;

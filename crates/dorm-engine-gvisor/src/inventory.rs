@@ -16,7 +16,7 @@ use crate::control::Control;
 use crate::engine::Shared;
 use crate::error::{GvisorError, chain};
 use crate::hull::{Host, Hull};
-use crate::notes::{Home, LeaseNote, Note, Phase};
+use crate::notes::{Home, Note, Phase};
 use crate::run::{Run, lock};
 
 impl Shared {
@@ -88,7 +88,6 @@ impl Shared {
     }
 
     async fn sweep_hulls(&self, known: &HashSet<&RunId>, cleared: &mut Vec<String>) -> Result<(), GvisorError> {
-        let mut was_asking = false;
         for home in Home::all(&self.host.hulls)? {
             if lock(&self.host.made).contains(home.directory()) {
                 continue;
@@ -101,27 +100,8 @@ impl Shared {
             if note.as_ref().and_then(Note::run).is_some_and(|run| known.contains(&run)) {
                 continue;
             }
-            was_asking |= note.is_some_and(|note| note.lease == LeaseNote::Asking);
             self.host.destroy(&home).await?;
             cleared.push(format!("hull {}", home.id()));
-        }
-        if was_asking {
-            self.release_unnamed_leases(cleared).await?;
-        }
-        Ok(())
-    }
-
-    /// Releases the leases that no note names. Only done after a daemon has died while it asked for one; nobody else
-    /// uses this engine's network.
-    async fn release_unnamed_leases(&self, cleared: &mut Vec<String>) -> Result<(), GvisorError> {
-        let _nobody_asks = self.host.leasing.write().await;
-        let named = self.host.noted()?.into_iter().filter_map(|(_, note)| note.lease());
-        let named: HashSet<LeaseId> = named.map(|lease| lease.id).collect();
-        for lease in self.host.network.leases().await? {
-            if !named.contains(&lease.id) {
-                self.host.network.release(lease.id).await?;
-                cleared.push(format!("network lease {}", lease.id.0));
-            }
         }
         Ok(())
     }
@@ -140,6 +120,21 @@ async fn condition(hull: &Hull, phase: Phase) -> RunCondition {
 }
 
 impl Host {
+    /// Releases the leases that no note names. Only done for a hull whose maker died while it asked for one; nobody
+    /// else uses this engine's network.
+    pub(crate) async fn release_unnamed_leases(&self) -> Result<(), GvisorError> {
+        let _nobody_asks = self.leasing.write().await;
+        let named = self.noted()?.into_iter().filter_map(|(_, note)| note.lease());
+        let named: HashSet<LeaseId> = named.map(|lease| lease.id).collect();
+        for lease in self.network.leases().await? {
+            if !named.contains(&lease.id) {
+                tracing::info!(lease = lease.id.0, "releasing a network lease that nobody has");
+                self.network.release(lease.id).await?;
+            }
+        }
+        Ok(())
+    }
+
     /// All notes that can be read.
     fn noted(&self) -> Result<Vec<(Home, Note)>, GvisorError> {
         let mut noted = Vec::new();
@@ -161,6 +156,6 @@ impl Host {
         let Some(processes) = note.processes.clone().filter(|_| note.boot == self.boot) else { return Ok(None) };
         let Some(group) = Cgroup::find(&self.group_name(home))? else { return Ok(None) };
         let control = Control::new(processes.socket.clone());
-        Ok(Some(Hull { home: home.clone(), processes, control, lease: note.lease(), group }))
+        Ok(Some(Hull { home: home.clone(), processes, control, lease: note.lease(), group, steps: self.steps.clone() }))
     }
 }

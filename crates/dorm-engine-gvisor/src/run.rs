@@ -9,7 +9,7 @@ use dorm_engine::EngineError;
 use dorm_lifecycle::RunId;
 use tokio::sync::OwnedMutexGuard;
 
-use crate::error::GvisorError;
+use crate::error::{GvisorError, chain};
 use crate::hull::Hull;
 use crate::notes::{Duty, Home, Note, Phase};
 use crate::stream::Thread;
@@ -51,6 +51,11 @@ impl Run {
 
     /// A run from before a restart of the daemon. `hull` is missing when it was not made to its end.
     pub(crate) fn found(id: RunId, home: Home, note: Note, hull: Option<Hull>) -> Self {
+        let mut note = note;
+        // Of a pause that ended, the earlier daemon may not have been able to write: the guest itself is asked.
+        if let Duty::Run { phase: phase @ Phase::Paused, .. } = &mut note.duty {
+            *phase = Phase::Pausing;
+        }
         let turn = Turn { kept: Some((home, note)), still_since: None };
         let run = Self { turn: Arc::new(tokio::sync::Mutex::new(turn)), ..Self::new(id) };
         if let Some(hull) = hull {
@@ -150,12 +155,29 @@ impl Turn {
                 }
             })?;
         }
+        self.count(next);
+        Ok(())
+    }
+
+    /// The same for what may not fail because the disk is full: letting a guest go on. Only a pause that has not begun
+    /// has to be on disk; after a restart the guest is asked in every other phase of one.
+    pub(crate) fn set_if_possible(&mut self, next: Phase) {
+        let Err(error) = self.set(next) else { return };
+        if let Some((home, note)) = &mut self.kept
+            && let Duty::Run { phase, .. } = &mut note.duty
+        {
+            *phase = next;
+            tracing::warn!(hull = home.id(), error = %chain(&error), "how far a run is could not be written down");
+        }
+        self.count(next);
+    }
+
+    fn count(&mut self, next: Phase) {
         match next {
             Phase::Paused => _ = self.still_since.get_or_insert_with(Instant::now),
             Phase::Pausing => self.still_since = Some(Instant::now()),
             Phase::Beginning | Phase::Running | Phase::Resuming | Phase::Stopping => self.still_since = None,
         }
-        Ok(())
     }
 
     /// How long the guest has stood still, as far as this daemon has seen.

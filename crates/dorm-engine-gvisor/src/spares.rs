@@ -195,6 +195,7 @@ async fn fill_one(shared: &Arc<Shared>, order: &Order) -> Result<(), GvisorError
         shared.host.destroy(&hull.home).await?;
         return Err(error);
     }
+    shared.host.reach("gvisor: spare hull ready")?;
     if let Some(hull) = shared.spares.put(hull, note) {
         shared.host.destroy(&hull.home).await?;
     }

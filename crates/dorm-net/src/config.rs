@@ -3,6 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
+use dorm_steps::AnySteps;
 use ipnet::Ipv4Net;
 use thiserror::Error;
 
@@ -21,6 +22,8 @@ pub struct Config {
     pub supernet: Ipv4Net,
     /// Who answers look-ups of names. Default: what `/etc/resolv.conf` says.
     pub dns: NameServers,
+    /// Who is asked at each step that changes the host. Default: nobody.
+    pub steps: AnySteps,
 }
 
 impl Config {
@@ -31,6 +34,7 @@ impl Config {
             prefix: prefix.into(),
             supernet: Ipv4Net::new_assert([10, 200, 0, 0].into(), 16),
             dns: NameServers::File("/etc/resolv.conf".into()),
+            steps: dorm_steps::pass(),
         }
     }
 }

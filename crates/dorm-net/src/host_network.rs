@@ -48,7 +48,7 @@ impl HostNetwork {
                 .map_err(|error| failed(format!("open the notes on network leases in {directory}"), error))?;
             let commands = Commands::of_daemon(&config.directory)
                 .map_err(|error| failed(format!("lock {directory}: is another daemon using this directory?"), error))?;
-            let leases = Leases { layout, notes, commands, servers: config.dns };
+            let leases = Leases { layout, notes, commands, servers: config.dns, steps: config.steps };
             let whole = leases.recover()?;
             let sockets: Vec<_> = whole.into_iter().map(|id| (id, leases.name_sockets(id))).collect();
             Ok((leases, sockets))

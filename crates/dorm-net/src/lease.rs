@@ -8,6 +8,7 @@ use std::io;
 use std::path::Path;
 
 use dorm_engine::{LeaseId, NetworkError};
+use dorm_steps::AnySteps;
 
 use crate::command::Commands;
 use crate::config::NameServers;
@@ -25,6 +26,7 @@ pub(crate) struct Leases {
     pub(crate) notes: Notes,
     pub(crate) commands: Commands,
     pub(crate) servers: NameServers,
+    pub(crate) steps: AnySteps,
 }
 
 impl Leases {
@@ -35,6 +37,7 @@ impl Leases {
         let furnished = self.furnish(id, mtu).map_err(|error| failed(format!("set up network lease {}", id.0), error));
         let done = furnished.and_then(|sockets| {
             self.notes.write(id, Stage::Made).map_err(|error| failed(format!("note network lease {}", id.0), error))?;
+            self.reach(id, "net: lease noted")?;
             Ok((id, sockets))
         });
         if done.is_err() {
@@ -47,9 +50,18 @@ impl Leases {
     pub(crate) fn remove(&self, id: LeaseId) -> Result<(), NetworkError> {
         let fail = |source| failed(format!("remove network lease {}", id.0), source);
         self.remove_parts(id).map_err(fail)?;
+        self.reach(id, "net: lease taken apart")?;
         let lock = HostLock::take().map_err(|error| failed("lock the host's network", error))?;
         self.notes.remove(id).map_err(|error| failed(format!("remove the note of network lease {}", id.0), error))?;
-        self.close_way_after_last(&lock)
+        self.reach(id, "net: lease forgotten")?;
+        self.close_way_after_last(&lock)?;
+        self.reach(id, "net: lease removed")
+    }
+
+    fn reach(&self, id: LeaseId, step: &'static str) -> Result<(), NetworkError> {
+        self.steps
+            .reach(step)
+            .map_err(|stopped| failed(format!("go on past a step of network lease {}", id.0), stopped))
     }
 
     /// Takes away all that bears this daemon's prefix, noted or not.
@@ -106,7 +118,8 @@ impl Leases {
         let gateway = self.gateway(id)?;
         let change = namespace::inside(&gateway, || self.commands.nft(&ruleset::egress(policy)));
         let fail = |error| failed(format!("change the egress of network lease {}", id.0), error);
-        change.map_err(|error| self.gone_or(id, error))?.map_err(|error| fail(Box::new(error)))
+        change.map_err(|error| self.gone_or(id, error))?.map_err(|error| fail(Box::new(error)))?;
+        self.reach(id, "net: egress set")
     }
 
     /// The sockets for names of a lease that was found again.
@@ -140,6 +153,7 @@ impl Leases {
         let free = lock.free(&self.layout, &noted).map_err(|error| failed("look at the host's networks", error))?;
         let id = free.map_err(NetworkError::Exhausted)?;
         self.notes.write(id, Stage::Making).map_err(|error| failed(format!("note network lease {}", id.0), error))?;
+        self.reach(id, "net: lease begun")?;
         let lines = layout::uplink_lines(&self.layout, id, mtu);
         let (way, links) = std::thread::scope(|scope| {
             let way = scope.spawn(|| lock.open_way(&self.layout, &self.commands));
@@ -147,7 +161,7 @@ impl Leases {
             (way.join(), links)
         });
         let made = match (way, links) {
-            (Ok(Ok(())), Ok(())) => return Ok(id),
+            (Ok(Ok(())), Ok(())) => return self.reach(id, "net: uplink made").map(|()| id),
             (Ok(Err(error)), _) => failed("let sandboxes out of the host", error),
             (_, Err(error)) => failed(format!("make network lease {}", id.0), error),
             (Err(_), Ok(())) => failed("let sandboxes out of the host", "the thread panicked"),
@@ -168,6 +182,7 @@ impl Leases {
                 set("ipv4/icmp_ratelimit", "0")?;
                 Ok(self.commands.ip(&layout::gateway_lines(&self.layout, id))?)
             })??;
+            self.steps.reach("net: gateway furnished")?;
             namespace::inside(&sandbox, || -> Result<(), Error> {
                 quiet()?;
                 self.commands.ip(&layout::sandbox_lines())?;
@@ -197,7 +212,9 @@ impl Leases {
         {
             return Err(error.into());
         }
+        self.steps.reach("net: uplink removed")?;
         namespace::remove(&path(&self.layout.sandbox_namespace(id)))?;
+        self.steps.reach("net: sandbox's namespace removed")?;
         namespace::remove(&path(&self.layout.gateway_namespace(id)))?;
         Ok(())
     }

@@ -187,6 +187,15 @@ impl Pool {
         self.blocking(move || captures.drafts()).await
     }
 
+    /// How many bytes could still be written beside the captures.
+    ///
+    /// # Errors
+    /// [`PoolError::Io`] when the file system does not answer.
+    pub async fn free_bytes(&self) -> Result<u64, PoolError> {
+        let captures = self.captures.clone();
+        self.blocking(move || crate::disk::free_bytes(captures.directory())).await
+    }
+
     /// The directory above the images, if there is one, that bars the way to them for engines that run with guest ids:
     /// everybody must be able to pass through it, as through `/var/lib`.
     pub fn closed_to_guests(&self) -> Option<PathBuf> {

@@ -97,6 +97,7 @@ impl Actor {
         let (mailbox, inbox) = mpsc::unbounded_channel();
         let activity = Activity::new(shared.clock.clone(), record.sandbox.last_active);
         let id = record.sandbox.id.clone();
+        shared.ledger.note(&record.sandbox);
         shared.enter(&id, ActorHandle { mailbox, activity: activity.clone() });
         let actor = Self {
             shared: shared.clone(),

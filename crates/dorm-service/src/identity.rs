@@ -2,7 +2,7 @@
 
 use std::fmt::Debug;
 
-use dorm_lifecycle::{CaptureId, HoldId, OperationId, SandboxId, SnapshotId};
+use dorm_lifecycle::{CaptureId, HoldId, OperationId, SandboxId, SnapshotId, WebhookId};
 
 /// Where random bytes come from. No two fillings may ever be the same.
 pub trait Randomness: Send + Sync + Debug + 'static {
@@ -51,5 +51,9 @@ impl Ids<'_> {
 
     pub(crate) fn hold(&self) -> HoldId {
         HoldId::from_random(self.random())
+    }
+
+    pub(crate) fn webhook(&self) -> WebhookId {
+        WebhookId::from_random(self.random())
     }
 }

@@ -9,6 +9,7 @@ use async_trait::async_trait;
 use dorm_lifecycle::{CaptureId, Name, ProjectId, SandboxId, SnapshotId};
 use dorm_store::{
     Change, EventFilter, EventRecord, OperationRecord, SandboxFilter, SandboxRecord, SnapshotRecord, Store, StoreError,
+    WebhookRecord,
 };
 use dorm_store_sql::SqlStore;
 use tokio::runtime::Handle;
@@ -94,6 +95,10 @@ impl Store for WaitingStore {
 
     async fn to_discard(&self) -> Result<Vec<CaptureId>, StoreError> {
         self.ask(|store| async move { store.to_discard().await })
+    }
+
+    async fn webhooks(&self) -> Result<Vec<WebhookRecord>, StoreError> {
+        self.ask(|store| async move { store.webhooks().await })
     }
 
     async fn events(&self, filter: &EventFilter) -> Result<Vec<EventRecord>, StoreError> {

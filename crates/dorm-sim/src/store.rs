@@ -8,6 +8,7 @@ use dorm_lifecycle::{CaptureId, Name, ProjectId, SandboxId, SnapshotId};
 use dorm_steps::Steps as _;
 use dorm_store::{
     Change, EventFilter, EventRecord, OperationRecord, SandboxFilter, SandboxRecord, SnapshotRecord, Store, StoreError,
+    WebhookRecord,
 };
 
 use crate::model::Model;
@@ -83,6 +84,11 @@ impl Store for WatchedStore {
     async fn to_discard(&self) -> Result<Vec<CaptureId>, StoreError> {
         self.pause().await;
         self.inner.to_discard().await
+    }
+
+    async fn webhooks(&self) -> Result<Vec<WebhookRecord>, StoreError> {
+        self.pause().await;
+        self.inner.webhooks().await
     }
 
     async fn events(&self, filter: &EventFilter) -> Result<Vec<EventRecord>, StoreError> {

@@ -20,6 +20,8 @@ use thiserror::Error;
 
 use crate::write::Writer;
 
+mod room;
+
 static MIGRATIONS: Migrator = sqlx::migrate!("migrations/sqlite");
 
 /// What the first migration writes into the header of the file.
@@ -126,6 +128,7 @@ pub(crate) async fn open(path: &Path) -> Result<(Writer, SqlitePool), OpenError>
     inspect(&path, &plain).await?;
 
     let synced = plain.journal_mode(SqliteJournalMode::Wal).synchronous(SqliteSynchronous::Full);
+    let synced = synced.pragma("wal_autocheckpoint", room::CHECKPOINT_PAGES);
     let sqlite = |step| {
         let path = path.clone();
         move |source| OpenError::Sqlite { path, step, source }
@@ -140,6 +143,9 @@ pub(crate) async fn open(path: &Path) -> Result<(Writer, SqlitePool), OpenError>
     }
     let migrated = MIGRATIONS.run_direct(None, &mut connection, false).await;
     migrated.map_err(|source| OpenError::Migration { path: path.clone(), source })?;
+    if let Err(error) = room::reserve(&path, &mut connection).await {
+        tracing::warn!(%error, path = %path.display(), "no room could be reserved for records: they need some when the disk is full");
+    }
 
     let readers = SqlitePoolOptions::new()
         .max_connections(READERS)

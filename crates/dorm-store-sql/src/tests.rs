@@ -79,16 +79,18 @@ async fn a_full_store_fails_a_change_wholly_and_goes_on_when_there_is_room() {
     store.commit(change(1, "before".to_owned())).await.unwrap();
     // A number below its size stands for its size: it can grow no more.
     store.writer.tinker("PRAGMA max_page_count = 1").await;
+    // More than what is kept free.
+    let large = || "x".repeat(4_000_000);
     for _ in 0..3 {
-        let refusal = store.commit(change(2, "x".repeat(200_000))).await;
-        assert!(matches!(refusal, Err(StoreError::Failed { .. })), "{refusal:?}");
+        let refusal = store.commit(change(2, large())).await;
+        assert!(matches!(refusal, Err(StoreError::Failed { .. })), "not refused: {}", refusal.is_ok());
         assert_eq!(store.sandbox(&id(2)).await.unwrap(), None);
         assert_eq!(store.sandboxes(&SandboxFilter::default()).await.unwrap().len(), 1);
         assert_eq!(store.events(&EventFilter::default()).await.unwrap().len(), 1);
         store.writer.tinker("PRAGMA max_page_count = 1").await;
     }
     store.writer.tinker("PRAGMA max_page_count = 1000000").await;
-    let numbered = store.commit(change(2, "x".repeat(200_000))).await.unwrap();
+    let numbered = store.commit(change(2, large())).await.unwrap();
     assert_eq!(numbered[0].number, 2);
     assert_eq!(store.sandbox(&id(2)).await.unwrap().unwrap().revision, 1);
 }

@@ -10,6 +10,12 @@ use anyhow::{Context as _, Result, anyhow, bail};
 use reqwest::{Client, Method};
 use serde_json::{Value, json};
 
+/// How long a daemon may take to be ready on a busy machine.
+const START: Duration = Duration::from_secs(180);
+
+/// How many of its last words are shown when it did not start.
+const LINES: usize = 20;
+
 /// How to start a daemon.
 #[derive(Clone, Debug)]
 struct Setting {
@@ -69,12 +75,20 @@ impl Daemon {
             .spawn()
             .with_context(|| format!("start {}", setting.dorm.display()))?;
         let stdout = child.stdout.take().context("the daemon's output")?;
-        let mut ready = String::new();
-        BufReader::new(stdout).read_line(&mut ready).context("read the daemon's first line")?;
+        let (send, receive) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            let mut ready = String::new();
+            let _ = BufReader::new(stdout).read_line(&mut ready);
+            let _ = send.send(ready);
+        });
+        // A daemon that does not come to be ready is one that did not start.
+        let ready = receive.recv_timeout(START).unwrap_or_default();
         let Some(address) = ready.split_whitespace().find(|word| word.starts_with("http://")).map(str::to_owned) else {
             let _ = child.kill();
             let _ = child.wait();
             let log = std::fs::read_to_string(&setting.log).unwrap_or_default();
+            let log =
+                log.lines().rev().take(LINES).collect::<Vec<_>>().into_iter().rev().collect::<Vec<_>>().join("\n");
             bail!("the daemon did not start: {ready}{log}");
         };
         let key = std::fs::read_to_string(setting.data.join("key")).context("read the daemon's key")?;
@@ -258,6 +272,15 @@ impl Daemon {
     pub fn start_again(&mut self) -> Result<()> {
         *self = Self::launch(self.setting.clone())?;
         Ok(())
+    }
+
+    /// [`Daemon::start_again`], with other options.
+    ///
+    /// # Errors
+    /// When it does not become ready.
+    pub fn start_again_with(&mut self, options: &[&str]) -> Result<()> {
+        self.setting.options = options.iter().map(|option| (*option).to_owned()).collect();
+        self.start_again()
     }
 
     /// Ends every sandbox, then the daemon, then its directory.

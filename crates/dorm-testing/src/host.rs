@@ -4,12 +4,18 @@ use std::path::Path;
 
 /// Mounts, processes and loop devices that name `directory`.
 pub fn left_overs(directory: &Path) -> Vec<String> {
+    let mut found = held_by_kernel(directory);
+    let processes = processes_of(directory).into_iter().filter(|(_, line)| !line.contains("/dorm serve "));
+    found.extend(processes.map(|(pid, line)| format!("process {pid}: {line}")));
+    found
+}
+
+/// Mounts and loop devices that name `directory`.
+pub fn held_by_kernel(directory: &Path) -> Vec<String> {
     let wanted = directory.display().to_string();
     let mut found = Vec::new();
     let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
     found.extend(mounts.lines().filter(|line| line.contains(&wanted)).map(|line| format!("mount: {line}")));
-    let processes = processes_of(directory).into_iter().filter(|(_, line)| !line.contains("/dorm serve "));
-    found.extend(processes.map(|(pid, line)| format!("process {pid}: {line}")));
     for entry in std::fs::read_dir("/sys/block").into_iter().flatten().flatten() {
         let backing = std::fs::read_to_string(entry.path().join("loop/backing_file")).unwrap_or_default();
         if backing.contains(&wanted) {

@@ -1,4 +1,4 @@
-//! Real daemons for tests, demo and bench: started as a user would, asked over HTTP, cleared away afterwards.
+//! Real daemons for tests, proof, demo and bench: started as a user would, asked over HTTP, cleared away afterwards.
 //!
 //! It knows nothing of Dormouse's inside: what it cannot see over HTTP or on the host it does not see.
 
@@ -6,7 +6,7 @@ mod daemon;
 mod host;
 
 pub use daemon::{Answer, Daemon, until};
-pub use host::{left_overs, processes_of};
+pub use host::{held_by_kernel, left_overs, processes_of};
 
 /// Sends a signal to a process of one's own, without a program that a small host may not have.
 ///

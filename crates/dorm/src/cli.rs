@@ -7,15 +7,18 @@ mod connection;
 mod doctor;
 mod events;
 mod exit;
+mod gc;
 mod image;
 mod output;
 mod problem;
 mod progress;
+mod prove;
 #[cfg(test)]
 mod reference;
 mod sbx;
 mod shown;
 mod values;
+mod webhook;
 mod why;
 
 use clap::{Parser, Subcommand};
@@ -42,6 +45,8 @@ enum Verb {
     Serve(ServeOptions),
     /// Look for what this host has and lacks
     Doctor(doctor::DoctorOptions),
+    /// Check on this host that nothing is lost: kill daemons, fill disks, damage images
+    Prove(prove::ProveOptions),
     /// Create, use and end sandboxes
     #[command(visible_alias = "sandbox")]
     Sbx(Box<sbx::SbxOptions>),
@@ -49,6 +54,10 @@ enum Verb {
     Image(image::ImageOptions),
     /// Show what happened
     Events(events::EventsOptions),
+    /// Send events to programs of one's own
+    Webhook(webhook::WebhookOptions),
+    /// Delete from the disk what is to be deleted, or say what is there and why
+    Gc(gc::GcOptions),
     /// Explain why a sandbox is where it is, and what happens next
     Why(why::WhyOptions),
 }
@@ -58,12 +67,15 @@ pub(crate) async fn run(arguments: Arguments) -> u8 {
     let (done, on_problem) = match arguments.verb {
         Verb::Serve(options) => return serve(options).await,
         Verb::Doctor(options) => (doctor::run(options).await, None),
+        Verb::Prove(options) => (prove::run(options).await, None),
         Verb::Sbx(options) => {
             let on_problem = options.on_problem();
             (sbx::run(*options).await, on_problem)
         }
         Verb::Image(options) => (image::run(options).await, None),
         Verb::Events(options) => (events::run(options).await, None),
+        Verb::Webhook(options) => (webhook::run(options).await, None),
+        Verb::Gc(options) => (gc::run(options).await, None),
         Verb::Why(options) => (why::run(options).await, None),
     };
     match done {

@@ -10,6 +10,7 @@ mod client;
 mod data;
 mod program;
 mod serve;
+mod steps;
 
 use std::process::ExitCode;
 

@@ -76,6 +76,7 @@ impl Place {
             network: self.network.clone(),
             hulls,
             cgroup_prefix: self.prefix.clone(),
+            steps: dorm_steps::pass(),
         })
         .await
     }

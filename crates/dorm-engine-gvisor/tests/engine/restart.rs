@@ -1,11 +1,13 @@
 //! The daemon goes and comes back; sandboxes end by themselves.
 
 use std::fs;
+use std::sync::Arc;
 
-use dorm_engine::{Engine, Notice};
-use dorm_lifecycle::RunCondition;
+use dorm_engine::{Engine, Network, Notice, RunSpec};
+use dorm_lifecycle::{Egress, RunCondition};
 
 use crate::host::{PATIENCE, Place, agent_of, mark, shell};
+use crate::network::Pairs;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_reopened_engine_finds_its_runs_as_they_were() {
@@ -43,6 +45,50 @@ async fn a_reopened_engine_finds_its_runs_as_they_were() {
     assert_eq!(cleared.len(), 2, "{cleared:?}");
     assert_eq!(engine.inventory().await.unwrap().len(), 1);
     engine.stop(&running.run).await.unwrap();
+    assert_eq!(place.left(), [""; 0]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lease_that_a_dead_daemon_had_asked_for_goes_with_its_run() {
+    let network = Arc::new(Pairs::new());
+    let Some(place) = Place::with(network.clone()) else { return };
+    let engine = place.open(0).await;
+    let spec = RunSpec { egress: Egress::Public, ..place.spec() };
+    engine.start(&spec).await.unwrap();
+    drop(engine);
+    // As if the daemon had died before it could write down which lease it was given.
+    for hull in fs::read_dir(place.path().join("engine/hulls")).unwrap().flatten() {
+        let path = hull.path().join("note.json");
+        let mut note: serde_json::Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+        note["lease"] = "asking".into();
+        fs::write(&path, note.to_string()).unwrap();
+    }
+    let engine = place.open(0).await;
+    engine.sweep(std::slice::from_ref(&spec.run)).await.unwrap();
+    engine.stop(&spec.run).await.unwrap();
+    assert!(network.leases().await.unwrap().is_empty());
+    assert!(network.left().is_empty());
+    assert_eq!(place.left(), [""; 0]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_whose_pause_was_the_last_thing_noted_is_asked_what_it_does() {
+    let Some(place) = Place::new() else { return };
+    let engine = place.open(0).await;
+    let spec = place.spec();
+    engine.start(&spec).await.unwrap();
+    drop(engine);
+    // As if the disk had been full when it was let go on.
+    for hull in fs::read_dir(place.path().join("engine/hulls")).unwrap().flatten() {
+        let path = hull.path().join("note.json");
+        let text = fs::read_to_string(&path).unwrap().replace("\"phase\":\"running\"", "\"phase\":\"paused\"");
+        fs::write(&path, text).unwrap();
+    }
+    let engine = place.open(0).await;
+    assert_eq!(engine.inventory().await.unwrap()[0].condition, RunCondition::Running);
+    engine.go_on(&spec.run).await.unwrap();
+    assert_eq!(shell(&agent_of(&engine, &spec.run).await, "true").await, 0);
+    engine.stop(&spec.run).await.unwrap();
     assert_eq!(place.left(), [""; 0]);
 }
 

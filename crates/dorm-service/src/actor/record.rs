@@ -104,6 +104,7 @@ impl Actor {
             .or_else(|| operation(&self.record.sandbox, self.by, self.shared.now(), self.capture.as_ref()));
         if let Some(mut ended) = open {
             ended.ended = Some((self.shared.now(), result.clone()));
+            measure(&ended, &result);
             change.operations.push(ended);
         }
         // Whatever could not be cleared away of it is then on record until it is.
@@ -165,6 +166,7 @@ impl Actor {
         }
         change.sandboxes.push(SandboxRecord { sandbox: made.next.clone(), revision: self.record.revision });
         self.shared.commit(change).await?;
+        self.shared.ledger.note(&made.next);
         self.record = SandboxRecord { sandbox: made.next, revision: self.record.revision + 1 };
         Ok(())
     }
@@ -329,6 +331,19 @@ fn snapshot_record(shared: &Shared, sandbox: &Sandbox, id: &SnapshotId, capture:
         created: shared.now(),
         bytes: 0,
         status: SnapshotStatus::InProgress,
+    }
+}
+
+/// Tells whoever counts of an operation that is over.
+fn measure(ended: &OperationRecord, result: &OperationResult) {
+    let kind = ended.kind.as_str();
+    let word = match result {
+        OperationResult::Done => "done",
+        OperationResult::Failed(_) => "failed",
+    };
+    metrics::counter!("dorm_operations_total", "kind" => kind, "result" => word).increment(1);
+    if let Some((at, _)) = &ended.ended {
+        metrics::histogram!("dorm_operation_seconds", "kind" => kind).record(at.since(ended.began).as_secs_f64());
     }
 }
 

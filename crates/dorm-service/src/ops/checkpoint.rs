@@ -30,6 +30,7 @@ impl Service {
     /// `Denied` for one that is over; `OperationFailed` when it could not be taken: the source goes on, and the
     /// snapshot's record says why.
     pub async fn checkpoint(&self, id: &SandboxId) -> Result<SnapshotRecord, ServiceError> {
+        self.shared.admit_write("take a snapshot", 0).await?;
         match self.ask(id, |reply| Message::Snapshot { reply }).await {
             Err(ServiceError::NoSandbox(_)) => {
                 let command = dorm_lifecycle::Command::Snapshot(self.shared.ids().snapshot());

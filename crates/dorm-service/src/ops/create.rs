@@ -78,6 +78,8 @@ impl Service {
     pub async fn create(&self, asked: CreateSandbox) -> Result<SandboxView, ServiceError> {
         let shared = &self.shared;
         let (image, resources, origin) = self.source(&asked).await?;
+        shared.admit_write("create a sandbox", 0).await?;
+        let admitted = shared.admit_run("create a sandbox", resources.memory_bytes).await?;
         let spec = spec(asked, image, resources);
         let context =
             Context { now: shared.now(), operation: shared.ids().operation(), limits: shared.settings.limits };
@@ -105,6 +107,7 @@ impl Service {
         let (reply, answer) = oneshot::channel();
         let record = SandboxRecord { sandbox: made.next, revision: 1 };
         Actor::spawn(shared, record, By::User, First::Effect(effect, Some(reply)));
+        drop(admitted);
         answer.await.unwrap_or(Err(ServiceError::Stopping))
     }
 

@@ -37,10 +37,11 @@ impl Service {
     /// callers at once cause one resume.
     ///
     /// # Errors
-    /// `NotRunning`, or `Refused` when nobody listens there.
+    /// `NotRunning`, `StillWaking` when that takes longer than traffic waits, or `Refused` when nobody listens there.
     pub async fn connect(&self, id: &SandboxId, port: u16) -> Result<(BoxStream, InUse), ServiceError> {
         for _ in 0..WAKES {
-            let (agent, in_use) = self.agent_awake(id).await?;
+            let awake = tokio::time::timeout(self.shared.settings.wake, self.agent_awake(id)).await;
+            let (agent, in_use) = awake.map_err(|_| ServiceError::StillWaking(id.clone()))??;
             let run = self.record(id).await?.sandbox.run_id();
             // One that falls asleep just now answers only when it is awake again, and then in another way perhaps.
             let connected = tokio::select! {

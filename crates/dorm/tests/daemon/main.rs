@@ -7,5 +7,6 @@ mod large;
 mod limits;
 mod network;
 mod place;
+mod prove;
 mod restarts;
 mod sleep;

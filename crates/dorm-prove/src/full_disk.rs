@@ -1,0 +1,134 @@
+//! A disk that becomes full before or in the middle of a suspend or a snapshot: the sandbox goes on, its caller is told
+//! that room is what is missing, and nothing half-made stays.
+
+use anyhow::{Context as _, Result, anyhow, bail};
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use crate::host::{names, word};
+use crate::probe::PATIENCE;
+use crate::report::Kind;
+use crate::small_disk::SmallDisk;
+use crate::steps::{Act, Step};
+use crate::world::{Fault, Stage, World, fault};
+
+/// What is carried out with a full disk.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Saving {
+    Suspend,
+    Checkpoint,
+}
+
+impl Saving {
+    pub(crate) const ALL: [Self; 2] = [Self::Suspend, Self::Checkpoint];
+
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Suspend => "suspend, disk full",
+            Self::Checkpoint => "checkpoint, disk full",
+        }
+    }
+
+    const fn verb(self) -> &'static str {
+        match self {
+            Self::Suspend => "suspend",
+            Self::Checkpoint => "checkpoint",
+        }
+    }
+}
+
+/// When the disk becomes full.
+#[derive(Clone, Debug)]
+pub(crate) enum Full {
+    /// Never: to see which steps there are.
+    Never,
+    /// Before it begins, with so many bytes left.
+    Before(u64),
+    /// When this step is reached.
+    At(Step),
+}
+
+/// What came of it.
+pub(crate) struct Ran {
+    pub(crate) seen: Vec<Step>,
+    pub(crate) hit: bool,
+    pub(crate) faults: Vec<Fault>,
+}
+
+/// Carries out `saving` once, with the disk full as `full` says.
+pub(crate) async fn cycle(world: &mut World, disk: &SmallDisk, saving: Saving, full: &Full) -> Result<Ran> {
+    let mut probe = world.sleeper(Stage::Running).await?;
+    let before = world.records().await?.snapshots.len();
+    sync_guests(world)?;
+    let filler = disk.filler();
+    match full {
+        Full::Never => world.watcher.begin(None),
+        Full::Before(left) => {
+            filler.fill(*left)?;
+            world.watcher.begin(None);
+        }
+        Full::At(step) => {
+            let fill = move || drop(filler.fill(0));
+            world.watcher.begin(Some((step.clone(), Act::Meanwhile(Box::new(fill)))));
+        }
+    }
+    let path = format!("/sandboxes/{}/{}", probe.id, saving.verb());
+    let answer = world.daemon.try_ask(Method::POST, &path, Some(json!({})));
+    let answer = tokio::time::timeout(PATIENCE, answer).await;
+    let answer = answer.unwrap_or_else(|_| Err(anyhow!("it takes more than {} s", PATIENCE.as_secs())));
+    let quiet = std::time::Duration::from_millis(150);
+    world.watcher.hit_or_quiet(quiet);
+    let (seen, hit) = world.watcher.end();
+    let mut faults = Vec::new();
+    // The daemon must be able to go on with the disk as it is.
+    match answer {
+        Ok(answer) if answer.status < 400 => {
+            if let Full::Before(0) = full {
+                faults.push((Kind::WrongAnswer, format!("it was done without any room: {}", answer.body)));
+            }
+        }
+        Ok(answer) => refused(world, &probe.id, &answer.body, &mut faults).await?,
+        Err(error) => faults.push((Kind::WrongAnswer, format!("no answer on a full disk: {error:#}"))),
+    }
+    let view = world.daemon.describe(&probe.id).await?;
+    if view["state"] == "running" {
+        faults.extend(probe.is_whole(&world.daemon).await.err().map(fault));
+    }
+    disk.empty()?;
+    faults.extend(world.settle().await?);
+    world.daemon.act(&probe.id, "resume").await.context("resume with room again")?;
+    faults.extend(probe.is_whole(&world.daemon).await.err().map(fault));
+    if faults.is_empty() {
+        world.sleeper = Some(probe);
+        for snapshot in world.records().await?.snapshots.iter().skip(before) {
+            world.forget(&word(snapshot, "id")).await?;
+        }
+    }
+    Ok(Ran { seen, hit, faults })
+}
+
+/// A refusal says that room is missing, and the sandbox runs.
+async fn refused(world: &World, id: &str, body: &Value, faults: &mut Vec<Fault>) -> Result<()> {
+    let text = body.to_string().to_lowercase();
+    if !["no room", "no_room", "enough room", "full", "no space"].iter().any(|word| text.contains(word)) {
+        faults.push((Kind::WrongAnswer, format!("the reason does not say that the disk is full: {body}")));
+    }
+    let view = world.daemon.describe(id).await?;
+    if view["state"] != "running" {
+        let what = format!("sandbox {id} is {} after it could not be saved: {}", view["state"], view["cause"]);
+        faults.push((Kind::SandboxLost, what));
+    }
+    Ok(())
+}
+
+/// What guests have written is on the disk before that is full: it is theirs to lose, not the daemon's.
+fn sync_guests(world: &World) -> Result<()> {
+    let hulls = world.traces.data.join("gvisor/hulls");
+    for hull in names(&hulls)? {
+        let path = hulls.join(hull).join("disk/mnt");
+        let opened = std::fs::File::open(&path);
+        let Ok(opened) = opened else { bail!("{} is not there", path.display()) };
+        rustix::fs::syncfs(&opened).with_context(|| format!("sync {}", path.display()))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,95 @@
+//! What is proved: each operation, what comes before it, and what must hold after it, whether or not its caller was
+//! answered.
+//!
+//! Acknowledged means done. Not acknowledged means that either all of it or nothing of it has happened; in both cases
+//! the sandbox has everything that it had been acknowledged before.
+
+mod images;
+mod judge;
+mod perform;
+mod prepare;
+
+use serde_json::Value;
+
+use crate::probe::Probe;
+
+pub(crate) use images::{directory as images_directory, make_source};
+pub(crate) use judge::judge;
+pub(crate) use perform::perform;
+pub(crate) use prepare::prepare;
+
+macro_rules! operations {
+    ($($operation:ident $name:literal;)*) => {
+        /// An operation that is proved.
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+        pub(crate) enum Operation { $($operation,)* }
+
+        impl Operation {
+            pub(crate) const ALL: &[Self] = &[$(Self::$operation,)*];
+
+            pub(crate) const fn name(self) -> &'static str {
+                match self { $(Self::$operation => $name,)* }
+            }
+        }
+    };
+}
+
+operations! {
+    CreateNamed "create named";
+    CreateEphemeral "create ephemeral";
+    CreateFromSnapshot "create from snapshot";
+    Suspend "suspend";
+    ResumeParked "resume parked";
+    ResumeEvicted "resume evicted";
+    Evict "evict";
+    CheckpointRunning "checkpoint running";
+    CheckpointSuspended "checkpoint suspended";
+    Clone "clone";
+    DeleteSnapshot "delete snapshot";
+    TerminateRunning "terminate running";
+    TerminateParked "terminate parked";
+    TerminateEvicted "terminate evicted";
+    SetTimeouts "set timeouts";
+    TimeoutSuspends "timeout suspends";
+    TimeoutTerminates "timeout terminates";
+    StartAfterSuspend "start after killed suspend";
+    StartAfterCreate "start after killed create";
+    MakeHulls "make hulls ready";
+    ImportImage "import image";
+    RemoveImage "remove image";
+}
+
+/// Which daemon an operation needs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Cast {
+    /// One with sandboxes.
+    Sandboxes,
+    /// One with images of its own, which may come to harm.
+    Images,
+    /// One whose disk has little room.
+    SmallDisk,
+}
+
+impl Operation {
+    pub(crate) const fn cast(self) -> Cast {
+        match self {
+            Self::ImportImage | Self::RemoveImage => Cast::Images,
+            _ => Cast::Sandboxes,
+        }
+    }
+}
+
+/// The state of things before one operation.
+pub(crate) struct Scene {
+    /// With what the new sandboxes of this cycle are marked, or how they are named.
+    pub(crate) label: String,
+    /// The sandbox it is about.
+    pub(crate) subject: Option<Probe>,
+    /// The snapshot it is about.
+    pub(crate) snapshot: Option<String>,
+    /// The snapshots there were.
+    pub(crate) before: Vec<String>,
+}
+
+/// What the caller heard: nothing, or the answer.
+pub(crate) type Heard = Option<Value>;

@@ -1,0 +1,251 @@
+//! What must hold after an operation, and putting things back for the next one.
+
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use serde_json::{Value, json};
+
+use super::perform::LIMITS;
+use super::{Heard, Operation, Scene, images};
+use crate::host::word;
+use crate::probe::{PATIENCE, Probe};
+use crate::report::Kind;
+use crate::world::{Fault, World, fault};
+
+/// Looks whether what must hold after `operation` does; `heard` is what its caller was answered.
+pub(crate) async fn judge(world: &mut World, operation: Operation, scene: Scene, heard: &Heard) -> Result<Vec<Fault>> {
+    let mut faults = Vec::new();
+    let is_done = heard.is_some();
+    match operation {
+        Operation::CreateNamed | Operation::CreateEphemeral | Operation::CreateFromSnapshot => {
+            created(world, operation, &scene, heard, &mut faults).await?;
+        }
+        Operation::StartAfterCreate => named(world, &scene.label, None, &mut faults).await?,
+        Operation::MakeHulls => {}
+        Operation::ImportImage | Operation::RemoveImage => {
+            images::judge(world, operation, is_done, &mut faults).await?;
+        }
+        Operation::TerminateRunning
+        | Operation::TerminateParked
+        | Operation::TerminateEvicted
+        | Operation::TimeoutTerminates => ended(world, operation, scene, is_done, &mut faults).await?,
+        Operation::Suspend
+        | Operation::ResumeParked
+        | Operation::ResumeEvicted
+        | Operation::Evict
+        | Operation::CheckpointRunning
+        | Operation::CheckpointSuspended
+        | Operation::Clone
+        | Operation::DeleteSnapshot
+        | Operation::SetTimeouts
+        | Operation::TimeoutSuspends
+        | Operation::StartAfterSuspend => slept(world, operation, scene, heard, &mut faults).await?,
+    }
+    Ok(faults)
+}
+
+/// Where the sandbox may be: its state and, if it matters, where its memory is.
+fn allowed(operation: Operation, is_done: bool) -> &'static [&'static str] {
+    match (operation, is_done) {
+        (Operation::Suspend | Operation::TimeoutSuspends, true) => &["suspended"],
+        (Operation::ResumeParked | Operation::ResumeEvicted, true) => &["running"],
+        (Operation::Evict, true) => &["evicted"],
+        (Operation::Evict | Operation::CheckpointSuspended | Operation::DeleteSnapshot, _) => &["suspended"],
+        (Operation::CheckpointRunning | Operation::Clone | Operation::SetTimeouts, _) => &["running"],
+        _ => &["running", "suspended"],
+    }
+}
+
+async fn slept(
+    world: &mut World,
+    operation: Operation,
+    scene: Scene,
+    heard: &Heard,
+    faults: &mut Vec<Fault>,
+) -> Result<()> {
+    let Some(mut subject) = scene.subject.clone() else { return Ok(()) };
+    let allowed = allowed(operation, heard.is_some());
+    if operation == Operation::TimeoutSuspends && is_limited(world, &subject.id, heard.is_some()).await? {
+        becomes(world, &subject.id, "suspended").await?;
+    }
+    let view = world.daemon.describe(&subject.id).await?;
+    let is = [word(&view, "state"), word(&view, "residence")];
+    if !is.iter().any(|word| allowed.contains(&word.as_str())) {
+        let what = format!("sandbox {} is {} and {}, not {}", subject.id, is[0], is[1], allowed.join(" or "));
+        faults.push((Kind::SandboxLost, what));
+    }
+    if matches!(operation, Operation::SetTimeouts | Operation::TimeoutSuspends) {
+        limits(operation, &subject, &view, heard, faults);
+        // While it sleeps no deadline passes; one that runs again would be too fast for us.
+        world.daemon.post(&format!("/sandboxes/{}/timeouts", subject.id), json!({})).await?;
+    }
+    snapshots(world, operation, &scene, &subject, heard, faults).await?;
+    world.daemon.act(&subject.id, "resume").await?;
+    match subject.is_whole(&world.daemon).await {
+        Ok(()) => world.sleeper = Some(subject),
+        Err(loss) => faults.push(fault(loss)),
+    }
+    Ok(())
+}
+
+fn limits(operation: Operation, subject: &Probe, view: &Value, heard: &Heard, faults: &mut Vec<Fault>) {
+    let has = [view["timeout_secs"].as_f64(), view["idle_timeout_secs"].as_f64()];
+    let set = match operation {
+        Operation::SetTimeouts => LIMITS.map(|limit| Some(limit as f64)),
+        _ => [has[0], None],
+    };
+    if has != set && (heard.is_some() || has != [None, None]) {
+        faults.push((Kind::DataLost, format!("time limits of sandbox {} are {has:?}, not {set:?}", subject.id)));
+    }
+}
+
+/// New snapshots are whole and can be started from; they are deleted again.
+async fn snapshots(
+    world: &mut World,
+    operation: Operation,
+    scene: &Scene,
+    subject: &Probe,
+    heard: &Heard,
+    faults: &mut Vec<Fault>,
+) -> Result<()> {
+    let records = world.records().await?;
+    let of = |snapshot: &Value| word(snapshot, "id");
+    if operation == Operation::DeleteSnapshot {
+        let deleted = scene.snapshot.clone().unwrap_or_default();
+        let is_there = records.snapshots.iter().any(|snapshot| of(snapshot) == deleted);
+        if is_there && heard.is_some() {
+            faults.push((Kind::WrongAnswer, format!("snapshot {deleted} is there, though it was deleted")));
+        }
+        return if is_there { from(world, &deleted, subject, faults).await } else { Ok(()) };
+    }
+    let new: Vec<&Value> = records.snapshots.iter().filter(|snapshot| !scene.before.contains(&of(snapshot))).collect();
+    let told = heard.as_ref().map(|answer| match operation {
+        Operation::Clone => word(&answer["snapshot"], "id"),
+        _ => word(answer, "id"),
+    });
+    let takes = matches!(operation, Operation::CheckpointRunning | Operation::CheckpointSuspended | Operation::Clone);
+    if let Some(told) = told.filter(|_| takes)
+        && !new.iter().any(|snapshot| of(snapshot) == told && snapshot["status"] == "completed")
+    {
+        faults.push((Kind::DataLost, format!("snapshot {told} is not there, though it was acknowledged")));
+    }
+    if operation == Operation::Clone {
+        named(world, &scene.label, Some(subject), faults).await?;
+    }
+    for snapshot in new {
+        if snapshot["status"] == "completed" && operation != Operation::Clone {
+            from(world, &of(snapshot), subject, faults).await?;
+        } else {
+            world.forget(&of(snapshot)).await?;
+        }
+    }
+    Ok(())
+}
+
+/// A sandbox can be started from the snapshot and has its memory; then both go.
+async fn from(world: &World, snapshot: &str, held: &Probe, faults: &mut Vec<Fault>) -> Result<()> {
+    match world.daemon.create(json!({ "snapshot": snapshot })).await {
+        Ok(id) => {
+            faults.extend(held.of(&id).is_whole(&world.daemon).await.err().map(fault));
+            world.daemon.act(&id, "terminate").await?;
+        }
+        Err(error) => faults.push((Kind::DataLost, format!("snapshot {snapshot} cannot be used: {error:#}"))),
+    }
+    world.forget(snapshot).await
+}
+
+/// The sandbox of that name, if there is one, works and has the memory it began with; then it goes.
+async fn named(world: &World, name: &str, held: Option<&Probe>, faults: &mut Vec<Fault>) -> Result<()> {
+    let found = world.daemon.get(&format!("/sandboxes?name={name}")).await?;
+    works(world, found, held, faults).await
+}
+
+async fn works(world: &World, found: Value, held: Option<&Probe>, faults: &mut Vec<Fault>) -> Result<()> {
+    for sandbox in found["sandboxes"].as_array().into_iter().flatten() {
+        let (id, state) = (word(sandbox, "id"), word(sandbox, "state"));
+        if state != "running" {
+            faults.push((Kind::SandboxLost, format!("sandbox {id} is {state}, not running: {}", sandbox["cause"])));
+            continue;
+        }
+        match held {
+            Some(held) => faults.extend(held.of(&id).is_whole(&world.daemon).await.err().map(fault)),
+            None => {
+                if let Err(error) = Probe::begin(&world.daemon, &id).await {
+                    faults.push((Kind::SandboxLost, format!("sandbox {id} does not work: {error:#}")));
+                }
+            }
+        }
+        world.daemon.act(&id, "terminate").await?;
+    }
+    Ok(())
+}
+
+async fn created(
+    world: &mut World,
+    operation: Operation,
+    scene: &Scene,
+    heard: &Heard,
+    faults: &mut Vec<Fault>,
+) -> Result<()> {
+    let found = world.daemon.get(&format!("/sandboxes?label=prove={}", scene.label)).await?;
+    let ids: Vec<String> =
+        found["sandboxes"].as_array().into_iter().flatten().map(|sandbox| word(sandbox, "id")).collect();
+    let told = heard.as_ref().map(|view| word(view, "id"));
+    if ids.len() > 1 || told.as_ref().is_some_and(|told| ids != [told.clone()]) {
+        faults.push((Kind::SandboxLost, format!("sandboxes {ids:?} were created, and {told:?} was answered")));
+    }
+    let held = match operation {
+        Operation::CreateFromSnapshot => Some(world.origin().await?.1),
+        _ => None,
+    };
+    works(world, found, held.as_ref(), faults).await
+}
+
+async fn ended(
+    world: &mut World,
+    operation: Operation,
+    scene: Scene,
+    is_done: bool,
+    faults: &mut Vec<Fault>,
+) -> Result<()> {
+    let Some(mut subject) = scene.subject else { return Ok(()) };
+    if operation == Operation::TimeoutTerminates && is_limited(world, &subject.id, is_done).await? {
+        becomes(world, &subject.id, "terminated").await?;
+    }
+    let view = world.daemon.describe(&subject.id).await?;
+    let cause = match operation {
+        Operation::TimeoutTerminates => "timeout",
+        _ => "requested",
+    };
+    if view["state"] == "terminated" {
+        if view["cause"]["kind"] != cause {
+            faults.push((Kind::WrongAnswer, format!("sandbox {} is over for {}", subject.id, view["cause"])));
+        }
+        return Ok(());
+    }
+    if is_done {
+        faults.push((Kind::WrongAnswer, format!("sandbox {} is {}, not over", subject.id, view["state"])));
+        return Ok(());
+    }
+    world.daemon.act(&subject.id, "resume").await?;
+    faults.extend(subject.is_whole(&world.daemon).await.err().map(fault));
+    match operation {
+        Operation::TimeoutTerminates => drop(world.daemon.act(&subject.id, "terminate").await?),
+        _ => world.doomed = Some(subject),
+    }
+    Ok(())
+}
+
+/// Whether its deadline was set, acknowledged or not: then the next daemon keeps it too, if not at once.
+async fn is_limited(world: &World, id: &str, is_done: bool) -> Result<bool> {
+    Ok(is_done || !world.daemon.describe(id).await?["timeout_secs"].is_null())
+}
+
+/// Waits until a sandbox is in that state. If it does not come to that, whoever looks next says so.
+async fn becomes(world: &World, id: &str, state: &str) -> Result<()> {
+    let end = Instant::now() + PATIENCE;
+    while world.daemon.describe(id).await?["state"] != state && Instant::now() < end {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    Ok(())
+}

@@ -1,0 +1,80 @@
+//! Asking for an operation, as any client does.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use super::{Operation, Scene, images};
+use crate::world::{Hulls, World};
+
+/// The limits that are set, in seconds.
+pub(super) const LIMITS: [u64; 2] = [3600, 7200];
+/// How soon a deadline passes, in seconds.
+const SOON: f64 = 0.05;
+
+/// Carries out `operation` and answers what the daemon did, if it did.
+pub(crate) async fn perform(world: &mut World, operation: Operation, scene: &Scene) -> Result<Value> {
+    let id = scene.subject.as_ref().map(|subject| subject.id.clone()).unwrap_or_default();
+    let snapshot = scene.snapshot.clone().unwrap_or_default();
+    let labels = json!({ "prove": scene.label });
+    let daemon = &world.daemon;
+    match operation {
+        Operation::CreateNamed => {
+            let asked = json!({ "name": scene.label, "image": world.image, "labels": labels });
+            daemon.post("/sandboxes", asked).await
+        }
+        Operation::CreateEphemeral => {
+            daemon.post("/sandboxes", json!({ "image": world.image, "labels": labels })).await
+        }
+        Operation::CreateFromSnapshot => {
+            daemon.post("/sandboxes", json!({ "snapshot": snapshot, "labels": labels })).await
+        }
+        Operation::Suspend => daemon.act(&id, "suspend").await,
+        Operation::ResumeParked | Operation::ResumeEvicted => daemon.act(&id, "resume").await,
+        Operation::Evict => daemon.act(&id, "evict").await,
+        Operation::CheckpointRunning | Operation::CheckpointSuspended => daemon.act(&id, "checkpoint").await,
+        Operation::Clone => daemon.post(&format!("/sandboxes/{id}/clone"), json!({ "name": scene.label })).await,
+        Operation::DeleteSnapshot => daemon.ask(Method::DELETE, &format!("/snapshots/{snapshot}"), None).await,
+        Operation::TerminateRunning | Operation::TerminateParked | Operation::TerminateEvicted => {
+            daemon.act(&id, "terminate").await
+        }
+        Operation::SetTimeouts => {
+            let limits = json!({ "timeout_secs": LIMITS[0], "idle_timeout_secs": LIMITS[1] });
+            daemon.post(&format!("/sandboxes/{id}/timeouts"), limits).await
+        }
+        Operation::TimeoutSuspends => soon(world, &id, "suspended").await,
+        Operation::TimeoutTerminates => soon(world, &id, "terminated").await,
+        Operation::StartAfterSuspend | Operation::StartAfterCreate => {
+            world.start_again(Hulls::None)?;
+            Ok(Value::Null)
+        }
+        Operation::ImportImage => images::import(world).await,
+        Operation::RemoveImage => images::remove(world).await,
+        Operation::MakeHulls => {
+            world.start_again(Hulls::Ready)?;
+            while world.watcher.times("gvisor: spare hull ready") < 2 {
+                world.daemon.get("/info").await.context("while hulls are made ready")?;
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+            Ok(Value::Null)
+        }
+    }
+}
+
+/// Sets a deadline that passes at once, and waits until it has had its effect. Only the setting is acknowledged.
+async fn soon(world: &World, id: &str, state: &str) -> Result<Value> {
+    let set = world.daemon.post(&format!("/sandboxes/{id}/timeouts"), json!({ "timeout_secs": SOON })).await?;
+    let end = std::time::Instant::now() + crate::probe::PATIENCE;
+    while let Ok(view) = world.daemon.describe(id).await {
+        if view["state"] == state {
+            break;
+        }
+        if std::time::Instant::now() > end {
+            bail!("sandbox {id} is {} long after its deadline", view["state"]);
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    Ok(set)
+}

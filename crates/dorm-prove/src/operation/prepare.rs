@@ -1,0 +1,102 @@
+//! Bringing about what an operation begins with.
+
+use anyhow::{Result, bail};
+use serde_json::json;
+
+use super::{Operation, Scene, images};
+use crate::host::word;
+use crate::probe::Probe;
+use crate::steps::{Act, Step};
+use crate::world::{Stage, World};
+
+/// At which step of which operation the daemon dies whose successor's start is proved.
+const IN_SUSPEND: &str = "pool: capture renamed";
+const IN_CREATE: &str = "gvisor: guest begun";
+
+/// Brings about what `operation` begins with.
+pub(crate) async fn prepare(world: &mut World, operation: Operation) -> Result<Scene> {
+    let label = format!("cycle-{}", world.number());
+    let subject = subject(world, operation).await?;
+    let mut scene = Scene { label, subject, snapshot: None, before: Vec::new() };
+    match operation {
+        Operation::CreateFromSnapshot => scene.snapshot = Some(world.origin().await?.0),
+        Operation::DeleteSnapshot => {
+            let Some(subject) = &scene.subject else { bail!("no sandbox to take a snapshot of") };
+            scene.snapshot = Some(word(&world.daemon.act(&subject.id, "checkpoint").await?, "id"));
+        }
+        Operation::StartAfterSuspend => {
+            let Some(subject) = &scene.subject else { bail!("no sandbox to suspend") };
+            world.watcher.begin(Some((Step::first(IN_SUSPEND), Act::Kill)));
+            let answer = world.daemon.act(&subject.id, "suspend").await;
+            killed(world, IN_SUSPEND, &answer)?;
+        }
+        Operation::StartAfterCreate => {
+            world.watcher.begin(Some((Step::first(IN_CREATE), Act::Kill)));
+            let asked = json!({ "name": scene.label, "image": world.image });
+            let answer = world.daemon.create(asked).await;
+            killed(world, IN_CREATE, &answer)?;
+        }
+        Operation::MakeHulls => {
+            world.daemon.stop()?;
+        }
+        Operation::ImportImage => images::is_gone(world).await?,
+        Operation::RemoveImage => drop(images::is_there(world).await?),
+        _ => {}
+    }
+    if !matches!(operation, Operation::StartAfterSuspend | Operation::StartAfterCreate | Operation::MakeHulls) {
+        scene.before = world.records().await?.snapshots.iter().map(|snapshot| word(snapshot, "id")).collect();
+    }
+    Ok(scene)
+}
+
+fn killed<T: std::fmt::Debug>(world: &mut World, step: &str, answer: &Result<T>) -> Result<()> {
+    let (_, hit) = world.watcher.end();
+    if !hit {
+        bail!("the daemon was to die at the step '{step}', which did not come: {answer:?}");
+    }
+    world.daemon.kill()
+}
+
+async fn subject(world: &mut World, operation: Operation) -> Result<Option<Probe>> {
+    let stage = match operation {
+        Operation::CreateNamed
+        | Operation::CreateEphemeral
+        | Operation::CreateFromSnapshot
+        | Operation::StartAfterCreate
+        | Operation::MakeHulls
+        | Operation::ImportImage
+        | Operation::RemoveImage => return Ok(None),
+        Operation::TerminateRunning => return doomed(world, Stage::Running).await.map(Some),
+        Operation::TerminateParked => return doomed(world, Stage::Parked).await.map(Some),
+        Operation::TerminateEvicted => return doomed(world, Stage::Evicted).await.map(Some),
+        Operation::TimeoutTerminates => return ephemeral(world).await.map(Some),
+        Operation::Suspend
+        | Operation::CheckpointRunning
+        | Operation::Clone
+        | Operation::SetTimeouts
+        | Operation::TimeoutSuspends
+        | Operation::StartAfterSuspend => Stage::Running,
+        Operation::ResumeParked | Operation::Evict | Operation::CheckpointSuspended | Operation::DeleteSnapshot => {
+            Stage::Parked
+        }
+        Operation::ResumeEvicted => Stage::Evicted,
+    };
+    world.sleeper(stage).await.map(Some)
+}
+
+/// The one that is to be ended; if it was spared the last time, it is taken again.
+async fn doomed(world: &mut World, stage: Stage) -> Result<Probe> {
+    let mut probe = match world.doomed.take() {
+        Some(probe) => probe,
+        None => {
+            let name = format!("doomed-{}", world.number());
+            world.create(json!({ "name": name })).await?
+        }
+    };
+    world.bring(&mut probe, stage).await.map_err(crate::world::said)?;
+    Ok(probe)
+}
+
+async fn ephemeral(world: &mut World) -> Result<Probe> {
+    world.create(json!({})).await
+}

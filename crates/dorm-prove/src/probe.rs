@@ -1,0 +1,156 @@
+//! What runs in a sandbox of the proof, and the questions that show whether it still is what it was.
+//!
+//! A shell that holds a secret, a block of random bytes and a counter in memory only. It is asked through its standard
+//! input and answers on its standard output, which the sandbox's agent keeps: that needs no port and no other process,
+//! and works after any restart of the daemon.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+use dorm_testing::Daemon;
+use reqwest::Method;
+use serde_json::{Value, json};
+
+/// Needs nothing of an image but `sh`, `od`, `tr` and `cksum`.
+const PROGRAM: &str = r#"
+secret=$(od -An -N16 -tx1 /dev/urandom | tr -d ' \n')
+block=$(od -An -v -N131072 -tx1 /dev/urandom | tr -d ' \n')
+count=0
+while read -r word; do
+    count=$((count + 1))
+    sum=-
+    [ "$word" = note ] || sum=$(printf %s "$block" | cksum | tr ' ' -)
+    echo "$word $$ $secret $sum $count"
+done
+"#;
+
+/// How long an answer may take.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+const FILE: &str = "/root/kept";
+
+/// What is known of a sandbox's memory and files, as acknowledged.
+#[derive(Clone, Debug)]
+pub(crate) struct Probe {
+    pub(crate) id: String,
+    process: u64,
+    /// Where its next answer begins.
+    at: u64,
+    /// Process id, secret, checksum.
+    held: [String; 3],
+    count: u64,
+    file: String,
+}
+
+/// Why a sandbox is not what it was.
+#[derive(Clone, Debug)]
+pub(crate) enum Loss {
+    /// It does not answer.
+    Sandbox(String),
+    /// It answers something else.
+    Data(String),
+}
+
+impl Probe {
+    /// Starts the program in the running sandbox `id`.
+    pub(crate) async fn begin(daemon: &Daemon, id: &str) -> Result<Self> {
+        let asked = json!({ "argv": ["/bin/sh", "-c", PROGRAM], "stdin": "pipe" });
+        let started = daemon.post(&format!("/sandboxes/{id}/processes"), asked).await?;
+        let process = started["process"].as_u64().context("a process's handle")?;
+        let mut probe =
+            Self { id: id.to_owned(), process, at: 0, held: Default::default(), count: 0, file: String::new() };
+        let (held, count) = probe.say(daemon, "begin").await?;
+        if held.iter().any(String::is_empty) {
+            bail!("the image lacks one of sh, od, tr and cksum, which the proof needs in its sandboxes: {held:?}");
+        }
+        probe.held = held;
+        probe.count = count;
+        probe.note(daemon).await?;
+        Ok(probe)
+    }
+
+    /// The same memory in another sandbox, which began with it.
+    pub(crate) fn of(&self, id: &str) -> Self {
+        Self { id: id.to_owned(), ..self.clone() }
+    }
+
+    /// Has something new to lose: a counter one further, and other content in the file. Acknowledged.
+    pub(crate) async fn note(&mut self, daemon: &Daemon) -> Result<()> {
+        let (held, count) = self.say(daemon, "note").await?;
+        // The block takes time to read, which is spent when something has happened.
+        if held[..2] != self.held[..2] || count != self.count + 1 {
+            bail!("sandbox {} changed while nothing happened to it: {held:?} {count}", self.id);
+        }
+        self.count = count;
+        self.file = format!("file of {} at {count}", self.id);
+        daemon.write(&self.id, FILE, self.file.clone().into_bytes()).await
+    }
+
+    /// The sandbox, which must run, still has everything that was acknowledged.
+    pub(crate) async fn is_whole(&mut self, daemon: &Daemon) -> Result<(), Loss> {
+        let lost = |error: anyhow::Error| Loss::Sandbox(format!("sandbox {} does not answer: {error:#}", self.id));
+        let file = self.read(daemon).await.map_err(lost)?;
+        let wanted = (self.held.clone(), self.count + 1);
+        let id = self.id.clone();
+        let said = self.say(daemon, "check").await;
+        let said = said.map_err(|error| Loss::Sandbox(format!("sandbox {id} does not answer: {error:#}")))?;
+        self.count = said.1;
+        if said != wanted {
+            self.held = said.0.clone();
+            return Err(Loss::Data(format!("memory of sandbox {id}: {said:?} instead of {wanted:?}")));
+        }
+        if file != self.file {
+            return Err(Loss::Data(format!("file of sandbox {id}: '{file}' instead of '{}'", self.file)));
+        }
+        Ok(())
+    }
+
+    async fn read(&self, daemon: &Daemon) -> Result<String> {
+        let asked = daemon.request(Method::GET, &format!("/sandboxes/{}/files?path={FILE}", self.id));
+        let answer = asked.timeout(PATIENCE).send().await?;
+        let status = answer.status();
+        let text = answer.text().await?;
+        if !status.is_success() {
+            bail!("read {FILE}: {status}: {text}");
+        }
+        Ok(text)
+    }
+
+    /// Says a word to the program and reads its answer.
+    async fn say(&mut self, daemon: &Daemon, word: &str) -> Result<([String; 3], u64)> {
+        let path = format!("/sandboxes/{}/processes/{}", self.id, self.process);
+        let said = daemon.request(Method::POST, &format!("{path}/stdin")).body(format!("{word}\n"));
+        let status = said.timeout(PATIENCE).send().await?.error_for_status()?;
+        drop(status);
+        let line = tokio::time::timeout(PATIENCE, self.line(daemon, &path)).await.context("no answer in time")??;
+        self.at += line.len() as u64 + 1;
+        let words: Vec<&str> = line.split(' ').collect();
+        let [echo, pid, secret, sum, count] = words.as_slice() else { bail!("it said '{line}'") };
+        if *echo != word {
+            bail!("it answered '{line}' to '{word}'");
+        }
+        Ok(([pid, secret, sum].map(|word| (*word).to_owned()), count.parse().context("a count")?))
+    }
+
+    async fn line(&self, daemon: &Daemon, path: &str) -> Result<String> {
+        let asked = daemon.request(Method::GET, &format!("{path}/output?stdout={}", self.at));
+        let mut answer = asked.send().await?.error_for_status()?;
+        let (mut events, mut line) = (String::new(), String::new());
+        while let Some(chunk) = answer.chunk().await? {
+            events.push_str(&String::from_utf8_lossy(&chunk));
+            while let Some(end) = events.find("\n\n") {
+                let event: String = events.drain(..end + 2).collect();
+                let Some(data) = event.lines().find_map(|line| line.strip_prefix("data:")) else { continue };
+                let data: Value = serde_json::from_str(data.trim()).context("read an event")?;
+                if event.contains("event: exit") || event.contains("event: lost") || event.contains("event: error") {
+                    bail!("instead of an answer: {}", event.trim());
+                }
+                line.push_str(data["data"].as_str().unwrap_or_default());
+                if let Some(end) = line.find('\n') {
+                    line.truncate(end);
+                    return Ok(line);
+                }
+            }
+        }
+        bail!("its output ended")
+    }
+}

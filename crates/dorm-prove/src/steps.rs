@@ -1,0 +1,176 @@
+//! The other end of `dorm serve --steps`: it numbers the steps of one operation, and does at the chosen one what is to
+//! be done there. Knows nothing of what the steps mean.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result};
+use rustix::net::sockopt::socket_peercred;
+use rustix::process::{Signal, kill_process};
+use serde::{Serialize, Serializer};
+
+/// One step of an operation: its name, and which time in that operation, from 1.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(crate) struct Step {
+    name: String,
+    time: u32,
+}
+
+impl Step {
+    /// The step of that name the first time it comes.
+    pub(crate) fn first(name: &str) -> Self {
+        Self { name: name.to_owned(), time: 1 }
+    }
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.time {
+            1 => f.write_str(&self.name),
+            time => write!(f, "{} ({time})", self.name),
+        }
+    }
+}
+
+impl Serialize for Step {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+/// What is done at the chosen step.
+pub(crate) enum Act {
+    /// The daemon is killed there.
+    Kill,
+    /// Something else happens to its host, and it goes on.
+    Meanwhile(Box<dyn FnOnce() + Send>),
+}
+
+#[derive(Default)]
+struct Watch {
+    seen: Vec<Step>,
+    times: BTreeMap<String, u32>,
+    chosen: Option<(Step, Act)>,
+    hit: bool,
+    last: Option<Instant>,
+}
+
+struct Shared {
+    watch: Mutex<Watch>,
+    hit: Condvar,
+}
+
+impl Shared {
+    fn watch(&self) -> MutexGuard<'_, Watch> {
+        self.watch.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What is asked at each step, for as long as the process lives.
+pub(crate) struct Watcher {
+    socket: PathBuf,
+    shared: Arc<Shared>,
+}
+
+impl Watcher {
+    /// Listens at `socket`.
+    pub(crate) fn listen(socket: PathBuf) -> Result<Self> {
+        let listener = UnixListener::bind(&socket).with_context(|| format!("listen at {}", socket.display()))?;
+        let shared = Arc::new(Shared { watch: Mutex::default(), hit: Condvar::new() });
+        let theirs = shared.clone();
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let Ok(stream) = stream else { return };
+                let shared = theirs.clone();
+                std::thread::spawn(move || {
+                    // It ends with its daemon.
+                    let _ = attend(&stream, &shared);
+                });
+            }
+        });
+        Ok(Self { socket, shared })
+    }
+
+    pub(crate) fn socket(&self) -> &Path {
+        &self.socket
+    }
+
+    /// Begins to number steps anew; at `chosen`, if it comes, that is done.
+    pub(crate) fn begin(&self, chosen: Option<(Step, Act)>) {
+        *self.shared.watch() = Watch { chosen, ..Watch::default() };
+    }
+
+    /// Ends the numbering; answers the steps, and whether the chosen one was among them.
+    pub(crate) fn end(&self) -> (Vec<Step>, bool) {
+        let watch = std::mem::take(&mut *self.shared.watch());
+        (watch.seen, watch.hit)
+    }
+
+    /// How often the step of that name has come so far.
+    pub(crate) fn times(&self, name: &str) -> u32 {
+        self.shared.watch().times.get(name).copied().unwrap_or_default()
+    }
+
+    /// Waits until the chosen step has come, or no step for so long. Answers whether it has.
+    pub(crate) fn hit_or_quiet(&self, quiet: Duration) -> bool {
+        let begun = Instant::now();
+        let mut watch = self.shared.watch();
+        loop {
+            let silent = watch.last.unwrap_or(begun).max(begun).elapsed();
+            if watch.hit || silent >= quiet {
+                return watch.hit;
+            }
+            let waited = self.shared.hit.wait_timeout(watch, quiet - silent);
+            watch = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+}
+
+impl Drop for Watcher {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.socket);
+    }
+}
+
+fn attend(stream: &UnixStream, shared: &Shared) -> Result<()> {
+    let peer = socket_peercred(stream)?.pid;
+    for name in BufReader::new(stream).lines() {
+        match shared.reached(name?) {
+            Some(Act::Kill) => {
+                kill_process(peer, Signal::KILL)?;
+                shared.is_hit();
+                return Ok(());
+            }
+            Some(Act::Meanwhile(act)) => {
+                act();
+                shared.is_hit();
+            }
+            None => {}
+        }
+        (&mut &*stream).write_all(b".")?;
+    }
+    Ok(())
+}
+
+impl Shared {
+    fn reached(&self, name: String) -> Option<Act> {
+        let mut watch = self.watch();
+        let time = watch.times.entry(name.clone()).or_default();
+        *time += 1;
+        let step = Step { time: *time, name };
+        watch.last = Some(Instant::now());
+        watch.seen.push(step.clone());
+        let (_, act) = watch.chosen.take_if(|(chosen, _)| *chosen == step)?;
+        Some(act)
+    }
+
+    fn is_hit(&self) {
+        self.watch().hit = true;
+        self.hit.notify_all();
+    }
+}

@@ -1,0 +1,293 @@
+//! One daemon of the proof with a cast of sandboxes, and the way it is killed, started again and waited for.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, anyhow, bail};
+use dorm_testing::Daemon;
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use crate::Setting;
+use crate::host::{Records, Traces, word};
+use crate::probe::{Loss, PATIENCE, Probe};
+use crate::report::Kind;
+use crate::steps::Watcher;
+
+/// How long operations may take to be over, on a busy machine too.
+const REST: Duration = Duration::from_secs(60);
+
+/// Something that is not as promised, before it is known in which operation.
+pub(crate) type Fault = (Kind, String);
+
+/// Where a sandbox is to be.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Stage {
+    Running,
+    Parked,
+    Evicted,
+}
+
+/// A daemon and what lives in it.
+pub(crate) struct World {
+    pub(crate) daemon: Daemon,
+    pub(crate) watcher: Watcher,
+    pub(crate) traces: Traces,
+    pub(crate) image: String,
+    /// With which most is done.
+    pub(crate) sleeper: Option<Probe>,
+    /// One that is to be ended.
+    pub(crate) doomed: Option<Probe>,
+    /// A snapshot, and what was in it.
+    pub(crate) origin: Option<(String, Probe)>,
+    /// To which nothing is done: each must stay as it is.
+    standing: Vec<(Stage, Probe)>,
+    number: u64,
+    runsc: Option<String>,
+}
+
+/// How many prepared hulls the daemon keeps.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Hulls {
+    /// None: then every step of making one belongs to the operation that needs it.
+    None,
+    /// One of each kind.
+    Ready,
+}
+
+impl World {
+    /// Starts a daemon in `directory`, with its data in `data`.
+    pub(crate) fn start(setting: &Setting, directory: &Path, data: &Path, images: &Path, log: &Path) -> Result<Self> {
+        std::fs::create_dir_all(data).with_context(|| format!("make {}", data.display()))?;
+        let data = data.canonicalize().with_context(|| format!("find {}", data.display()))?;
+        let watcher = Watcher::listen(directory.join("steps"))?;
+        let runsc = setting.runsc.as_ref().map(|path| path.display().to_string());
+        let options = options(&watcher, Hulls::None, runsc.as_deref());
+        let options: Vec<&str> = options.iter().map(String::as_str).collect();
+        let daemon = Daemon::start(&setting.dorm, &data, images, log, &options)?;
+        let prefix = (setting.prefix)(&data);
+        Ok(Self {
+            daemon,
+            watcher,
+            traces: Traces::of(data, prefix),
+            image: setting.image.clone(),
+            sleeper: None,
+            doomed: None,
+            origin: None,
+            standing: Vec::new(),
+            number: 0,
+            runsc,
+        })
+    }
+
+    /// Fills it with sandboxes to which nothing will be done.
+    pub(crate) async fn people(&mut self) -> Result<()> {
+        for stage in [Stage::Running, Stage::Parked, Stage::Evicted] {
+            let name = format!("standing-{stage:?}").to_lowercase();
+            let mut probe = self.create(json!({ "name": name })).await?;
+            self.bring(&mut probe, stage).await.map_err(said)?;
+            self.standing.push((stage, probe));
+        }
+        Ok(())
+    }
+
+    /// A number that was not used before.
+    pub(crate) fn number(&mut self) -> u64 {
+        self.number += 1;
+        self.number
+    }
+
+    /// A running sandbox with a probe in it.
+    pub(crate) async fn create(&self, mut asked: Value) -> Result<Probe> {
+        asked["image"] = json!(self.image);
+        let id = self.daemon.create(asked).await?;
+        Probe::begin(&self.daemon, &id).await
+    }
+
+    /// Brings a sandbox where it is to be, with something new to lose.
+    pub(crate) async fn bring(&self, probe: &mut Probe, stage: Stage) -> Result<(), Loss> {
+        let lost = |error: anyhow::Error| Loss::Sandbox(format!("{error:#}"));
+        self.daemon.act(&probe.id, "resume").await.map_err(lost)?;
+        probe.note(&self.daemon).await.map_err(lost)?;
+        if stage != Stage::Running {
+            self.daemon.act(&probe.id, "suspend").await.map_err(lost)?;
+        }
+        if stage == Stage::Evicted {
+            self.daemon.act(&probe.id, "evict").await.map_err(lost)?;
+        }
+        Ok(())
+    }
+
+    /// The sandbox with which most is done, where it is to be.
+    pub(crate) async fn sleeper(&mut self, stage: Stage) -> Result<Probe> {
+        let mut probe = match self.sleeper.take() {
+            Some(probe) => probe,
+            None => self.create(json!({ "name": "sleeper" })).await?,
+        };
+        self.bring(&mut probe, stage).await.map_err(said)?;
+        Ok(probe)
+    }
+
+    /// A snapshot, and what was in it.
+    pub(crate) async fn origin(&mut self) -> Result<(String, Probe)> {
+        if let Some(origin) = &self.origin {
+            return Ok(origin.clone());
+        }
+        let probe = self.sleeper(Stage::Running).await?;
+        let taken = self.daemon.act(&probe.id, "checkpoint").await?;
+        self.sleeper = Some(probe.clone());
+        Ok(self.origin.insert((word(&taken, "id"), probe)).clone())
+    }
+
+    /// Kills the daemon, if it still lives, and starts it again.
+    pub(crate) fn restart(&mut self, hulls: Hulls) -> Result<()> {
+        self.daemon.kill()?;
+        self.start_again(hulls)
+    }
+
+    /// Starts the daemon again, which is dead.
+    pub(crate) fn start_again(&mut self, hulls: Hulls) -> Result<()> {
+        let options = options(&self.watcher, hulls, self.runsc.as_deref());
+        let options: Vec<&str> = options.iter().map(String::as_str).collect();
+        self.daemon.start_again_with(&options)
+    }
+
+    pub(crate) async fn records(&self) -> Result<Records> {
+        let states = "pending,running,snapshotting,suspending,suspended,resuming,terminating";
+        let sandboxes = self.daemon.get(&format!("/sandboxes?limit=1000&state={states}")).await?;
+        let snapshots = self.daemon.get("/snapshots").await?;
+        let list = |value: &Value, field: &str| value[field].as_array().cloned().unwrap_or_default();
+        Ok(Records { sandboxes: list(&sandboxes, "sandboxes"), snapshots: list(&snapshots, "snapshots") })
+    }
+
+    /// Waits until every operation is over and the host has just what the records say.
+    pub(crate) async fn settle(&mut self) -> Result<Vec<Fault>> {
+        let end = Instant::now() + REST;
+        loop {
+            let records = self.records().await?;
+            let unrest = records.unrest();
+            let differences = if unrest.is_empty() { self.traces.differences(&records)? } else { Vec::new() };
+            if unrest.is_empty() && differences.is_empty() {
+                return Ok(Vec::new());
+            }
+            if Instant::now() > end {
+                let half_alive = unrest.into_iter().map(|what| (Kind::SandboxLost, what));
+                let left = differences.into_iter().map(|what| (Kind::LeftOver, what));
+                return Ok(half_alive.chain(left).collect());
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+
+    /// Whether those to which nothing is done are as they were left, and if they are to be woken, still have all they
+    /// had.
+    pub(crate) async fn standing(&mut self, wake: Wake) -> Vec<Fault> {
+        let mut faults = Vec::new();
+        let mut standing = std::mem::take(&mut self.standing);
+        for (stage, probe) in &mut standing {
+            let outcome = match (*stage, wake) {
+                (stage, Wake::Nobody) => self.is_still(probe, stage).await,
+                (stage, Wake::Everybody) => self.is_still_whole(probe, stage).await,
+            };
+            faults.extend(outcome.err().map(fault));
+        }
+        self.standing = standing;
+        faults
+    }
+
+    async fn is_still_whole(&self, probe: &mut Probe, stage: Stage) -> Result<(), Loss> {
+        self.is_still(probe, stage).await?;
+        let woken = self.daemon.act(&probe.id, "resume").await;
+        woken.map_err(|error| Loss::Sandbox(format!("{error:#}")))?;
+        probe.is_whole(&self.daemon).await?;
+        self.bring(probe, stage).await
+    }
+
+    async fn is_still(&self, probe: &Probe, stage: Stage) -> Result<(), Loss> {
+        let lost = |error: anyhow::Error| Loss::Sandbox(format!("{error:#}"));
+        let view = self.daemon.describe(&probe.id).await.map_err(lost)?;
+        let held = word(&view, "residence");
+        // What was parked may be given back, but nothing comes into memory by itself.
+        let allowed: &[&str] = match stage {
+            Stage::Running => &["running"],
+            Stage::Parked => &["parked", "evicted"],
+            Stage::Evicted => &["evicted"],
+        };
+        if allowed.contains(&held.as_str()) {
+            return Ok(());
+        }
+        let what = format!("sandbox {} is {} and {held}, not {}", probe.id, view["state"], allowed.join(" or "));
+        Err(Loss::Sandbox(what))
+    }
+
+    /// Ends everything in it and looks whether anything stays. Then the daemon.
+    pub(crate) async fn end(&mut self) -> Result<Vec<Fault>> {
+        self.watcher.end();
+        self.daemon.end_sandboxes().await?;
+        for snapshot in self.records().await?.snapshots {
+            self.forget(&word(&snapshot, "id")).await?;
+        }
+        let faults = self.settle().await?;
+        self.daemon.stop()?;
+        self.traces.remove_groups();
+        Ok(faults)
+    }
+
+    /// The same, whatever state it is in, as for somebody who has broken off. Answers what could not be cleared away.
+    pub(crate) async fn abandon(&mut self) -> Vec<String> {
+        self.watcher.end();
+        let ended = match self.restart(Hulls::None) {
+            Ok(()) => tokio::time::timeout(PATIENCE, self.end()).await.unwrap_or_else(|_| Err(anyhow!("too slow"))),
+            Err(error) => Err(error),
+        };
+        let reason = match ended {
+            Ok(faults) if faults.is_empty() => return Vec::new(),
+            Ok(_) => "it had left something behind".to_owned(),
+            Err(error) => format!("{error:#}"),
+        };
+        let _ = self.daemon.kill();
+        self.traces.clear_by_force();
+        self.traces.remains(reason)
+    }
+
+    /// Deletes a snapshot.
+    pub(crate) async fn forget(&self, snapshot: &str) -> Result<()> {
+        let answer = self.daemon.try_ask(Method::DELETE, &format!("/snapshots/{snapshot}"), None).await?;
+        match answer.status {
+            200..300 | 404 => Ok(()),
+            status => bail!("delete snapshot {snapshot}: {status}: {}", answer.body),
+        }
+    }
+}
+
+/// Whether sandboxes that sleep are woken to be asked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Wake {
+    Nobody,
+    Everybody,
+}
+
+fn options(watcher: &Watcher, hulls: Hulls, runsc: Option<&str>) -> Vec<String> {
+    let hulls = match hulls {
+        Hulls::None => "0",
+        Hulls::Ready => "1",
+    };
+    let mut options = ["--hulls", hulls, "--steps"].map(str::to_owned).to_vec();
+    options.push(watcher.socket().display().to_string());
+    if let Some(runsc) = runsc {
+        options.extend(["--runsc".to_owned(), runsc.to_owned()]);
+    }
+    options
+}
+
+pub(crate) fn fault(loss: Loss) -> Fault {
+    match loss {
+        Loss::Sandbox(what) => (Kind::SandboxLost, what),
+        Loss::Data(what) => (Kind::DataLost, what),
+    }
+}
+
+pub(crate) fn said(loss: Loss) -> anyhow::Error {
+    let (_, what) = fault(loss);
+    anyhow!(what)
+}

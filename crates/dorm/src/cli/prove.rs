@@ -1,0 +1,169 @@
+//! `dorm prove`: the claim that nothing is lost, checked on this host with daemons of its own. The daemon that users
+//! have is not asked and not touched.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use dorm_prove::{Outcome, Report, Row, Setting};
+use serde::Serialize;
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::exit;
+use super::output::{self, Format};
+use super::problem::{Done, Problem};
+
+/// How long, and with what.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ProveOptions {
+    /// Repeat for so long, in another order each time. By default one whole pass, some minutes
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=60 * 24 * 30))]
+    minutes: Option<u64>,
+    /// The image its sandboxes start from
+    #[arg(long, value_name = "IMAGE", default_value = "base")]
+    image: String,
+    /// Where images are; nothing is changed there. By default those of the data directory
+    #[arg(long, env = "DORM_IMAGES", value_name = "DIRECTORY")]
+    images: Option<PathBuf>,
+    /// The data directory that the daemon has, only to find its images
+    #[arg(long, env = "DORM_DATA", value_name = "DIRECTORY", default_value = super::DATA)]
+    data: PathBuf,
+    /// Where it makes a directory of its own, with some GiB of room
+    #[arg(long, value_name = "DIRECTORY", default_value = "/var/tmp")]
+    place: PathBuf,
+    /// The runsc to use
+    #[arg(long, env = "DORM_RUNSC", value_name = "PATH", default_value = "runsc")]
+    runsc: PathBuf,
+    /// Prove only this operation, such as `resume-evicted`; may be given several times
+    #[arg(long, value_name = "OPERATION")]
+    only: Vec<String>,
+    /// Repeat the order of an earlier proof
+    #[arg(long, value_name = "NUMBER")]
+    seed: Option<u64>,
+    /// How data is printed
+    #[arg(short, long, value_enum, default_value_t, value_name = "FORMAT")]
+    output: Format,
+}
+
+#[derive(Serialize)]
+struct Printed<'a> {
+    holds: bool,
+    interrupted: bool,
+    #[serde(flatten)]
+    report: &'a Report,
+    remains: &'a [String],
+}
+
+/// Proves, and prints the table.
+pub(crate) async fn run(options: ProveOptions) -> Done {
+    if !rustix::process::geteuid().is_root() {
+        return Err(Problem::failed("the proof needs root, as the daemon does", "run it as root"));
+    }
+    let setting = setting(&options)?;
+    let seconds = std::time::Instant::now();
+    let tell = |line: &str| output::talk(&format!("prove: {:4} s  {line}", seconds.elapsed().as_secs()));
+    tell(&format!("seed {}", setting.seed));
+    let outcome = dorm_prove::prove(&setting, interrupted()?, &tell).await;
+    let outcome = outcome.map_err(|error| Problem::failed(format!("the proof could not begin: {error:#}"), ""))?;
+    let Outcome { report, interrupted, remains } = &outcome;
+    let holds = report.holds() && !interrupted && remains.is_empty();
+    match options.output {
+        Format::Json => output::json(&Printed { holds, interrupted: *interrupted, report, remains })?,
+        Format::Table => print(report)?,
+    }
+    for what in remains {
+        output::talk(&format!("could not be cleared away: {what}"));
+    }
+    tell(&verdict(&outcome, holds));
+    Ok(if holds { exit::OK } else { exit::FAILED })
+}
+
+fn setting(options: &ProveOptions) -> Result<Setting, Problem> {
+    let images = options.images.clone().unwrap_or_else(|| options.data.join("images"));
+    let images = std::path::absolute(&images).map_err(|error| Problem::host("find the images", &error))?;
+    if !images.join("tags").is_dir() {
+        return Err(Problem::not_found(
+            format!("there are no images in {}", images.display()),
+            "import one with `dorm image import PATH --tag base` (`cargo xtask setup` makes one), or say where they \
+             are with --images",
+        ));
+    }
+    let mut seed = [0; 8];
+    getrandom::fill(&mut seed).map_err(|error| Problem::failed(format!("cannot choose a seed: {error}"), ""))?;
+    Ok(Setting {
+        // This very program, also when another one was put in its place meanwhile.
+        dorm: format!("/proc/{}/exe", std::process::id()).into(),
+        images,
+        image: options.image.clone(),
+        runsc: Some(crate::program::find(&options.runsc)),
+        directory: options.place.clone(),
+        prefix: crate::serve::prefix,
+        limit: options.minutes.map(|minutes| Duration::from_secs(60 * minutes)),
+        only: options.only.clone(),
+        seed: options.seed.unwrap_or(u64::from_ne_bytes(seed) >> 16),
+    })
+}
+
+/// Until SIGINT or SIGTERM, which are listened for from now on: what the proof makes must never be left to itself.
+fn interrupted() -> Result<impl Future<Output = ()>, Problem> {
+    let listen = |kind| signal(kind).map_err(|error| Problem::host("listen for signals", &error));
+    let (mut interrupt, mut terminate) = (listen(SignalKind::interrupt())?, listen(SignalKind::terminate())?);
+    Ok(async move {
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
+    })
+}
+
+const TITLES: [&str; 9] =
+    ["OPERATION", "STEPS", "TRIED", "CYCLES", "KILLS", "FAULTS", "LOST", "DATA LOST", "LEFT OVER"];
+
+fn print(report: &Report) -> Result<(), Problem> {
+    let mut rows: Vec<Vec<String>> = report.rows.iter().map(row).collect();
+    rows.push(row(&total(report)));
+    output::table(&TITLES, &rows)?;
+    for row in report.rows.iter().filter(|row| !row.untried.is_empty()) {
+        output::talk(&format!("not tried in '{}': {}", row.operation, row.untried.join(", ")));
+    }
+    for finding in &report.findings {
+        let step = finding.step.as_ref().map(|step| format!(" at the step '{step}'")).unwrap_or_default();
+        output::talk(&format!("found in '{}'{step}: {}", finding.operation, finding.what));
+    }
+    Ok(())
+}
+
+fn row(row: &Row) -> Vec<String> {
+    let numbers = [row.cycles, row.kills, row.disk_faults, row.sandboxes_lost, row.data_lost, row.left_overs];
+    let mut cells = vec![row.operation.clone(), row.steps.to_string(), row.tried.to_string()];
+    cells.extend(numbers.iter().map(u64::to_string));
+    cells
+}
+
+fn total(report: &Report) -> Row {
+    let start = Row { operation: "all".to_owned(), ..Row::default() };
+    report.rows.iter().fold(start, |mut total, row| {
+        total.steps += row.steps;
+        total.tried += row.tried;
+        total.cycles += row.cycles;
+        total.kills += row.kills;
+        total.disk_faults += row.disk_faults;
+        total.sandboxes_lost += row.sandboxes_lost;
+        total.data_lost += row.data_lost;
+        total.left_overs += row.left_overs;
+        total.wrong_answers += row.wrong_answers;
+        total
+    })
+}
+
+fn verdict(outcome: &Outcome, holds: bool) -> String {
+    let report = &outcome.report;
+    let seed = report.seed;
+    match (&report.log, holds) {
+        (_, true) => format!("{} passes, nothing was lost (seed {seed})", report.passes),
+        (Some(log), false) => {
+            format!("it does not hold: {} findings; the daemons' words are in {}", report.findings.len(), log.display())
+        }
+        (None, false) if outcome.interrupted => "broken off; everything was cleared away".to_owned(),
+        (None, false) => "not every step was tried: give it more --minutes; what was tried holds".to_owned(),
+    }
+}

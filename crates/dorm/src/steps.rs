@@ -1,0 +1,47 @@
+//! Steps that are reported to whoever listens at a Unix socket, and passed when it answers.
+//!
+//! ```text
+//! daemon ── "pool: capture renamed\n" ──► prover
+//!        ◄── one byte: go on ────────────   or SIGKILL
+//! ```
+//!
+//! One step at a time. Without its prover the daemon ends where it stands: it was only started to be watched.
+
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use anyhow::{Context as _, Result};
+use dorm_steps::{AnySteps, Steps, Stopped};
+use rustix::process::{Signal, getpid, kill_process};
+
+/// Steps that somebody else lets pass.
+#[derive(Debug)]
+pub(crate) struct ReportedSteps(Mutex<UnixStream>);
+
+impl ReportedSteps {
+    /// Connects to whoever listens at `socket`.
+    pub(crate) fn to(socket: &Path) -> Result<AnySteps> {
+        let stream = UnixStream::connect(socket)
+            .with_context(|| format!("report steps at {}: somebody must listen there", socket.display()))?;
+        Ok(Arc::new(Self(Mutex::new(stream))))
+    }
+
+    fn ask(&self, step: &str) -> io::Result<()> {
+        let mut stream = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        stream.write_all(format!("{step}\n").as_bytes())?;
+        stream.read_exact(&mut [0])
+    }
+}
+
+impl Steps for ReportedSteps {
+    fn reach(&self, step: &'static str) -> Result<(), Stopped> {
+        if self.ask(step).is_err() {
+            let _ = kill_process(getpid(), Signal::KILL);
+            process::abort();
+        }
+        Ok(())
+    }
+}

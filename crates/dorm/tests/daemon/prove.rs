@@ -1,0 +1,99 @@
+//! `dorm prove` itself: a short proof holds, damage is found, and one that is broken off leaves nothing.
+
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use dorm_testing::left_overs;
+use serde_json::Value;
+
+use crate::place::images;
+
+/// A directory for proofs that guests can pass through.
+fn place() -> tempfile::TempDir {
+    use std::os::unix::fs::PermissionsExt as _;
+    let place = tempfile::Builder::new().prefix("dorm-").tempdir_in("/var/tmp").unwrap();
+    std::fs::set_permissions(place.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    place
+}
+
+fn prove(place: &Path, only: &[&str]) -> Child {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_dorm"));
+    command.args(["prove", "-o", "json", "--image", "base", "--images"]).arg(images()).arg("--place").arg(place);
+    command.args(only.iter().flat_map(|name| ["--only", name]));
+    command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+/// The report, and what was said.
+fn report(proof: Child) -> (bool, Value, String) {
+    let output = proof.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let report = serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {said}"));
+    (output.status.success(), report, said)
+}
+
+fn is_clear(place: &Path) {
+    assert_eq!(left_overs(place), [""; 0]);
+    assert_eq!(std::fs::read_dir(place).unwrap().count(), 0);
+}
+
+fn row<'a>(report: &'a Value, operation: &str) -> &'a Value {
+    let rows = report["rows"].as_array().unwrap();
+    rows.iter().find(|row| row["operation"] == operation).unwrap_or_else(|| panic!("{operation}: {report}"))
+}
+
+#[test]
+fn a_short_proof_kills_the_daemon_at_every_step_and_finds_nothing_lost() {
+    let place = place();
+    let (holds, report, said) = report(prove(place.path(), &["suspend", "delete-snapshot"]));
+    assert!(holds && report["holds"] == true, "{report} {said}");
+    for operation in ["suspend", "delete snapshot"] {
+        let row = row(&report, operation);
+        assert!(row["steps"].as_u64().unwrap() >= 5, "{report}");
+        assert_eq!(row["tried"], row["steps"], "{report}");
+        assert!(row["kills"].as_u64() >= row["steps"].as_u64(), "{report}");
+    }
+    is_clear(place.path());
+}
+
+#[test]
+fn damaged_images_and_full_disks_are_told_by_name_and_lose_nothing() {
+    let place = place();
+    let only = ["resume-image-damaged", "create-snapshot-damaged", "suspend-disk-full"];
+    let (holds, report, said) = report(prove(place.path(), &only));
+    assert!(holds, "{report} {said}");
+    assert_eq!(row(&report, "resume, image damaged")["disk_faults"], 16, "{report}");
+    assert_eq!(row(&report, "create, snapshot damaged")["disk_faults"], 16, "{report}");
+    is_clear(place.path());
+}
+
+#[test]
+fn a_proof_that_is_broken_off_leaves_nothing() {
+    let place = place();
+    let mut proof = prove(place.path(), &["set-timeouts", "delete-snapshot"]);
+    let mut said = BufReader::new(proof.stderr.take().unwrap());
+    let mut line = String::new();
+    // By now it has sandboxes.
+    while !line.contains("2 of 2") {
+        line.clear();
+        assert!(said.read_line(&mut line).unwrap() > 0, "it ended by itself");
+    }
+    let told = Command::new("kill").args(["-INT", &proof.id().to_string()]).status().unwrap();
+    assert!(told.success());
+    let mut rest = String::new();
+    said.read_to_string(&mut rest).unwrap();
+    let output = proof.wait_with_output().unwrap();
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((output.status.code(), &report["interrupted"]), (Some(1), &Value::Bool(true)), "{report} {rest}");
+    assert_eq!(report["remains"], Value::Array(Vec::new()), "{rest}");
+    is_clear(place.path());
+}
+
+#[test]
+fn an_unknown_operation_is_refused_with_those_there_are() {
+    let place = place();
+    let output = prove(place.path(), &["levitate"]).wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success() && said.contains("levitate") && said.contains("resume-evicted"), "{said}");
+    is_clear(place.path());
+}
