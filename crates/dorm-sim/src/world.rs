@@ -106,7 +106,7 @@ impl World {
         let mut disk = Disk::new(captures.clone());
         disk.learn(&captures).with_context(|| format!("look at {}", captures.display()))?;
         let clock = TokioClock::starting_at(Timestamp::from_millis(1_800_000_000_000));
-        let model = Arc::new(Model::new(trace.clone(), clock.clone(), captures, misfortune));
+        let model = Arc::new(Model::new(trace.clone(), captures, misfortune));
         let limit = Duration::from_secs(20);
         let settings = Settings {
             limits: Limits { start: limit, suspend: limit, resume: limit, snapshot: limit, terminate: limit },
