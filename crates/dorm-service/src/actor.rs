@@ -12,7 +12,8 @@ use std::time::Duration;
 
 use dorm_agent_client::Agent;
 use dorm_lifecycle::{
-    Actor as By, CaptureId, Command, Context, Effect, EventKind, Input, Observation, Outcome, RunId, State, step,
+    Actor as By, CaptureId, Command, Context, Effect, EventKind, Input, Observation, Outcome, RunId, Sandbox, State,
+    step,
 };
 use dorm_store::{OperationRecord, SandboxRecord, SnapshotRecord};
 use futures_util::future::BoxFuture;
@@ -91,14 +92,33 @@ pub(crate) struct Actor {
     later: VecDeque<Message>,
 }
 
+/// The place where a sandbox is spoken to. It is taken before the record of a new one can be seen, so that nobody
+/// finds a record without it.
+pub(crate) struct Seat {
+    inbox: mpsc::UnboundedReceiver<Message>,
+    activity: Arc<Activity>,
+}
+
+impl Seat {
+    pub(crate) fn take(shared: &Arc<Shared>, sandbox: &Sandbox) -> Self {
+        let (mailbox, inbox) = mpsc::unbounded_channel();
+        let activity = Activity::new(shared.clock.clone(), sandbox.last_active);
+        shared.enter(&sandbox.id, ActorHandle { mailbox, activity: activity.clone() });
+        Self { inbox, activity }
+    }
+}
+
 impl Actor {
     /// Starts the task of `record`.
     pub(crate) fn spawn(shared: &Arc<Shared>, record: SandboxRecord, by: By, first: First) {
-        let (mailbox, inbox) = mpsc::unbounded_channel();
-        let activity = Activity::new(shared.clock.clone(), record.sandbox.last_active);
-        let id = record.sandbox.id.clone();
+        let seat = Seat::take(shared, &record.sandbox);
+        Self::spawn_in(seat, shared, record, by, first);
+    }
+
+    /// Starts the task of `record`, which may have been asked for things already.
+    pub(crate) fn spawn_in(seat: Seat, shared: &Arc<Shared>, record: SandboxRecord, by: By, first: First) {
+        let Seat { inbox, activity } = seat;
         shared.ledger.note(&record.sandbox);
-        shared.enter(&id, ActorHandle { mailbox, activity: activity.clone() });
         let actor = Self {
             shared: shared.clone(),
             record,

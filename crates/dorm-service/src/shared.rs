@@ -92,6 +92,8 @@ pub(crate) struct Shared {
     pub(crate) ledger: Ledger,
     pub(crate) stopping: CancellationToken,
     pub(crate) tasks: TaskTracker,
+    /// Held by whoever deletes a snapshot.
+    pub(crate) deletions: tokio::sync::Mutex<()>,
     /// Held from reading a webhook to writing it.
     pub(crate) webhooks: tokio::sync::Mutex<()>,
     pub(crate) webhook_news: watch::Sender<u64>,
@@ -120,6 +122,7 @@ impl Shared {
                 timers,
                 stopping: CancellationToken::new(),
                 tasks: TaskTracker::new(),
+                deletions: tokio::sync::Mutex::default(),
                 webhooks: tokio::sync::Mutex::default(),
                 webhook_news: watch::channel(0).0,
                 news: watch::channel(0).0,

@@ -31,6 +31,30 @@ pub(crate) async fn is_sound(world: &World) -> Result<()> {
     captures_are_whole(world).await
 }
 
+/// Waits until every guest that is said to run does, or is dead.
+pub(crate) async fn nobody_stands_still(world: &World) {
+    let deadline = tokio::time::Instant::now() + SETTLE;
+    let mut wait = Duration::from_millis(1);
+    while let Some(run) = stands_still(world) {
+        if tokio::time::Instant::now() > deadline {
+            world.trace.wrong(format_args!("run {run} is said to run and stands still"));
+            return;
+        }
+        tokio::time::sleep(wait).await;
+        wait = (wait * 2).min(Duration::from_secs(10));
+    }
+}
+
+fn stands_still(world: &World) -> Option<RunId> {
+    let still = |run: &RunId| {
+        let found = world.host.runs().into_iter().find(|(found, _)| found == run);
+        matches!(found, Some((_, RunCondition::Paused | RunCondition::Parked)))
+    };
+    let records = world.model.records();
+    let running = records.iter().filter(|record| matches!(record.sandbox.state, State::Running { .. }));
+    running.map(|record| record.sandbox.run_id()).find(still)
+}
+
 /// Whether nothing is going on and nothing is left over; the answer says what is not so.
 fn quiet(world: &World) -> Result<Result<(), String>> {
     let mut needed = BTreeMap::new();

@@ -40,6 +40,14 @@ impl WatchedEngine {
         }
     }
 
+    /// A dead daemon hears no answer any more.
+    async fn heard<T>(&self, answer: T) -> T {
+        if !self.life.alive() {
+            std::future::pending::<()>().await;
+        }
+        answer
+    }
+
     fn mortal(&self, inner: BoxStream) -> BoxStream {
         Box::new(Mortal { inner, life: Arc::clone(&self.life) })
     }
@@ -52,57 +60,57 @@ impl Engine for WatchedEngine {
     }
 
     async fn start(&self, spec: &RunSpec) -> Result<(), EngineError> {
-        self.inner.start(spec).await?;
+        self.heard(self.inner.start(spec).await).await?;
         self.is_alone(&spec.run);
         Ok(())
     }
 
     async fn restore(&self, spec: &RunSpec, image: &Path) -> Result<(), EngineError> {
-        self.inner.restore(spec, image).await?;
+        self.heard(self.inner.restore(spec, image).await).await?;
         self.is_alone(&spec.run);
         Ok(())
     }
 
     async fn capture(&self, run: &RunId, into: &Path) -> Result<Captured, EngineError> {
-        self.inner.capture(run, into).await
+        self.heard(self.inner.capture(run, into).await).await
     }
 
     async fn park(&self, run: &RunId) -> Result<(), EngineError> {
-        self.inner.park(run).await
+        self.heard(self.inner.park(run).await).await
     }
 
     async fn go_on(&self, run: &RunId) -> Result<(), EngineError> {
-        self.inner.go_on(run).await?;
+        self.heard(self.inner.go_on(run).await).await?;
         self.is_alone(run);
         Ok(())
     }
 
     async fn stop(&self, run: &RunId) -> Result<(), EngineError> {
-        self.inner.stop(run).await
+        self.heard(self.inner.stop(run).await).await
     }
 
     async fn agent(&self, run: &RunId) -> Result<BoxStream, EngineError> {
-        Ok(self.mortal(self.inner.agent(run).await?))
+        Ok(self.mortal(self.heard(self.inner.agent(run).await).await?))
     }
 
     async fn connect(&self, run: &RunId, port: u16) -> Result<BoxStream, EngineError> {
-        Ok(self.mortal(self.inner.connect(run, port).await?))
+        Ok(self.mortal(self.heard(self.inner.connect(run, port).await).await?))
     }
 
     async fn usage(&self, run: &RunId) -> Result<Usage, EngineError> {
-        self.inner.usage(run).await
+        self.heard(self.inner.usage(run).await).await
     }
 
     async fn relieve(&self, run: &RunId, victim: Option<u32>) -> Result<(), EngineError> {
-        self.inner.relieve(run, victim).await
+        self.heard(self.inner.relieve(run, victim).await).await
     }
 
     async fn inventory(&self) -> Result<Vec<FoundRun>, EngineError> {
-        self.inner.inventory().await
+        self.heard(self.inner.inventory().await).await
     }
 
     async fn sweep(&self, known: &[RunId]) -> Result<Vec<String>, EngineError> {
-        self.inner.sweep(known).await
+        self.heard(self.inner.sweep(known).await).await
     }
 
     fn notices(&self) -> mpsc::Receiver<Notice> {
@@ -110,7 +118,7 @@ impl Engine for WatchedEngine {
     }
 
     async fn prepare(&self, image: &Digest, rootfs: &Path) -> Result<(), EngineError> {
-        self.inner.prepare(image, rootfs).await
+        self.heard(self.inner.prepare(image, rootfs).await).await
     }
 
     async fn close(&self) {

@@ -187,10 +187,28 @@ impl History {
             Some(Err(_)) => self.world.trace.wrong("callers wait for ever"),
         }
         callers.shutdown().await;
+        if daemon.life.alive() {
+            self.look_at_the_living(&daemon).await?;
+        }
         if daemon.life.alive() && self.random.chance(30) {
             self.stop(&daemon).await;
         }
         self.die(&daemon.life)
+    }
+
+    /// What has to hold of a daemon that lives on, once nothing goes wrong any more. What faults have left behind is
+    /// cleared away by the next one, so that only where there were none everything is looked at.
+    async fn look_at_the_living(&mut self, daemon: &Daemon) -> Result<()> {
+        daemon.life.forgive();
+        self.world.host.faults().clear();
+        self.world.host.faults().release();
+        match self.plan.misfortune {
+            Misfortune::OnlyDeaths => check::is_sound(&self.world).await,
+            Misfortune::Any => {
+                check::nobody_stands_still(&self.world).await;
+                Ok(())
+            }
+        }
     }
 
     /// Stops a daemon as it should be.

@@ -12,7 +12,6 @@ use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use dorm_lifecycle::{CaptureId, Sandbox, SandboxId, SnapshotId, StateName};
-use dorm_service::TokioClock;
 use dorm_store::{EventRecord, OperationRecord, SandboxRecord, SnapshotRecord};
 
 use crate::trace::Trace;
@@ -32,7 +31,6 @@ pub(crate) enum Misfortune {
 pub(crate) struct Model {
     state: Mutex<State>,
     trace: Trace,
-    clock: TokioClock,
     captures: PathBuf,
     misfortune: Misfortune,
 }
@@ -110,8 +108,8 @@ impl Hold<'_> {
 }
 
 impl Model {
-    pub(crate) fn new(trace: Trace, clock: TokioClock, captures: PathBuf, misfortune: Misfortune) -> Self {
-        Self { state: Mutex::default(), trace, clock, captures, misfortune }
+    pub(crate) fn new(trace: Trace, captures: PathBuf, misfortune: Misfortune) -> Self {
+        Self { state: Mutex::default(), trace, captures, misfortune }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

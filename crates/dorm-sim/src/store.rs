@@ -48,6 +48,8 @@ impl Store for WatchedStore {
         self.pause().await;
         let events = self.inner.commit(change.clone()).await?;
         self.model.committed(&change, &events);
+        // It is committed, and its caller does not know yet.
+        self.pause().await;
         Ok(events)
     }
 

@@ -9,7 +9,9 @@ use dorm_engine::SteppedEngine;
 use dorm_engine_fake::FakeHost;
 use dorm_lifecycle::{Limits, Timestamp};
 use dorm_pool::Pool;
-use dorm_service::{ParkLimits, Parts, Randomness, RecoveryReport, Service, ServiceError, Settings, TokioClock};
+use dorm_service::{
+    HostFacts, ParkLimits, Parts, Randomness, RecoveryReport, Service, ServiceError, Settings, TokioClock,
+};
 use dorm_steps::AnySteps;
 use dorm_store::memory::MemoryStore;
 use dorm_store::{SteppedStore, Store};
@@ -80,6 +82,16 @@ impl Randomness for Seeded {
     }
 }
 
+/// A host of which nothing is known that could differ at a replay.
+#[derive(Debug)]
+struct AnyHost;
+
+impl HostFacts for AnyHost {
+    fn available_memory(&self) -> Option<u64> {
+        None
+    }
+}
+
 impl World {
     pub(crate) fn new(
         place: (&Path, &Path),
@@ -94,7 +106,7 @@ impl World {
         let mut disk = Disk::new(captures.clone());
         disk.learn(&captures).with_context(|| format!("look at {}", captures.display()))?;
         let clock = TokioClock::starting_at(Timestamp::from_millis(1_800_000_000_000));
-        let model = Arc::new(Model::new(trace.clone(), clock.clone(), captures, misfortune));
+        let model = Arc::new(Model::new(trace.clone(), captures, misfortune));
         let limit = Duration::from_secs(20);
         let settings = Settings {
             limits: Limits { start: limit, suspend: limit, resume: limit, snapshot: limit, terminate: limit },
@@ -102,6 +114,7 @@ impl World {
                 count: usize::try_from(random.below(4)).unwrap_or_default(),
                 memory_bytes: (10 << 20) + random.below(64 << 20),
             },
+            host: Arc::new(AnyHost),
             randomness: Arc::new(Seeded(Mutex::new(random.fork()))),
             ..Settings::default()
         };

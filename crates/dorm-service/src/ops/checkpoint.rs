@@ -88,6 +88,15 @@ impl Service {
     /// # Errors
     /// `SnapshotNotReady` while it is being made, or while a sandbox is starting from it.
     pub async fn delete_snapshot(&self, id: &SnapshotId) -> Result<(), ServiceError> {
+        let (service, id) = (self.clone(), id.clone());
+        // Whoever asked may go away at any moment; what is recorded is done to its end.
+        let work = async move { service.delete_now(&id).await };
+        self.shared.tasks.spawn(work).await.unwrap_or(Err(ServiceError::Stopping))
+    }
+
+    async fn delete_now(&self, id: &SnapshotId) -> Result<(), ServiceError> {
+        // Of two who delete the same, the second must not write down again what the first has forgotten.
+        let _turn = self.shared.deletions.lock().await;
         let mut snapshot = self.snapshot(id).await?;
         let not_ready = |status: String| ServiceError::SnapshotNotReady { snapshot: id.clone(), status };
         match &snapshot.status {

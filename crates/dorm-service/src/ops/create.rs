@@ -9,7 +9,7 @@ use dorm_lifecycle::{
 use dorm_store::{Change, NewEvent, SandboxRecord, SnapshotStatus};
 use tokio::sync::oneshot;
 
-use crate::actor::{Actor, First, record::first_operation};
+use crate::actor::{Actor, First, Seat, record::first_operation};
 use crate::error::ServiceError;
 use crate::shared::Service;
 use crate::view::SandboxView;
@@ -103,10 +103,20 @@ impl Service {
             events: events.collect(),
             ..Change::default()
         };
-        shared.commit(change).await?;
         let (reply, answer) = oneshot::channel();
         let record = SandboxRecord { sandbox: made.next, revision: 1 };
-        Actor::spawn(shared, record, By::User, First::Effect(effect, Some(reply)));
+        let own = shared.clone();
+        // Whoever asked may go away at any moment; what is recorded is begun all the same.
+        let begin = async move {
+            let seat = Seat::take(&own, &record.sandbox);
+            if let Err(error) = own.commit(change).await {
+                own.leave(&record.sandbox.id);
+                return Err(error.into());
+            }
+            Actor::spawn_in(seat, &own, record, By::User, First::Effect(effect, Some(reply)));
+            Ok(())
+        };
+        shared.tasks.spawn(begin).await.unwrap_or(Err(ServiceError::Stopping))?;
         drop(admitted);
         answer.await.unwrap_or(Err(ServiceError::Stopping))
     }

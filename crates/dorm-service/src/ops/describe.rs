@@ -1,6 +1,6 @@
 //! Looking at sandboxes.
 
-use dorm_lifecycle::{Command, Input, Limits, Name, Sandbox, SandboxId, State, step};
+use dorm_lifecycle::{Command, Input, Limits, Name, Outcome, Sandbox, SandboxId, State, step};
 use dorm_store::{SandboxFilter, SandboxRecord};
 
 use crate::error::ServiceError;
@@ -98,7 +98,9 @@ impl Service {
             limits: Limits::default(),
         };
         match step(&record.sandbox, &Input::Command(command.clone()), &context) {
-            Ok(_) => Ok(self.shared.view(&record.sandbox)),
+            Ok(made) if made.outcome == Outcome::Already => Ok(self.shared.view(&record.sandbox)),
+            // Only a daemon that stops has nobody for a living sandbox.
+            Ok(_) => Err(ServiceError::Stopping),
             Err(denied) => Err(ServiceError::Denied { operation: "change", sandbox: id.clone(), denied }),
         }
     }

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use dorm_lifecycle::{Actor, CaptureId, Cause, EventKind, Origin, Restored, Sandbox, State as Life, StateName};
-use dorm_service::Clock as _;
 use dorm_store::{Change, EventRecord, SandboxRecord, SnapshotRecord, SnapshotStatus};
 
 use super::{Known, KnownSnapshot, Memory, Misfortune, Model, State};
@@ -20,8 +19,7 @@ impl Model {
             self.snapshot_committed(&mut state, record);
         }
         for record in &change.sandboxes {
-            let recovery = events.iter().any(|event| event.event.actor == Actor::Recovery);
-            self.sandbox_committed(&mut state, record, recovery);
+            self.sandbox_committed(&mut state, record, events);
         }
         for operation in &change.operations {
             state.operations.insert(operation.id.to_string(), operation.clone());
@@ -55,7 +53,7 @@ impl Model {
         state.events.push(event.clone());
     }
 
-    fn sandbox_committed(&self, state: &mut State, record: &SandboxRecord, recovery: bool) {
+    fn sandbox_committed(&self, state: &mut State, record: &SandboxRecord, events: &[EventRecord]) {
         let sandbox = &record.sandbox;
         let next = SandboxRecord { revision: record.revision + 1, sandbox: sandbox.clone() };
         self.trace.note(format_args!("commit: {} is {} g{}", sandbox.id, sandbox.state.name(), sandbox.generation));
@@ -78,7 +76,7 @@ impl Model {
             self.trace
                 .wrong(format_args!("{}: generation {} after {}", before.id, sandbox.generation, before.generation));
         }
-        self.is_allowed(&known, &before, sandbox, recovery);
+        self.is_allowed(&known, &before, sandbox, events);
         self.remember(state.lying, &mut known, &before, sandbox);
         known.past.push((now, sandbox.clone()));
         known.record = next;
@@ -86,7 +84,8 @@ impl Model {
     }
 
     /// Refuses what nobody asked for and what loses something.
-    fn is_allowed(&self, known: &Known, before: &Sandbox, after: &Sandbox, recovery: bool) {
+    fn is_allowed(&self, known: &Known, before: &Sandbox, after: &Sandbox, events: &[EventRecord]) {
+        let recovery = events.iter().any(|event| event.event.actor == Actor::Recovery);
         let id = &before.id;
         let (was, is) = (before.state.name(), after.state.name());
         let strict = self.misfortune == Misfortune::OnlyDeaths;
@@ -104,7 +103,9 @@ impl Model {
                     // A jump of the clock that could not be recorded is only in the daemon's memory.
                     Cause::Timeout if strict => {
                         let known = Sandbox { last_active: after.last_active, ..before.clone() };
-                        if known.expires().is_none_or(|expires| expires > self.clock.now()) {
+                        // As the clock stood when it was decided.
+                        let decided = events.iter().map(|event| event.event.at).min();
+                        if known.expires().is_none_or(|expires| Some(expires) > decided) {
                             self.trace.wrong(format_args!("{id} is terminated before its time"));
                         }
                     }
