@@ -28,6 +28,7 @@ const RINGS: &[(&str, u8, &[&str])] = &[
     ("dorm-testing", 4, &[]),
     ("dorm-agent", 5, &[]),
     ("dorm-prove", 5, &[]),
+    ("dorm-sim", 5, &[]),
     ("dorm", 6, &[]),
     ("xtask", 7, &[]),
 ];
@@ -45,6 +46,7 @@ pub(crate) fn check(root: &Path) -> Result<()> {
     }
     lengths(root, &files, &mut wrong)?;
     map(root, &packages, &mut wrong)?;
+    planted(root, &mut wrong)?;
     if !wrong.is_empty() {
         for line in &wrong {
             eprintln!("layers: {line}");
@@ -120,6 +122,25 @@ fn lengths(root: &Path, files: &[PathBuf], wrong: &mut Vec<String>) -> Result<()
         }
         if path.file_name().is_some_and(|name| name == "mod.rs") {
             wrong.push(format!("{name}: modules are named by their file, not mod.rs"));
+        }
+    }
+    Ok(())
+}
+
+/// What is shipped is never built with the faults that the simulator must find.
+fn planted(root: &Path, wrong: &mut Vec<String>) -> Result<()> {
+    for package in ["dorm", "dorm-agent"] {
+        let output = Command::new(env!("CARGO"))
+            .args(["tree", "--offline", "-p", package, "-e", "features"])
+            .current_dir(root)
+            .output()
+            .context("run cargo tree")?;
+        let tree = String::from_utf8_lossy(&output.stdout);
+        if !output.status.success() || !tree.contains(package) {
+            bail!("cargo tree -p {package}: {}", String::from_utf8_lossy(&output.stderr));
+        }
+        if tree.contains("planted-bugs") {
+            wrong.push(format!("{package} is built with planted faults: see cargo tree -p {package} -e features"));
         }
     }
     Ok(())

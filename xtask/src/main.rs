@@ -8,6 +8,7 @@ mod demo;
 mod layers;
 mod prove;
 mod setup;
+mod sim;
 mod test;
 
 use std::path::PathBuf;
@@ -40,6 +41,13 @@ enum Command {
     Test {
         /// Only tests whose names contain this.
         filter: Option<String>,
+    },
+    /// Tell histories of the simulator: `--seed S` for one, `--minutes N` for as many as fit. `--help` for the rest.
+    #[command(disable_help_flag = true)]
+    Sim {
+        /// What the simulator is told.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
     },
     /// Check the shape of the code.
     Layers,
@@ -74,6 +82,7 @@ fn run(command: Command) -> Result<()> {
             prove::run(&build::dorm()?, &environment, &options)
         }
         Command::Test { filter } => test::run(filter.as_deref()),
+        Command::Sim { arguments } => sim::run(&arguments),
         Command::Layers => layers::check(&setup::root()?),
         Command::Bench { json } => {
             let environment = setup::ensure()?;

@@ -2,7 +2,7 @@
 //!
 //! The reader never waits for a caller: what it queues for one is bounded by the credit that caller has given.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -57,7 +57,7 @@ struct Shared {
 
 #[derive(Debug, Default)]
 struct Table {
-    entries: HashMap<u32, Entry>,
+    entries: BTreeMap<u32, Entry>,
     end: Option<Reason>,
 }
 
@@ -179,7 +179,8 @@ impl Shared {
     fn end(&self, reason: Reason) {
         let mut table = self.lock();
         table.end.get_or_insert(reason);
-        for (_, entry) in table.entries.drain() {
+        // In their order, so that those who wait are always woken in the same one.
+        while let Some((_, entry)) = table.entries.pop_first() {
             entry.credit.close();
         }
         drop(table);

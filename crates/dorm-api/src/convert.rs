@@ -1,5 +1,6 @@
 //! Between the words of the wire and those of the service. Total: whatever the service says has a form here.
 
+mod daemon;
 mod event;
 mod file;
 mod process;
@@ -7,6 +8,7 @@ mod sandbox;
 mod snapshot;
 mod why;
 
+pub(crate) use daemon::webhook_secret;
 pub(crate) use file::{entry, parse_mode, stat};
 pub(crate) use process::{Command, command, data, process_spec, shell};
 pub(crate) use sandbox::{create, keeping, state_name, timeouts};

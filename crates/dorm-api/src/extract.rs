@@ -9,7 +9,7 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode, header};
 use bytes::Bytes;
 use dorm_agent_client::{GuestPath, GuestString, User};
-use dorm_lifecycle::{HoldId, IdError, SandboxId};
+use dorm_lifecycle::{HoldId, IdError, SandboxId, WebhookId};
 use serde::de::DeserializeOwned;
 
 use crate::error::ApiError;
@@ -100,6 +100,18 @@ impl FromRequestParts<Api> for Hold {
     async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, ApiError> {
         let hold = parameter(parts, api, "hold").await?;
         hold.parse().map(Self).map_err(|error: IdError| ApiError::invalid(format!("hold: {error}"), ""))
+    }
+}
+
+/// The webhook of `{id}`.
+pub(crate) struct Webhook(pub(crate) WebhookId);
+
+impl FromRequestParts<Api> for Webhook {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, ApiError> {
+        let id = parameter(parts, api, "id").await?;
+        id.parse().map(Self).map_err(|error: IdError| ApiError::invalid(format!("webhook: {error}"), ""))
     }
 }
 

@@ -12,3 +12,4 @@ pub(crate) mod pty;
 mod range;
 pub(crate) mod sandboxes;
 pub(crate) mod snapshots;
+pub(crate) mod webhooks;

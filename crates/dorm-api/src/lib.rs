@@ -17,9 +17,11 @@ mod extract;
 mod gateway;
 mod handlers;
 mod keys;
+mod metrics;
 mod routes;
 mod serve;
 mod sse;
+mod webhooks;
 
 pub mod wire;
 

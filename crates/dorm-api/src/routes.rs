@@ -9,13 +9,16 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing;
 use dorm_service::Service;
+use metrics_exporter_prometheus::PrometheusHandle;
 use utoipa::OpenApi;
 use utoipa::openapi::security::{ApiKey, ApiKeyValue, HttpAuthScheme, HttpBuilder, SecurityScheme};
 
 use crate::error::ApiError;
 use crate::extract::JSON_BYTES_MAX;
 use crate::gateway;
-use crate::handlers::{daemon, events, exec, files, images, keeping, output, processes, pty, sandboxes, snapshots};
+use crate::handlers::{
+    daemon, events, exec, files, images, keeping, output, processes, pty, sandboxes, snapshots, webhooks,
+};
 use crate::keys::Keys;
 use crate::serve::Life;
 use crate::wire;
@@ -26,6 +29,7 @@ pub(crate) struct Api {
     pub(crate) service: Service,
     pub(crate) life: Life,
     pub(crate) keys: Arc<Keys>,
+    pub(crate) metrics: Option<PrometheusHandle>,
 }
 
 const HEALTH: &str = "/v1/health";
@@ -100,6 +104,13 @@ routes! {
     post "/v1/images/import" images::import;
     delete "/v1/images/{reference}" images::delete;
     get "/v1/events" events::events;
+    post "/v1/webhooks" webhooks::create;
+    get "/v1/webhooks" webhooks::list;
+    post "/v1/webhooks/{id}/replay" webhooks::replay;
+    delete "/v1/webhooks/{id}" webhooks::delete;
+    get "/v1/gc" daemon::artefacts;
+    post "/v1/gc" daemon::collect;
+    get "/metrics" daemon::metrics;
 }
 
 /// The OpenAPI document.
@@ -114,7 +125,7 @@ pub(crate) fn document() -> utoipa::openapi::OpenApi {
 
 /// The whole front door: gateway first, then the key, then the routes.
 pub(crate) fn router(service: Service, keys: Keys, life: Life) -> Router {
-    let api = Api { service, life, keys: Arc::new(keys) };
+    let api = Api { service, life, keys: Arc::new(keys), metrics: crate::metrics::handle() };
     table()
         .fallback(no_route)
         .method_not_allowed_fallback(no_method)

@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::keys::Keys;
-use crate::routes;
+use crate::{routes, webhooks};
 
 /// How long a client may take to send a request's head.
 const HEAD_WITHIN: Duration = Duration::from_secs(30);
@@ -63,6 +63,7 @@ pub async fn serve_with_grace(
     grace: Duration,
 ) -> io::Result<()> {
     let life = Life { stop, cut: CancellationToken::new(), tasks: TaskTracker::new() };
+    life.tasks.spawn(webhooks::run(service.clone(), life.stop.clone()));
     let router = routes::router(service, keys, life.clone());
     loop {
         let accepted = tokio::select! {

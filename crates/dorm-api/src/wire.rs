@@ -4,6 +4,7 @@
 //! (`*_bytes`). Requests refuse fields they do not know; readers of answers pass over fields they do not know, so that
 //! answers may grow. What a value means to a sandbox is decided elsewhere: these types only carry it.
 
+mod daemon;
 mod event;
 mod file;
 mod process;
@@ -12,6 +13,7 @@ mod snapshot;
 mod text;
 mod why;
 
+pub use daemon::{Artefact, ArtefactList, CreateWebhook, ReplayWebhook, Webhook, WebhookList};
 pub use event::{Event, EventPage};
 pub use file::{FileKind, FileList, FileStat, MakeDirectory, Rename, WatchEvent, WatchKind};
 pub use process::{

@@ -5,16 +5,17 @@ mod outgoing;
 mod request;
 mod streams;
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use dorm_agent_proto::frame::{self, Assembler, Decoder, Frame, Kind};
 use dorm_agent_proto::{Answer, End, Failure, GuestPath, Hello, Resync, VERSION, WriteOptions};
 use tokio::io::{AsyncReadExt, DuplexStream, split};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, JoinSet};
 
 use crate::machine::Machine;
+use crate::watch;
 use outgoing::{Outgoing, Sender};
 
 const QUEUED: usize = 64;
@@ -27,7 +28,7 @@ pub(crate) async fn serve(machine: Arc<Machine>, stream: DuplexStream) {
     let spoken = watch::Sender::new(0);
     let mut tasks = JoinSet::new();
     tasks.spawn(outgoing::write(Arc::clone(&machine), writing, queue, spoken.subscribe()));
-    let mut session = Session { machine, out, spoken, tasks, channels: HashMap::new() };
+    let mut session = Session { machine, out, spoken, tasks, channels: BTreeMap::new() };
     let mut decoder = Decoder::for_agent();
     let mut buffer = vec![0; READ_BYTES];
     loop {
@@ -49,7 +50,7 @@ struct Session {
     /// Counts the host's frames; the writer is quiet until the next.
     spoken: watch::Sender<u64>,
     tasks: JoinSet<()>,
-    channels: HashMap<u32, Channel>,
+    channels: BTreeMap<u32, Channel>,
 }
 
 struct Channel {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::watch;
+use crate::watch;
 
 /// A call of the engine port.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -179,7 +179,7 @@ impl Faults {
     pub(crate) fn strike(&self, operation: Operation, call: u64, moment: Moment) -> (Vec<Fault>, Hold) {
         let mut plan = self.lock();
         let mut released = self.0.released.subscribe();
-        released.borrow_and_update();
+        released.mark_seen();
         let mut faults = Vec::new();
         plan.entries.retain(|entry| {
             let hit = entry.operation == operation && entry.moment == moment && entry.call.is_none_or(|at| at == call);

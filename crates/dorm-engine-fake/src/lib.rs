@@ -23,6 +23,7 @@ mod image;
 mod machine;
 mod notices;
 mod ports;
+mod watch;
 
 pub use engine::FakeEngine;
 pub use error::FakeError;

@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use dorm_engine::{BoxStream, Notice, RunSpec, Usage};
 use dorm_lifecycle::{RunCondition, RunId};
-use tokio::sync::watch;
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
@@ -17,6 +16,7 @@ use crate::agent;
 use crate::guest::{Guest, Moved};
 use crate::notices::Notices;
 use crate::ports;
+use crate::watch;
 
 const STREAM_BYTES: usize = 64 * 1024;
 
@@ -57,7 +57,7 @@ impl Machine {
     /// Puts the guest in and lets it run.
     pub(crate) fn begin(self: &Arc<Self>, guest: Guest) {
         let mut state = self.lock();
-        if *self.ended.borrow() {
+        if self.ended.get() {
             return;
         }
         state.guest = Some(guest);
@@ -142,7 +142,7 @@ impl Machine {
 
     /// Ends everything that this run does. Its streams end.
     pub(crate) fn end(&self) {
-        self.ended.send_replace(true);
+        self.ended.send_modify(|ended| *ended = true);
         let mut state = self.lock();
         state.condition = RunCondition::Broken;
         state.guest = None;
@@ -232,7 +232,7 @@ impl Machine {
     async fn when_running<R>(&self, mut attempt: impl FnMut(&Self, &mut State) -> Option<R>) -> R {
         let mut changes = self.changes();
         loop {
-            changes.borrow_and_update();
+            changes.mark_seen();
             {
                 let mut state = self.lock();
                 if state.condition == RunCondition::Running
@@ -285,7 +285,7 @@ impl Machine {
 async fn drive(machine: Arc<Machine>) {
     let mut changes = machine.changes();
     loop {
-        changes.borrow_and_update();
+        changes.mark_seen();
         let (wait, moved) = {
             let mut state = machine.lock();
             machine.settle(&mut state)
@@ -295,6 +295,7 @@ async fn drive(machine: Arc<Machine>) {
             continue;
         }
         tokio::select! {
+            biased;
             _ = changes.changed() => {}
             () = sleep(wait) => {}
         }

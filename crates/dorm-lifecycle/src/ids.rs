@@ -108,6 +108,10 @@ id!(
     HoldId
 );
 id!(
+    /// Names one webhook.
+    WebhookId
+);
+id!(
     /// Names one captured memory image on disk, be it a sleep image or the content of a memory snapshot.
     CaptureId
 );

@@ -26,7 +26,9 @@ pub mod table;
 
 pub use denied::Denied;
 pub use event::{Actor, EventKind};
-pub use ids::{CaptureId, Digest, HoldId, IdError, Name, OperationId, ProjectId, RunId, SandboxId, SnapshotId};
+pub use ids::{
+    CaptureId, Digest, HoldId, IdError, Name, OperationId, ProjectId, RunId, SandboxId, SnapshotId, WebhookId,
+};
 pub use invariants::{Broken, check};
 pub use recovery::{Recovery, RunCondition, recover};
 pub use sandbox::{Cause, Deadline, DeadlineKind, Hold, Origin, Restored, Sandbox, SleepImage, State, StateName};

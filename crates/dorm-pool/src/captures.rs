@@ -94,12 +94,28 @@ pub struct Expected {
     pub cpu: String,
 }
 
+/// A draft that this process writes.
+#[derive(Clone, Copy, Debug)]
+struct Live {
+    /// The room promised to it.
+    bytes: u64,
+    fate: Fate,
+}
+
+/// What becomes of a draft when it is complete.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Fate {
+    Capture,
+    /// It was removed meanwhile: nothing may come of it.
+    Nothing,
+}
+
 /// All captures of one data directory.
 pub(crate) struct Captures {
     directory: PathBuf,
     steps: Steps,
-    /// The drafts being written by this process, with the room promised to each.
-    live: Mutex<BTreeMap<CaptureId, u64>>,
+    /// The drafts being written by this process.
+    live: Mutex<BTreeMap<CaptureId, Live>>,
 }
 
 impl Captures {
@@ -112,6 +128,10 @@ impl Captures {
             }
         }
         Ok(Self { directory, steps, live: Mutex::default() })
+    }
+
+    pub(crate) fn steps(&self) -> &Steps {
+        &self.steps
     }
 
     pub(crate) fn directory(&self) -> &Path {
@@ -146,12 +166,16 @@ impl Captures {
     }
 
     pub(crate) fn remove(&self, id: &CaptureId) -> Result<(), PoolError> {
+        // One that is still being written, by somebody who was given up perhaps, must not come into being afterwards.
+        if let Some(live) = self.live().get_mut(id) {
+            live.fate = Fate::Nothing;
+        }
         let gone = self.path(id, GONE);
         disk::remove_tree(&gone)?;
         match disk::rename_new(&self.path(id, ""), &gone) {
             Ok(()) => {
                 self.steps.reach(Step::GoneRenamed)?;
-                disk::sync_directory(&self.directory)?;
+                disk::sync_directory(&self.directory, &self.steps)?;
                 disk::remove_tree(&gone)?;
                 self.steps.reach(Step::Removed)?;
             }
@@ -161,14 +185,14 @@ impl Captures {
         if !self.live().contains_key(id) {
             disk::remove_tree(&self.path(id, DRAFT))?;
         }
-        disk::sync_directory(&self.directory)
+        disk::sync_directory(&self.directory, &self.steps)
     }
 
     fn path(&self, id: &CaptureId, suffix: &str) -> PathBuf {
         self.directory.join(format!("{id}{suffix}"))
     }
 
-    fn live(&self) -> MutexGuard<'_, BTreeMap<CaptureId, u64>> {
+    fn live(&self) -> MutexGuard<'_, BTreeMap<CaptureId, Live>> {
         // The map is whole between any two statements that hold it: a panic elsewhere cannot have spoilt it.
         self.live.lock().unwrap_or_else(PoisonError::into_inner)
     }

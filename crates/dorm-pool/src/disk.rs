@@ -9,6 +9,7 @@ use rustix::fs::{CWD, FlockOperation, RenameFlags};
 use rustix::io::Errno;
 
 use crate::error::{PoolError, failed};
+use crate::steps::Steps;
 
 /// Makes a directory, and those above it, that only its owner may list. Those that exist are left as they are.
 pub(crate) fn make_directories(path: &Path) -> Result<(), PoolError> {
@@ -37,12 +38,14 @@ pub(crate) fn make_directory(path: &Path) -> io::Result<()> {
 }
 
 /// Makes what a directory lists durable.
-pub(crate) fn sync_directory(path: &Path) -> Result<(), PoolError> {
-    File::open(path).and_then(|directory| directory.sync_all()).map_err(failed("sync the directory", path))
+pub(crate) fn sync_directory(path: &Path, steps: &Steps) -> Result<(), PoolError> {
+    File::open(path).and_then(|directory| directory.sync_all()).map_err(failed("sync the directory", path))?;
+    steps.durable(path);
+    Ok(())
 }
 
 /// Writes a file that is not there yet and makes its content durable; its name is, once the directory is synced.
-pub(crate) fn write_new(path: &Path, content: &[u8]) -> Result<(), PoolError> {
+pub(crate) fn write_new(path: &Path, content: &[u8], steps: &Steps) -> Result<(), PoolError> {
     OpenOptions::new()
         .write(true)
         .create_new(true)
@@ -52,7 +55,9 @@ pub(crate) fn write_new(path: &Path, content: &[u8]) -> Result<(), PoolError> {
             file.write_all(content)?;
             file.sync_all()
         })
-        .map_err(failed("write", path))
+        .map_err(failed("write", path))?;
+    steps.durable(path);
+    Ok(())
 }
 
 /// Renames to a name that is not taken. [`io::ErrorKind::AlreadyExists`] when it is.

@@ -167,7 +167,7 @@ impl Images {
             Err(error) => return Err(failed("rename before removing", &self.path(digest))(error)),
         }
         self.steps.reach(Step::GoneRenamed)?;
-        disk::sync_directory(&self.directory)?;
+        disk::sync_directory(&self.directory, &self.steps)?;
         disk::remove_tree(&gone)?;
         drop(held);
         Ok(())

@@ -58,7 +58,7 @@ impl Pool {
         progress: impl Fn(Progress) + Send + 'static,
     ) -> Result<Image, PoolError> {
         let (images, source, tag) = (self.images.clone(), source.to_owned(), tag.map(str::to_owned));
-        blocking(move || images.import(&source, tag.as_deref(), &progress)).await
+        self.blocking(move || images.import(&source, tag.as_deref(), &progress)).await
     }
 
     /// All images, ordered by digest.
@@ -67,7 +67,7 @@ impl Pool {
     /// [`PoolError::Io`] when the directory cannot be read.
     pub async fn images(&self) -> Result<Vec<Image>, PoolError> {
         let images = self.images.clone();
-        blocking(move || images.list()).await
+        self.blocking(move || images.list()).await
     }
 
     /// The image that `reference` means: a tag, a digest, or the beginning of just one digest, 8 digits at least.
@@ -76,7 +76,7 @@ impl Pool {
     /// [`PoolError::NoImage`] says what there is, [`PoolError::Ambiguous`] what it could be.
     pub async fn resolve(&self, reference: &str) -> Result<Image, PoolError> {
         let (images, reference) = (self.images.clone(), reference.to_owned());
-        blocking(move || images.resolve(&reference)).await
+        self.blocking(move || images.resolve(&reference)).await
     }
 
     /// The image with that digest. Its content is not checked: see [`Pool::verify_image`].
@@ -85,7 +85,7 @@ impl Pool {
     /// [`PoolError::NoImage`] when it is not there.
     pub async fn image(&self, digest: &Digest) -> Result<Image, PoolError> {
         let (images, digest) = (self.images.clone(), digest.clone());
-        blocking(move || images.get(&digest)).await
+        self.blocking(move || images.get(&digest)).await
     }
 
     /// Reads the whole image and checks that it still is what its digest says.
@@ -94,7 +94,7 @@ impl Pool {
     /// [`PoolError::DamagedImage`] when it is not.
     pub async fn verify_image(&self, digest: &Digest) -> Result<Image, PoolError> {
         let (images, digest) = (self.images.clone(), digest.clone());
-        blocking(move || images.verify(&digest)).await
+        self.blocking(move || images.verify(&digest)).await
     }
 
     /// Removes an image and its tags; one that is not there is a success. `held_by` names what else needs it. Other
@@ -105,7 +105,7 @@ impl Pool {
     pub async fn remove_image(&self, digest: &Digest, held_by: &[String]) -> Result<(), PoolError> {
         let (images, captures) = (self.images.clone(), self.captures.clone());
         let (digest, mut held_by) = (digest.clone(), held_by.to_vec());
-        blocking(move || {
+        self.blocking(move || {
             held_by.extend(captures.standing_on(&digest)?.iter().map(|id| format!("capture {id}")));
             if !held_by.is_empty() {
                 return Err(PoolError::InUse { image: digest, held_by });
@@ -122,7 +122,7 @@ impl Pool {
     /// [`PoolError::NoRoom`] when it would not fit beside the other drafts, [`PoolError::Exists`] when the id is taken.
     pub async fn begin(&self, id: &CaptureId, need_bytes: u64) -> Result<CaptureDraft, PoolError> {
         let (captures, id) = (self.captures.clone(), id.clone());
-        blocking(move || captures.begin(&id, need_bytes)).await
+        self.blocking(move || captures.begin(&id, need_bytes)).await
     }
 
     /// Reads the whole capture and checks that it is what was written, and that this host can use it.
@@ -131,7 +131,7 @@ impl Pool {
     /// [`PoolError::Missing`], [`PoolError::Damaged`], [`PoolError::Incompatible`], [`PoolError::MissingImage`].
     pub async fn verify(&self, id: &CaptureId, on: &Expected) -> Result<Capture, PoolError> {
         let (captures, images, id, on) = (self.captures.clone(), self.images.clone(), id.clone(), on.clone());
-        blocking(move || {
+        self.blocking(move || {
             captures.verify(&id, &on, &|image| match images.get(image) {
                 Ok(_) => Ok(true),
                 Err(PoolError::NoImage { .. }) => Ok(false),
@@ -147,7 +147,7 @@ impl Pool {
     /// [`PoolError::Missing`] when it is not there, [`PoolError::Damaged`] when its manifest is not what was written.
     pub async fn capture(&self, id: &CaptureId) -> Result<Capture, PoolError> {
         let (captures, id) = (self.captures.clone(), id.clone());
-        blocking(move || captures.load(&id)).await
+        self.blocking(move || captures.load(&id)).await
     }
 
     /// Makes `to` a capture with the same content as `from`, which is not touched; both can be removed on their own.
@@ -157,7 +157,7 @@ impl Pool {
     /// [`PoolError::Missing`] when `from` is not there, [`PoolError::Exists`] when `to` is something else.
     pub async fn copy(&self, from: &CaptureId, to: &CaptureId) -> Result<Capture, PoolError> {
         let (captures, from, to) = (self.captures.clone(), from.clone(), to.clone());
-        blocking(move || captures.copy(&from, &to)).await
+        self.blocking(move || captures.copy(&from, &to)).await
     }
 
     /// Removes a capture, or what was half-written of one. One that is not there is a success.
@@ -166,7 +166,7 @@ impl Pool {
     /// [`PoolError::Io`] when files cannot be removed; calling again goes on.
     pub async fn remove(&self, id: &CaptureId) -> Result<(), PoolError> {
         let (captures, id) = (self.captures.clone(), id.clone());
-        blocking(move || captures.remove(&id)).await
+        self.blocking(move || captures.remove(&id)).await
     }
 
     /// The ids of all complete captures, in order.
@@ -175,7 +175,7 @@ impl Pool {
     /// [`PoolError::Io`] when the directory cannot be read.
     pub async fn captures(&self) -> Result<Vec<CaptureId>, PoolError> {
         let captures = self.captures.clone();
-        blocking(move || captures.list()).await
+        self.blocking(move || captures.list()).await
     }
 
     /// The ids of half-written captures that nobody writes any more: [`Pool::remove`] clears them away.
@@ -184,7 +184,16 @@ impl Pool {
     /// [`PoolError::Io`] when the directory cannot be read.
     pub async fn drafts(&self) -> Result<Vec<CaptureId>, PoolError> {
         let captures = self.captures.clone();
-        blocking(move || captures.drafts()).await
+        self.blocking(move || captures.drafts()).await
+    }
+
+    /// How many bytes could still be written beside the captures.
+    ///
+    /// # Errors
+    /// [`PoolError::Io`] when the file system does not answer.
+    pub async fn free_bytes(&self) -> Result<u64, PoolError> {
+        let captures = self.captures.clone();
+        self.blocking(move || crate::disk::free_bytes(captures.directory())).await
     }
 
     /// The directory above the images, if there is one, that bars the way to them for engines that run with guest ids:
@@ -197,10 +206,26 @@ impl Pool {
     pub fn directories(&self) -> (PathBuf, PathBuf) {
         (self.captures.directory().to_owned(), self.images.directory().to_owned())
     }
+
+    async fn blocking<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> Result<T, PoolError> + Send + 'static,
+    ) -> Result<T, PoolError> {
+        blocking(self.captures.steps(), work).await
+    }
 }
 
+/// Does work that blocks where it keeps nobody waiting. What belongs to a dead process is not even begun.
 pub(crate) async fn blocking<T: Send + 'static>(
+    steps: &Steps,
     work: impl FnOnce() -> Result<T, PoolError> + Send + 'static,
 ) -> Result<T, PoolError> {
-    tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| Err(PoolError::Interrupted(error)))
+    if !steps.in_place() {
+        return tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| Err(PoolError::Interrupted(error)));
+    }
+    let done = if steps.alive() { Some(work()) } else { None };
+    match done {
+        Some(done) if steps.alive() => done,
+        Some(_) | None => std::future::pending().await,
+    }
 }

@@ -67,6 +67,15 @@ impl Steps {
     pub(crate) fn alive(&self) -> bool {
         self.0.alive()
     }
+
+    pub(crate) fn in_place(&self) -> bool {
+        self.0.in_place()
+    }
+
+    /// Says that `path` has just been synced.
+    pub(crate) fn durable(&self, path: &Path) {
+        self.0.durable(path);
+    }
 }
 
 #[cfg(test)]

@@ -22,7 +22,6 @@ use crate::activity::{Activity, InUse, Use};
 use crate::clock::Jump;
 use crate::effects::{self, Seen, Task};
 use crate::error::ServiceError;
-use crate::identity;
 use crate::shared::{ActorHandle, Shared, chain};
 use crate::view::{Residence, SandboxView};
 
@@ -98,6 +97,7 @@ impl Actor {
         let (mailbox, inbox) = mpsc::unbounded_channel();
         let activity = Activity::new(shared.clock.clone(), record.sandbox.last_active);
         let id = record.sandbox.id.clone();
+        shared.ledger.note(&record.sandbox);
         shared.enter(&id, ActorHandle { mailbox, activity: activity.clone() });
         let actor = Self {
             shared: shared.clone(),
@@ -196,7 +196,11 @@ impl Actor {
     }
 
     pub(crate) fn context(&self) -> Context {
-        Context { now: self.shared.now(), operation: identity::operation(), limits: self.shared.settings.limits }
+        Context {
+            now: self.shared.now(),
+            operation: self.shared.ids().operation(),
+            limits: self.shared.settings.limits,
+        }
     }
 
     async fn handle(&mut self, message: Message) {
@@ -340,9 +344,7 @@ impl Actor {
         }
         self.agent = None;
         self.shared.parking.leave(&self.record.sandbox.id);
-        if let Err(error) = self.shared.engine.stop(run).await {
-            tracing::warn!(%run, error = %error.chain(), "what is left of a lost run is cleared away at the next start");
-        }
+        effects::end(&self.task(), run).await;
         self.observe(Seen::of(Observation::RunLost(reason))).await;
     }
 
@@ -375,7 +377,10 @@ impl Actor {
         let run = self.record.sandbox.run_id();
         let mut answer = Ok(());
         if self.residence() == Residence::Parked {
-            answer = self.shared.engine.stop(&run).await.map_err(ServiceError::from);
+            answer = match tokio::time::timeout(effects::UNDO, self.shared.engine.stop(&run)).await {
+                Ok(stopped) => stopped.map_err(ServiceError::from),
+                Err(_) => Err(self.failed("evict", "its run does not end")),
+            };
             if answer.is_ok() {
                 self.shared.parking.leave(&self.record.sandbox.id);
                 self.note(EventKind::Evicted, if reply.is_some() { By::User } else { By::Host }, None).await;
@@ -417,7 +422,8 @@ impl Actor {
 
     fn set_timer(&self) {
         let mut sandbox = self.record.sandbox.clone();
-        sandbox.last_active = self.activity.last();
+        // As the decision will see it: a timer that goes off too early again and again would never let go of the CPU.
+        sandbox.last_active = sandbox.last_active.max(self.activity.last());
         let after = sandbox.expires().map(|expires| expires.since(self.shared.now()));
         self.shared.timers.set(&sandbox.id, after);
     }

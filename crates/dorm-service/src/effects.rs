@@ -29,7 +29,10 @@ pub(crate) use save::{give_up_image, go_on_after_restart, park};
 const AGENT: Duration = Duration::from_secs(30);
 
 /// How long giving up may take before the run itself is given up.
-const UNDO: Duration = Duration::from_secs(30);
+pub(crate) const UNDO: Duration = Duration::from_secs(30);
+
+/// How long relieving a run of its greediest process may take.
+const RELIEF: Duration = Duration::from_secs(90);
 
 /// What an effect works on.
 #[derive(Clone)]
@@ -129,9 +132,11 @@ fn silent() -> AgentError {
 
 /// A fresh connection to the agent of a running run.
 pub(crate) async fn connect(task: &Task, run: &RunId) -> Result<Agent, ServiceError> {
-    let stream = task.shared.engine.agent(run).await?;
-    let hello = tokio::time::timeout(AGENT, Agent::connect(stream, task.sandbox.generation)).await;
-    Ok(hello.map_err(|_| silent())??)
+    let hello = async {
+        let stream = task.shared.engine.agent(run).await?;
+        Ok(Agent::connect(stream, task.sandbox.generation).await?)
+    };
+    tokio::time::timeout(AGENT, hello).await.unwrap_or_else(|_| Err(silent().into()))
 }
 
 /// Takes up the connection to a run that went on without the daemon.
@@ -150,14 +155,16 @@ pub(crate) async fn adopt(task: &Task, run: &RunId) -> Result<Agent, Reason> {
 }
 
 /// Ends a run of which nothing is needed. What cannot be ended now is ended at the next start.
-async fn end(task: &Task, run: &RunId) {
-    match tokio::time::timeout(UNDO, task.shared.engine.stop(run)).await {
-        Ok(Ok(())) => {}
-        Ok(Err(error)) => {
-            tracing::warn!(%run, error = %error.chain(), "what is left of a run is cleared away at the next start");
-        }
-        Err(_) => tracing::warn!(%run, "a run does not end; it is looked for again at the next start"),
+pub(crate) async fn end(task: &Task, run: &RunId) {
+    if let Err(reason) = must_end(task, run).await {
+        tracing::warn!(%run, reason, "what is left of a run is cleared away at the next start");
     }
+}
+
+/// Ends a run without which another must not begin.
+async fn must_end(task: &Task, run: &RunId) -> Result<(), Reason> {
+    let stop = async { task.shared.engine.stop(run).await.map_err(|error| error.chain()) };
+    within(UNDO, "ending its run before", stop).await
 }
 
 /// Stopping is never given up: it is reported and tried again.
@@ -170,6 +177,7 @@ async fn stop(task: &Task, run: &RunId) -> Seen {
             Err(reason) => tracing::error!(%run, reason, "a terminated sandbox still holds something; trying again"),
         }
         tokio::select! {
+            biased;
             () = task.shared.stopping.cancelled() => std::future::pending().await,
             () = tokio::time::sleep(Duration::from_secs(1)) => {}
         }
@@ -188,6 +196,10 @@ pub(crate) enum Lately {
 /// Answers memory that ran high: lets the guest go on, asks the agent which process is the greediest, kills that.
 /// Answers nothing when the memory of one who was killed before came back after all.
 pub(crate) async fn relieve(task: &Task, run: &RunId, lately: Lately) -> Result<Option<String>, Reason> {
+    within(RELIEF, "relieving", relieve_now(task, run, lately)).await
+}
+
+async fn relieve_now(task: &Task, run: &RunId, lately: Lately) -> Result<Option<String>, Reason> {
     let engine = &task.shared.engine;
     engine.relieve(run, None).await.map_err(|error| error.chain())?;
     if lately == Lately::Relieved && sinks(task, run).await? {

@@ -2,7 +2,7 @@
 
 use dorm_agent_client::AgentError;
 use dorm_engine::EngineError;
-use dorm_lifecycle::{Denied, IdError, SandboxId, SnapshotId, SpecError, StateName};
+use dorm_lifecycle::{Denied, IdError, SandboxId, SnapshotId, SpecError, StateName, WebhookId};
 use dorm_pool::PoolError;
 use dorm_store::StoreError;
 use thiserror::Error;
@@ -56,6 +56,9 @@ pub enum ServiceError {
     /// No snapshot has this id.
     #[error("there is no snapshot {0}")]
     NoSnapshot(SnapshotId),
+    /// No webhook has this id.
+    #[error("there is no webhook {0}")]
+    NoWebhook(WebhookId),
     /// The snapshot cannot be used now.
     #[error("snapshot {snapshot} is {status}")]
     SnapshotNotReady {
@@ -108,6 +111,17 @@ pub enum ServiceError {
         /// Where that left the sandbox.
         state: StateName,
     },
+    /// The host has no room for more.
+    #[error("cannot {what} now: {reason}")]
+    NotAdmitted {
+        /// What was wanted.
+        what: &'static str,
+        /// What there is too little of, with figures.
+        reason: String,
+    },
+    /// It is being woken, which takes longer than traffic waits.
+    #[error("sandbox {0} is still waking up")]
+    StillWaking(SandboxId),
     /// The daemon is stopping.
     #[error("the daemon is stopping")]
     Stopping,
@@ -129,7 +143,7 @@ impl ServiceError {
     /// Its kind.
     pub fn code(&self) -> Code {
         match self {
-            Self::NoSandbox(_) | Self::NoSnapshot(_) => Code::NotFound,
+            Self::NoSandbox(_) | Self::NoSnapshot(_) | Self::NoWebhook(_) => Code::NotFound,
             Self::NotRunning { state: StateName::Terminated | StateName::Terminating, .. }
             | Self::Denied { denied: Denied::Terminated(_), .. } => Code::Gone,
             Self::SnapshotNotReady { .. }
@@ -138,7 +152,8 @@ impl ServiceError {
             | Self::Denied { denied: Denied::NotSuspendable | Denied::TooManyHolds(_), .. } => Code::Conflict,
             Self::Spec(_) | Self::Id(_) => Code::InvalidArgument,
             Self::OperationFailed { .. } => Code::Failed,
-            Self::Stopping => Code::Unavailable,
+            Self::NotAdmitted { .. } => Code::NoRoom,
+            Self::Stopping | Self::StillWaking(_) => Code::Unavailable,
             Self::Agent(error) => agent_code(error),
             Self::Engine(EngineError::Refused { .. }) => Code::PortClosed,
             Self::Engine(EngineError::NoRoom { .. }) => Code::NoRoom,
@@ -154,6 +169,7 @@ impl ServiceError {
         match self {
             Self::NoSandbox(_) => "list the sandboxes that are there",
             Self::NoSnapshot(_) => "list the snapshots that are there",
+            Self::NoWebhook(_) => "list the webhooks that are there",
             Self::SnapshotNotReady { .. } => "wait until it is completed, or use another snapshot",
             Self::FixedBySnapshot { .. } => "leave it out, or create from the image instead",
             Self::NotRunning { state: StateName::Suspended | StateName::Suspending, .. } => "resume it first",
@@ -162,6 +178,8 @@ impl ServiceError {
             Self::OperationFailed { state: StateName::Running, .. } => "it goes on running; try again",
             Self::OperationFailed { state: StateName::Suspended, .. } => "its image is untouched; try again",
             Self::OperationFailed { .. } => "look at its events, and at `dorm doctor`",
+            Self::NotAdmitted { .. } => "suspend or terminate what is not needed, or raise the daemon's budgets",
+            Self::StillWaking(_) => "try again in a moment",
             Self::Stopping => "try again when the daemon is back",
             Self::Store(StoreError::NameTaken { .. }) => "choose another name, or terminate its holder",
             Self::Store(_) => "look at the daemon's log",

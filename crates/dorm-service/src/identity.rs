@@ -1,33 +1,59 @@
-//! Identifiers and randomness.
+//! Identifiers and randomness, and where they come from.
 
-use dorm_lifecycle::{CaptureId, HoldId, OperationId, SandboxId, SnapshotId};
+use std::fmt::Debug;
 
-/// Random bytes from the system.
-pub(crate) fn random<const N: usize>() -> [u8; N] {
-    let mut bytes = [0; N];
-    // The kernel's generator does not fail once the system is up; if it did, no id could be trusted.
-    if getrandom::fill(&mut bytes).is_err() {
-        std::process::abort();
+use dorm_lifecycle::{CaptureId, HoldId, OperationId, SandboxId, SnapshotId, WebhookId};
+
+/// Where random bytes come from. No two fillings may ever be the same.
+pub trait Randomness: Send + Sync + Debug + 'static {
+    /// Fills `bytes`.
+    fn fill(&self, bytes: &mut [u8]);
+}
+
+/// The kernel's generator.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct SystemRandomness;
+
+impl Randomness for SystemRandomness {
+    fn fill(&self, bytes: &mut [u8]) {
+        // The kernel's generator does not fail once the system is up; if it did, no id could be trusted.
+        if getrandom::fill(bytes).is_err() {
+            std::process::abort();
+        }
     }
-    bytes
 }
 
-pub(crate) fn sandbox() -> SandboxId {
-    SandboxId::from_random(random())
-}
+/// Makes identifiers.
+pub(crate) struct Ids<'a>(pub(crate) &'a dyn Randomness);
 
-pub(crate) fn snapshot() -> SnapshotId {
-    SnapshotId::from_random(random())
-}
+impl Ids<'_> {
+    pub(crate) fn random<const N: usize>(&self) -> [u8; N] {
+        let mut bytes = [0; N];
+        self.0.fill(&mut bytes);
+        bytes
+    }
 
-pub(crate) fn operation() -> OperationId {
-    OperationId::from_random(random())
-}
+    pub(crate) fn sandbox(&self) -> SandboxId {
+        SandboxId::from_random(self.random())
+    }
 
-pub(crate) fn hold() -> HoldId {
-    HoldId::from_random(random())
-}
+    pub(crate) fn snapshot(&self) -> SnapshotId {
+        SnapshotId::from_random(self.random())
+    }
 
-pub(crate) fn capture() -> CaptureId {
-    CaptureId::from_random(random())
+    pub(crate) fn operation(&self) -> OperationId {
+        OperationId::from_random(self.random())
+    }
+
+    pub(crate) fn capture(&self) -> CaptureId {
+        CaptureId::from_random(self.random())
+    }
+
+    pub(crate) fn hold(&self) -> HoldId {
+        HoldId::from_random(self.random())
+    }
+
+    pub(crate) fn webhook(&self) -> WebhookId {
+        WebhookId::from_random(self.random())
+    }
 }

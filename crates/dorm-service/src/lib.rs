@@ -14,6 +14,7 @@
 
 mod activity;
 mod actor;
+mod admission;
 mod clock;
 mod effects;
 mod error;
@@ -27,11 +28,15 @@ mod timers;
 mod view;
 
 pub use activity::{InUse, Use};
+pub use admission::{Budgets, HostFacts, ThisHost};
 pub use clock::{Clock, SystemClock, TokioClock};
 pub use error::{Code, ServiceError};
+pub use identity::{Randomness, SystemRandomness};
 pub use ops::checkpoint::Checkpointed;
+pub use ops::collect::{Artefact, ArtefactKind, Fate};
 pub use ops::create::{CreateFrom, CreateSandbox};
 pub use ops::exec::Execution;
+pub use ops::figures::Figures;
 pub use parking::ParkLimits;
 pub use recovery::RecoveryReport;
 pub use shared::{Parts, Service, Settings};

@@ -1,16 +1,19 @@
 //! What callers can do, one verb a file.
 
 pub(crate) mod checkpoint;
+pub(crate) mod collect;
 pub(crate) mod create;
 mod describe;
 mod events;
 pub(crate) mod exec;
+pub(crate) mod figures;
 mod images;
 mod reach;
 mod resume;
 mod suspend;
 mod terminate;
 mod timeouts;
+mod webhooks;
 mod why;
 
 use dorm_lifecycle::{Actor, Command, SandboxId};

@@ -60,6 +60,18 @@ impl Parking {
         self.lock().remove(sandbox).is_some()
     }
 
+    /// The one that has been parked for the longest time.
+    pub(crate) fn oldest(&self) -> Option<SandboxId> {
+        let parked = self.lock();
+        parked.iter().min_by_key(|(id, held)| (held.since, *id)).map(|(id, _)| id.clone())
+    }
+
+    /// How many are parked, and the host memory they hold in bytes.
+    pub(crate) fn held(&self) -> (usize, u64) {
+        let parked = self.lock();
+        (parked.len(), parked.values().map(|held| held.memory_bytes).sum())
+    }
+
     pub(crate) fn holds(&self, sandbox: &SandboxId) -> bool {
         self.lock().contains_key(sandbox)
     }

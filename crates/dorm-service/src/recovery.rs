@@ -2,8 +2,9 @@
 //! plan, before anybody is answered.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
-use dorm_engine::FoundRun;
+use dorm_engine::{EngineError, FoundRun};
 use dorm_lifecycle::{
     Actor as By, Effect, Recovery, RunCondition, RunId, SandboxId, SnapshotId, State, StateName, recover,
 };
@@ -12,9 +13,13 @@ use dorm_store::{
 };
 
 use crate::actor::{Actor, First};
+use crate::effects::{self, Task};
 use crate::error::ServiceError;
 use crate::notices;
-use crate::shared::{Parts, Service, Shared, chain};
+use crate::shared::{Parts, Service, Shared};
+
+/// How long an engine may take to say what runs on the host, or to clear away what nobody knows.
+const LOOK: Duration = Duration::from_secs(300);
 
 /// What a start found and did, for people.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -37,7 +42,7 @@ impl Service {
         let shared = Shared::new(parts);
         let mut report = RecoveryReport::default();
         let living = living(&shared).await?;
-        let found = shared.engine.inventory().await?;
+        let found = answered(&shared, shared.engine.inventory()).await?;
         report.sandboxes = living.len();
         report.runs = found.len();
         let mut runs: HashMap<SandboxId, Vec<(RunId, RunCondition)>> = HashMap::new();
@@ -48,7 +53,7 @@ impl Service {
                 runs.entry(run.sandbox.clone()).or_default().push((run, condition));
             }
         }
-        report.lines.extend(shared.engine.sweep(&known).await?);
+        report.lines.extend(answered(&shared, shared.engine.sweep(&known)).await?);
         close_operations(&shared, &living, &mut report).await?;
         for capture in shared.store.to_discard().await? {
             report.lines.push(format!("capture {capture} was discarded"));
@@ -149,7 +154,7 @@ async fn revive(
         }
         Recovery::Redo { stop, effect } => {
             report.lines.push(format!("sandbox {id}: its operation is begun again"));
-            end_all(shared, &stop).await;
+            end_all(shared, &record, &stop).await;
             if let Effect::Wake { parked, .. } = &effect
                 && found.iter().any(|(run, _)| run == parked && !stop.contains(run))
             {
@@ -159,11 +164,11 @@ async fn revive(
         }
         Recovery::Report { stop, report: observation } => {
             report.lines.push(format!("sandbox {id}: its run was lost"));
-            end_all(shared, &stop).await;
+            end_all(shared, &record, &stop).await;
             First::Report(observation)
         }
         Recovery::Stop(stop) => {
-            end_all(shared, &stop).await;
+            end_all(shared, &record, &stop).await;
             First::Nothing
         }
     };
@@ -178,21 +183,33 @@ async fn revive(
     Actor::spawn(shared, record, By::Recovery, first);
 }
 
-/// Notes that a run stands still, and sees to it that it uses no CPU.
+/// Notes that a run stands still, and sees to it that it uses no CPU. One that cannot be parked is given back.
 async fn park(shared: &std::sync::Arc<Shared>, record: &SandboxRecord, run: &RunId) {
-    if let Err(error) = shared.engine.park(run).await {
-        tracing::warn!(%run, error = %chain(&error), "a parked run is given back; its image is on disk");
-        end_all(shared, std::slice::from_ref(run)).await;
-        return;
+    if let Some(memory) = effects::park(&task(shared, record), run).await {
+        shared.parking.enter(&record.sandbox.id, shared.now(), memory);
     }
-    let memory = shared.engine.usage(run).await.map(|usage| usage.memory_bytes).unwrap_or_default();
-    shared.parking.enter(&record.sandbox.id, shared.now(), memory);
 }
 
-async fn end_all(shared: &std::sync::Arc<Shared>, runs: &[RunId]) {
+async fn end_all(shared: &std::sync::Arc<Shared>, record: &SandboxRecord, runs: &[RunId]) {
     for run in runs {
-        if let Err(error) = shared.engine.stop(run).await {
-            tracing::warn!(%run, error = %chain(&error), "what is left of a run is cleared away at the next start");
-        }
+        effects::end(&task(shared, record), run).await;
     }
+}
+
+fn task(shared: &std::sync::Arc<Shared>, record: &SandboxRecord) -> Task {
+    Task { shared: shared.clone(), sandbox: record.sandbox.clone(), agent: None, capture: None }
+}
+
+/// An engine that does not answer at all keeps the daemon from starting, and says so.
+async fn answered<T>(
+    shared: &std::sync::Arc<Shared>,
+    call: impl Future<Output = Result<T, EngineError>>,
+) -> Result<T, ServiceError> {
+    let engine = shared.engine.capabilities().name;
+    let silent = |_| EngineError::Unusable {
+        engine,
+        hint: format!("it did not say what runs here within {} s; look at its processes", LOOK.as_secs()),
+        source: None,
+    };
+    Ok(tokio::time::timeout(LOOK, call).await.map_err(silent)??)
 }

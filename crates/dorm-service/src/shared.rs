@@ -1,7 +1,8 @@
 //! What every part of the service shares, and the handle callers hold.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use dorm_engine::Engine;
 use dorm_lifecycle::{Limits, ProjectId, SandboxId, Timestamp};
@@ -13,8 +14,10 @@ use tokio_util::task::TaskTracker;
 
 use crate::activity::Activity;
 use crate::actor::{Mailbox, Message};
+use crate::admission::{Budgets, HostFacts, Ledger, ThisHost};
 use crate::clock::{Clock, ClockWatch};
 use crate::error::ServiceError;
+use crate::identity::{Ids, Randomness, SystemRandomness};
 use crate::parking::{ParkLimits, Parking};
 use crate::timers::Timers;
 
@@ -41,6 +44,14 @@ pub struct Settings {
     pub limits: Limits,
     /// How much may be parked.
     pub park: ParkLimits,
+    /// What may be used of the host.
+    pub budgets: Budgets,
+    /// How long traffic waits for a sandbox to wake; the waking itself goes on. Default 60 s.
+    pub wake: Duration,
+    /// Who knows the host.
+    pub host: Arc<dyn HostFacts>,
+    /// Where identifiers and entropy come from. Default: the system.
+    pub randomness: Arc<dyn Randomness>,
 }
 
 impl Default for Settings {
@@ -49,6 +60,10 @@ impl Default for Settings {
             project: ProjectId::local(),
             limits: Limits::default(),
             park: ParkLimits { memory_bytes: 4 << 30, count: 64 },
+            budgets: Budgets::default(),
+            wake: Duration::from_secs(60),
+            host: Arc::new(ThisHost),
+            randomness: Arc::new(SystemRandomness),
         }
     }
 }
@@ -74,10 +89,14 @@ pub(crate) struct Shared {
     pub(crate) settings: Settings,
     pub(crate) timers: Timers,
     pub(crate) parking: Parking,
+    pub(crate) ledger: Ledger,
     pub(crate) stopping: CancellationToken,
     pub(crate) tasks: TaskTracker,
+    /// Held from reading a webhook to writing it.
+    pub(crate) webhooks: tokio::sync::Mutex<()>,
+    pub(crate) webhook_news: watch::Sender<u64>,
     news: watch::Sender<u64>,
-    actors: Mutex<HashMap<SandboxId, ActorHandle>>,
+    actors: Mutex<BTreeMap<SandboxId, ActorHandle>>,
 }
 
 impl Shared {
@@ -96,10 +115,13 @@ impl Shared {
                 clock_watch: ClockWatch::new(parts.clock.clone()),
                 clock: parts.clock,
                 parking: Parking::new(parts.settings.park),
+                ledger: Ledger::default(),
                 settings: parts.settings,
                 timers,
                 stopping: CancellationToken::new(),
                 tasks: TaskTracker::new(),
+                webhooks: tokio::sync::Mutex::default(),
+                webhook_news: watch::channel(0).0,
                 news: watch::channel(0).0,
                 actors: Mutex::default(),
             }
@@ -108,6 +130,10 @@ impl Shared {
 
     pub(crate) fn now(&self) -> Timestamp {
         self.clock.now()
+    }
+
+    pub(crate) fn ids(&self) -> Ids<'_> {
+        Ids(&*self.settings.randomness)
     }
 
     /// Tells every sandbox when the wall clock was set since the last look.
@@ -120,7 +146,7 @@ impl Shared {
         }
     }
 
-    fn actors(&self) -> MutexGuard<'_, HashMap<SandboxId, ActorHandle>> {
+    fn actors(&self) -> MutexGuard<'_, BTreeMap<SandboxId, ActorHandle>> {
         self.actors.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

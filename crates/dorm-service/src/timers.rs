@@ -49,6 +49,11 @@ async fn turn(mut inbox: mpsc::UnboundedReceiver<Order>, fire: impl Fn(SandboxId
     loop {
         tokio::select! {
             biased;
+            Some(due) = queue.next(), if !queue.is_empty() => {
+                let sandbox = due.into_inner();
+                keys.remove(&sandbox);
+                fire(sandbox);
+            }
             order = inbox.recv() => match order {
                 Some(Order::Set(sandbox, after)) => {
                     if let Some(key) = keys.remove(&sandbox) {
@@ -63,11 +68,6 @@ async fn turn(mut inbox: mpsc::UnboundedReceiver<Order>, fire: impl Fn(SandboxId
                 }
                 None => return,
             },
-            Some(due) = queue.next(), if !queue.is_empty() => {
-                let sandbox = due.into_inner();
-                keys.remove(&sandbox);
-                fire(sandbox);
-            }
         }
     }
 }

@@ -3,6 +3,9 @@
 //! Whatever changes records, disk or host reaches a named step after each change. In the daemon as users run it every
 //! step passes and costs nothing. The simulator, `dorm prove` and the tests of the pool put something else there.
 
+#[cfg(feature = "planted-bugs")]
+pub mod planted;
+
 use std::fmt::Debug;
 use std::path::Path;
 use std::sync::Arc;

@@ -22,6 +22,7 @@ use async_trait::async_trait;
 use dorm_lifecycle::{CaptureId, Name, ProjectId, SandboxId, SnapshotId};
 use dorm_store::{
     Change, EventFilter, EventRecord, OperationRecord, SandboxFilter, SandboxRecord, SnapshotRecord, Store, StoreError,
+    WebhookRecord,
 };
 use sqlx::SqlitePool;
 
@@ -96,6 +97,10 @@ impl Store for SqlStore {
 
     async fn to_discard(&self) -> Result<Vec<CaptureId>, StoreError> {
         read::to_discard(&self.readers).await
+    }
+
+    async fn webhooks(&self) -> Result<Vec<WebhookRecord>, StoreError> {
+        read::webhooks(&self.readers).await
     }
 
     async fn events(&self, filter: &EventFilter) -> Result<Vec<EventRecord>, StoreError> {

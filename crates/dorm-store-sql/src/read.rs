@@ -4,7 +4,9 @@ use std::fmt::Display;
 
 use dorm_lifecycle::{CaptureId, IdError, Name, ProjectId, SandboxId, SnapshotId};
 use dorm_store::codec::{self, CodecError};
-use dorm_store::{EventFilter, EventRecord, OperationRecord, SandboxFilter, SandboxRecord, SnapshotRecord, StoreError};
+use dorm_store::{
+    EventFilter, EventRecord, OperationRecord, SandboxFilter, SandboxRecord, SnapshotRecord, StoreError, WebhookRecord,
+};
 use sqlx::{QueryBuilder, Sqlite, SqlitePool};
 
 use crate::failed;
@@ -115,6 +117,17 @@ pub(crate) async fn to_discard(pool: &SqlitePool) -> Result<Vec<CaptureId>, Stor
         })
     };
     rows.into_iter().map(parse).collect()
+}
+
+pub(crate) async fn webhooks(pool: &SqlitePool) -> Result<Vec<WebhookRecord>, StoreError> {
+    let rows: Vec<(String, String)> = sqlx::query_as("SELECT id, document FROM webhooks ORDER BY id")
+        .fetch_all(pool)
+        .await
+        .map_err(|error| failed("read webhooks", error))?;
+    let decode = |(id, document): (String, String)| {
+        codec::decode_webhook(&document).map_err(|error| unreadable("webhook", &id, &error))
+    };
+    rows.into_iter().map(decode).collect()
 }
 
 pub(crate) async fn events(pool: &SqlitePool, filter: &EventFilter) -> Result<Vec<EventRecord>, StoreError> {

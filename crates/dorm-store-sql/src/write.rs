@@ -157,6 +157,24 @@ async fn apply(connection: &mut SqliteConnection, change: Change) -> Result<Vec<
             .await
             .map_err(|error| failed("forget a discarded capture", error))?;
     }
+    for webhook in &change.webhooks {
+        let document = codec::encode_webhook(webhook).map_err(|error| failed("write a webhook", error))?;
+        sqlx::query(
+            "INSERT INTO webhooks (id, document) VALUES (?, ?) ON CONFLICT (id) DO UPDATE SET document = excluded.document",
+        )
+        .bind(webhook.id.as_str())
+        .bind(document)
+        .execute(&mut *connection)
+        .await
+        .map_err(|error| failed("write a webhook", error))?;
+    }
+    for id in &change.removed_webhooks {
+        sqlx::query("DELETE FROM webhooks WHERE id = ?")
+            .bind(id.as_str())
+            .execute(&mut *connection)
+            .await
+            .map_err(|error| failed("remove a webhook", error))?;
+    }
     let mut events = Vec::with_capacity(change.events.len());
     for event in change.events {
         events.push(record_event(connection, event).await?);

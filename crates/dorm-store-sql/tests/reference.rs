@@ -242,6 +242,7 @@ async fn change(plan: &Plan, present: &MemoryStore) -> Change {
         discard: Vec::new(),
         discarded: Vec::new(),
         events: plan.events.iter().map(event).collect(),
+        ..Change::default()
     }
 }
 

@@ -15,7 +15,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::{NewEvent, OperationRecord, SnapshotRecord};
+use crate::{NewEvent, OperationRecord, SnapshotRecord, WebhookRecord};
 
 /// The version in which sandboxes are written.
 pub const SANDBOX: u64 = 2;
@@ -25,6 +25,8 @@ pub const OPERATION: u64 = 1;
 pub const SNAPSHOT: u64 = 1;
 /// The version in which events are written.
 pub const EVENT: u64 = 2;
+/// The version in which webhooks are written.
+pub const WEBHOOK: u64 = 2;
 
 /// Why a text is not a record, or a record cannot be a text.
 #[derive(Debug, Error)]
@@ -131,6 +133,25 @@ pub fn decode_event(text: &str) -> Result<NewEvent, CodecError> {
         1 => decode::<v1::EventRow>(text, 1).map(v2::EventRow::from).map(NewEvent::from),
         EVENT => decode::<v2::EventRow>(text, EVENT).map(NewEvent::from),
         found => Err(CodecError::Version { found, newest: EVENT }),
+    }
+}
+
+/// A webhook as text.
+///
+/// # Errors
+/// [`CodecError::Unwritable`], which no webhook is known to cause.
+pub fn encode_webhook(webhook: &WebhookRecord) -> Result<String, CodecError> {
+    encode::<v2::WebhookRow>(webhook.into())
+}
+
+/// The webhook of a text.
+///
+/// # Errors
+/// Any [`CodecError`] but [`CodecError::Unwritable`].
+pub fn decode_webhook(text: &str) -> Result<WebhookRecord, CodecError> {
+    match version(text)? {
+        WEBHOOK => decode::<v2::WebhookRow>(text, WEBHOOK).map(WebhookRecord::from),
+        found => Err(CodecError::Version { found, newest: WEBHOOK }),
     }
 }
 

@@ -17,6 +17,7 @@ mod names;
 mod operations;
 mod sample;
 mod snapshots;
+mod webhooks;
 
 use std::sync::Arc;
 
@@ -104,6 +105,9 @@ pub async fn conforms(open: impl AsyncFn(&'static str) -> Arc<dyn Store>) -> Res
             forgetting_comes_after_writing_and_is_idempotent,
             snapshots_come_in_the_order_they_were_asked_for,
             a_capture_is_to_be_discarded_until_it_has_been,
+        }
+        webhooks {
+            a_webhook_is_rewritten_and_removed,
         }
         concurrency {
             eight_tasks_on_different_records_lose_nothing,

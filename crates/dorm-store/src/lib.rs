@@ -20,7 +20,7 @@ use thiserror::Error;
 pub use change::BrokenSandbox;
 pub use record::{
     Change, EventRecord, NewEvent, OperationKind, OperationRecord, OperationResult, SandboxRecord, SnapshotRecord,
-    SnapshotStatus,
+    SnapshotStatus, WebhookRecord,
 };
 pub use stepped::SteppedStore;
 
@@ -125,6 +125,9 @@ pub trait Store: Send + Sync + 'static {
 
     /// The captures whose files are still to be deleted, in the order of their ids.
     async fn to_discard(&self) -> Result<Vec<CaptureId>, StoreError>;
+
+    /// Every webhook, in the order of their ids.
+    async fn webhooks(&self) -> Result<Vec<WebhookRecord>, StoreError>;
 
     /// Events in their order.
     async fn events(&self, filter: &EventFilter) -> Result<Vec<EventRecord>, StoreError>;

@@ -7,10 +7,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
-use dorm_lifecycle::{CaptureId, Name, OperationId, ProjectId, SandboxId, SnapshotId};
+use dorm_lifecycle::{CaptureId, Name, OperationId, ProjectId, SandboxId, SnapshotId, WebhookId};
 
 use crate::{
     Change, EventFilter, EventRecord, OperationRecord, SandboxFilter, SandboxRecord, SnapshotRecord, Store, StoreError,
+    WebhookRecord,
 };
 
 /// A store in memory. Clones share its content.
@@ -25,6 +26,7 @@ struct Content {
     operations: BTreeMap<OperationId, OperationRecord>,
     snapshots: BTreeMap<SnapshotId, SnapshotRecord>,
     discard: BTreeSet<CaptureId>,
+    webhooks: BTreeMap<WebhookId, WebhookRecord>,
     /// The one at position `n` has the number `n + 1`.
     events: Vec<EventRecord>,
 }
@@ -57,6 +59,10 @@ impl Content {
         self.discard.extend(change.discard);
         for capture in &change.discarded {
             self.discard.remove(capture);
+        }
+        self.webhooks.extend(change.webhooks.into_iter().map(|webhook| (webhook.id.clone(), webhook)));
+        for id in &change.removed_webhooks {
+            self.webhooks.remove(id);
         }
         self.events.extend(events.iter().cloned());
         Ok(events)
@@ -138,6 +144,10 @@ impl Store for MemoryStore {
 
     async fn to_discard(&self) -> Result<Vec<CaptureId>, StoreError> {
         Ok(self.content().discard.iter().cloned().collect())
+    }
+
+    async fn webhooks(&self) -> Result<Vec<WebhookRecord>, StoreError> {
+        Ok(self.content().webhooks.values().cloned().collect())
     }
 
     async fn events(&self, filter: &EventFilter) -> Result<Vec<EventRecord>, StoreError> {

@@ -2,6 +2,7 @@
 
 use dorm_lifecycle::{
     Actor, CaptureId, Digest, EventKind, OperationId, ProjectId, Resources, Sandbox, SandboxId, SnapshotId, Timestamp,
+    WebhookId,
 };
 
 /// A sandbox as it is stored.
@@ -164,6 +165,35 @@ pub struct EventRecord {
     pub event: NewEvent,
 }
 
+/// Where events are sent to.
+#[derive(Clone, PartialEq, Eq)]
+pub struct WebhookRecord {
+    /// Its id.
+    pub id: WebhookId,
+    /// Whose events.
+    pub project: ProjectId,
+    /// Where to.
+    pub url: String,
+    /// What signs them. Not printed.
+    pub secret: [u8; 32],
+    /// Which kinds; empty for all.
+    pub kinds: Vec<EventKind>,
+    /// When it was made.
+    pub created: Timestamp,
+    /// The number of the last event that was delivered or passed over: what comes after it is still to be sent.
+    pub delivered: u64,
+}
+
+impl std::fmt::Debug for WebhookRecord {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("WebhookRecord")
+            .field("id", &self.id)
+            .field("url", &self.url)
+            .field("delivered", &self.delivered)
+            .finish_non_exhaustive()
+    }
+}
+
 /// What is changed together. Empty parts change nothing.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Change {
@@ -179,6 +209,10 @@ pub struct Change {
     pub discard: Vec<CaptureId>,
     /// Captures whose files have been deleted. One that is not to be discarded is passed over.
     pub discarded: Vec<CaptureId>,
+    /// Webhooks, written whole.
+    pub webhooks: Vec<WebhookRecord>,
+    /// Webhooks whose records go; those that are not there are left out.
+    pub removed_webhooks: Vec<WebhookId>,
     /// Events, numbered in this order.
     pub events: Vec<NewEvent>,
 }

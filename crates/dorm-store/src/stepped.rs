@@ -8,6 +8,7 @@ use dorm_steps::{AnySteps, Stopped};
 
 use crate::{
     Change, EventFilter, EventRecord, OperationRecord, SandboxFilter, SandboxRecord, SnapshotRecord, Store, StoreError,
+    WebhookRecord,
 };
 
 /// Another store, with steps around its commits. Reading has none.
@@ -85,6 +86,11 @@ impl Store for SteppedStore {
     async fn to_discard(&self) -> Result<Vec<CaptureId>, StoreError> {
         self.living().await;
         self.inner.to_discard().await
+    }
+
+    async fn webhooks(&self) -> Result<Vec<WebhookRecord>, StoreError> {
+        self.living().await;
+        self.inner.webhooks().await
     }
 
     async fn events(&self, filter: &EventFilter) -> Result<Vec<EventRecord>, StoreError> {

@@ -7,6 +7,7 @@ mod connection;
 mod doctor;
 mod events;
 mod exit;
+mod gc;
 mod image;
 mod output;
 mod problem;
@@ -17,6 +18,7 @@ mod reference;
 mod sbx;
 mod shown;
 mod values;
+mod webhook;
 mod why;
 
 use clap::{Parser, Subcommand};
@@ -52,6 +54,10 @@ enum Verb {
     Image(image::ImageOptions),
     /// Show what happened
     Events(events::EventsOptions),
+    /// Send events to programs of one's own
+    Webhook(webhook::WebhookOptions),
+    /// Delete from the disk what is to be deleted, or say what is there and why
+    Gc(gc::GcOptions),
     /// Explain why a sandbox is where it is, and what happens next
     Why(why::WhyOptions),
 }
@@ -68,6 +74,8 @@ pub(crate) async fn run(arguments: Arguments) -> u8 {
         }
         Verb::Image(options) => (image::run(options).await, None),
         Verb::Events(options) => (events::run(options).await, None),
+        Verb::Webhook(options) => (webhook::run(options).await, None),
+        Verb::Gc(options) => (gc::run(options).await, None),
         Verb::Why(options) => (why::run(options).await, None),
     };
     match done {

@@ -9,7 +9,7 @@ use dorm_engine::Engine;
 use dorm_engine_gvisor::GvisorEngine;
 use dorm_net::HostNetwork;
 use dorm_pool::Pool;
-use dorm_service::{ParkLimits, Parts, Service, Settings, SystemClock};
+use dorm_service::{Budgets, ParkLimits, Parts, Service, Settings, SystemClock};
 use dorm_store::{SteppedStore, Store};
 use dorm_store_sql::SqlStore;
 use tokio::net::TcpListener;
@@ -43,6 +43,19 @@ pub(crate) struct ServeOptions {
     /// How much memory suspended sandboxes may hold together, in MiB. By default a quarter of the host's.
     #[arg(long, env = "DORM_PARK_MEMORY_MIB")]
     park_memory_mib: Option<u64>,
+    /// What the memory limits of sandboxes that run may add up to, in MiB. By default one and a half times the host's
+    /// memory, since few use all they may
+    #[arg(long, env = "DORM_MEMORY_BUDGET_MIB")]
+    memory_budget_mib: Option<u64>,
+    /// How much of the host's memory must stay available for new work to be taken, in MiB. By default a twentieth
+    #[arg(long, env = "DORM_MEMORY_RESERVE_MIB")]
+    memory_reserve_mib: Option<u64>,
+    /// What sleep images and snapshots may occupy together, in MiB. By default whatever the disk has
+    #[arg(long, env = "DORM_DISK_BUDGET_MIB")]
+    disk_budget_mib: Option<u64>,
+    /// How much of the disk must stay free for new work to be taken, in MiB. By default a fiftieth of it, 1 GiB at most
+    #[arg(long, env = "DORM_DISK_RESERVE_MIB")]
+    disk_reserve_mib: Option<u64>,
     /// Report each step at this Unix socket and wait there to be let on: `dorm prove`.
     #[arg(long, hide = true, value_name = "SOCKET")]
     steps: Option<PathBuf>,
@@ -110,13 +123,17 @@ async fn open(options: &ServeOptions, data: &Data, store: Arc<SqlStore>) -> Resu
         None => store,
     };
     let engine: Arc<dyn Engine> = engine;
-    let memory_bytes = options.park_memory_mib.map_or_else(quarter_of_memory, |mib| mib << 20);
+    let memory_bytes = options.park_memory_mib.map_or_else(|| host_memory() / 4, |mib| mib << 20);
     let parts = Parts {
         store,
         engine,
         pool,
         clock: Arc::new(SystemClock),
-        settings: Settings { park: ParkLimits { memory_bytes, count: options.park_count }, ..Settings::default() },
+        settings: Settings {
+            park: ParkLimits { memory_bytes, count: options.park_count },
+            budgets: budgets(options, path)?,
+            ..Settings::default()
+        },
     };
     let (service, report) = Service::open(parts).await?;
     for line in &report.lines {
@@ -131,9 +148,23 @@ pub(crate) fn prefix(data: &Path) -> String {
     blake3::hash(data.as_os_str().as_encoded_bytes()).to_hex()[..4].to_owned()
 }
 
-fn quarter_of_memory() -> u64 {
+fn host_memory() -> u64 {
     let info = rustix::system::sysinfo();
-    info.totalram.saturating_mul(u64::from(info.mem_unit)) / 4
+    info.totalram.saturating_mul(u64::from(info.mem_unit))
+}
+
+fn budgets(options: &ServeOptions, data: &Path) -> Result<Budgets> {
+    let disk =
+        rustix::fs::statvfs(data).with_context(|| format!("ask for the size of the disk of {}", data.display()))?;
+    let disk_bytes = disk.f_blocks.saturating_mul(disk.f_frsize);
+    let memory = host_memory();
+    let mib = |asked: Option<u64>| asked.map(|mib| mib.saturating_mul(1 << 20));
+    Ok(Budgets {
+        memory_bytes: Some(mib(options.memory_budget_mib).unwrap_or(memory / 2 * 3)),
+        memory_reserve_bytes: mib(options.memory_reserve_mib).unwrap_or(memory / 20),
+        disk_bytes: mib(options.disk_budget_mib),
+        disk_reserve_bytes: mib(options.disk_reserve_mib).unwrap_or((disk_bytes / 50).min(1 << 30)),
+    })
 }
 
 /// Makes the next create of every image fast; nothing waits for it.

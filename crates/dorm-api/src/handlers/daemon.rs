@@ -1,7 +1,12 @@
 //! The daemon itself.
 
 use axum::extract::State;
+use axum::http::header;
+use axum::response::{IntoResponse, Response};
+use dorm_service::Figures;
+use metrics_exporter_prometheus::PrometheusHandle;
 
+use crate::error::ApiError;
 use crate::routes::{self, Api};
 use crate::wire;
 
@@ -28,6 +33,60 @@ pub(crate) async fn info(State(api): State<Api>) -> axum::Json<wire::Info> {
 #[utoipa::path(get, path = "/v1/health", tag = "daemon", security(()), responses((status = 200, body = wire::Health)))]
 pub(crate) async fn health() -> axum::Json<wire::Health> {
     axum::Json(wire::Health { status: "ok".to_owned() })
+}
+
+/// What is on the disk, what becomes of it and why. Changes nothing.
+#[utoipa::path(get, path = "/v1/gc", tag = "daemon", responses(
+    (status = 200, body = wire::ArtefactList),
+    (status = "default", body = wire::ErrorAnswer, description = "an error"),
+))]
+pub(crate) async fn artefacts(State(api): State<Api>) -> Result<axum::Json<wire::ArtefactList>, ApiError> {
+    let artefacts = api.service.artefacts().await?.into_iter().map(Into::into).collect();
+    Ok(axum::Json(wire::ArtefactList { artefacts }))
+}
+
+/// Deletes what records say is to be deleted and could not be until now; answers what that was.
+#[utoipa::path(post, path = "/v1/gc", tag = "daemon", responses(
+    (status = 200, body = wire::ArtefactList),
+    (status = "default", body = wire::ErrorAnswer, description = "an error"),
+))]
+pub(crate) async fn collect(State(api): State<Api>) -> Result<axum::Json<wire::ArtefactList>, ApiError> {
+    let artefacts = api.service.collect().await?.into_iter().map(Into::into).collect();
+    Ok(axum::Json(wire::ArtefactList { artefacts }))
+}
+
+/// Figures for Prometheus.
+#[utoipa::path(get, path = "/metrics", tag = "daemon", responses(
+    (status = 200, body = String, content_type = "text/plain"),
+    (status = "default", body = wire::ErrorAnswer, description = "an error"),
+))]
+pub(crate) async fn metrics(State(api): State<Api>) -> Result<Response, ApiError> {
+    let figures = api.service.figures().await?;
+    gauges(&figures);
+    let text = api.metrics.as_ref().map(PrometheusHandle::render).unwrap_or_default();
+    Ok(([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text).into_response())
+}
+
+#[allow(clippy::cast_precision_loss, reason = "gauges are floating point numbers")]
+fn gauges(figures: &Figures) {
+    for (state, count) in &figures.sandboxes {
+        metrics::gauge!("dorm_sandboxes", "state" => state.as_str()).set(*count as f64);
+    }
+    metrics::gauge!("dorm_parked").set(figures.parked as f64);
+    let bytes = [
+        ("dorm_parked_bytes", Some(figures.parked_bytes)),
+        ("dorm_memory_committed_bytes", Some(figures.committed_bytes)),
+        ("dorm_memory_available_bytes", figures.available_bytes),
+        ("dorm_memory_budget_bytes", figures.budgets.memory_bytes),
+        ("dorm_disk_free_bytes", Some(figures.disk_free_bytes)),
+        ("dorm_disk_captures_bytes", Some(figures.captures_bytes)),
+        ("dorm_disk_budget_bytes", figures.budgets.disk_bytes),
+    ];
+    for (name, value) in bytes {
+        if let Some(value) = value {
+            metrics::gauge!(name).set(value as f64);
+        }
+    }
 }
 
 /// This description of the API.

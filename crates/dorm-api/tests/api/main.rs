@@ -10,4 +10,5 @@ mod processes;
 mod pty;
 mod refusals;
 mod sandboxes;
+mod webhooks;
 mod world;

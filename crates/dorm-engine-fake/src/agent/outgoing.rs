@@ -6,9 +6,10 @@ use dorm_agent_proto::frame::{self, Kind};
 use dorm_agent_proto::{End, Event, Failure, WINDOW};
 use serde::Serialize;
 use tokio::io::{AsyncWriteExt, DuplexStream, WriteHalf};
-use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::sync::{Semaphore, mpsc};
 
 use crate::machine::Machine;
+use crate::watch;
 
 /// Frames on their way.
 pub(super) enum Outgoing {

@@ -17,7 +17,7 @@ impl Session {
             Request::Quiesce => {
                 let frames = outgoing::encoded(Kind::Answer, id, &Ok::<_, Failure>(Answer::Done));
                 self.channels.remove(&id);
-                let spoken = *self.spoken.borrow();
+                let spoken = self.spoken.get();
                 self.send(Outgoing::ThenQuiet(frames, spoken)).await;
             }
             Request::WriteStdin { process } => {

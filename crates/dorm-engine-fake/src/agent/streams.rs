@@ -31,7 +31,7 @@ pub(super) async fn file(sender: Sender, bytes: Vec<u8>) -> Result<(), Gone> {
 pub(super) async fn wait(machine: Arc<Machine>, sender: Sender, id: u32, process: u64) -> Result<(), Gone> {
     let mut changes = machine.changes();
     loop {
-        changes.borrow_and_update();
+        changes.mark_seen();
         let answer = match machine.peek(|guest| guest.process(process).map(|process| process.exit)).await {
             Ok(Some(status)) => Ok(Answer::Exited(status)),
             Ok(None) => {
@@ -72,7 +72,7 @@ enum Piece {
 pub(super) async fn output(follower: Follower, sender: Sender, mut at: Offsets) -> Result<(), Gone> {
     let mut changes = follower.machine.changes();
     loop {
-        changes.borrow_and_update();
+        changes.mark_seen();
         let piece = follower.machine.peek(|guest| {
             let process = guest.process(follower.process)?;
             let piece = next_piece(process, at);
@@ -136,7 +136,7 @@ pub(super) async fn watch(
         text.strip_prefix(&prefix).is_some_and(|rest| scope == Scope::Below || !rest.contains('/'))
     };
     loop {
-        changes.borrow_and_update();
+        changes.mark_seen();
         let new = machine.peek(|guest| {
             let (all, new) = guest.files.changes_since(seen);
             seen = all;

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use dorm_lifecycle::CaptureId;
@@ -11,7 +11,7 @@ use dorm_lifecycle::CaptureId;
 use super::{Capture, Captures};
 use crate::disk;
 use crate::error::{PoolError, failed};
-use crate::steps::Step;
+use crate::steps::{Step, Steps};
 
 impl Captures {
     pub(crate) fn copy(self: &Arc<Self>, from: &CaptureId, to: &CaptureId) -> Result<Capture, PoolError> {
@@ -33,7 +33,7 @@ impl Captures {
             disk::make_directories(&draft.directory().join(directory))?;
         }
         for file in &source.files {
-            share(&source.directory.join(&file.name), &draft.directory().join(&file.name))?;
+            share(&source.directory.join(&file.name), &draft.directory().join(&file.name), &self.steps)?;
         }
         self.steps.reach(Step::Linked)?;
         draft.finish(&source.facts, source.files, &directories)
@@ -41,7 +41,7 @@ impl Captures {
 }
 
 /// A hard link where there can be one, else a durable copy.
-fn share(from: &Path, to: &PathBuf) -> Result<(), PoolError> {
+fn share(from: &Path, to: &Path, steps: &Steps) -> Result<(), PoolError> {
     match fs::hard_link(from, to) {
         Err(error)
             if matches!(
@@ -49,7 +49,9 @@ fn share(from: &Path, to: &PathBuf) -> Result<(), PoolError> {
                 io::ErrorKind::TooManyLinks | io::ErrorKind::Unsupported | io::ErrorKind::PermissionDenied
             ) =>
         {
-            fs::copy(from, to).and_then(|_| File::open(to)?.sync_all()).map_err(failed("copy", from))
+            fs::copy(from, to).and_then(|_| File::open(to)?.sync_all()).map_err(failed("copy", from))?;
+            steps.durable(to);
+            Ok(())
         }
         other => other.map_err(failed("link", from)),
     }

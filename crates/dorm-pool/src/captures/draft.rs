@@ -12,7 +12,7 @@ use dorm_lifecycle::CaptureId;
 use rustix::fs::OFlags;
 
 use super::manifest::{self, is_inside};
-use super::{Capture, CaptureFacts, CaptureFile, Captures, DRAFT, MANIFEST};
+use super::{Capture, CaptureFacts, CaptureFile, Captures, DRAFT, Fate, Live, MANIFEST};
 use crate::disk;
 use crate::error::{PoolError, failed};
 use crate::hashing::hash_file;
@@ -45,14 +45,14 @@ impl Captures {
                 return Err(PoolError::Exists(id.clone()));
             }
             let mut promised = 0u64;
-            for (other, bytes) in live.iter() {
+            for (other, Live { bytes, .. }) in live.iter() {
                 promised = promised.saturating_add(bytes.saturating_sub(written(&self.path(other, DRAFT))));
             }
             let free_bytes = disk::free_bytes(&self.directory)?.saturating_sub(promised);
             if need_bytes > free_bytes {
                 return Err(PoolError::NoRoom { path: self.directory.clone(), need_bytes, free_bytes });
             }
-            live.insert(id.clone(), need_bytes);
+            live.insert(id.clone(), Live { bytes: need_bytes, fate: Fate::Capture });
         }
         let draft = CaptureDraft { captures: self.clone(), id: id.clone(), directory };
         disk::remove_tree(&draft.directory)?;
@@ -81,7 +81,7 @@ impl CaptureDraft {
     /// [`PoolError::DiskFull`] or [`PoolError::Io`] when the disk refuses.
     pub async fn commit(self, facts: CaptureFacts, files: &[PathBuf]) -> Result<Capture, PoolError> {
         let files = files.to_vec();
-        blocking(move || self.commit_now(&facts, &files)).await
+        blocking(&self.captures.steps.clone(), move || self.commit_now(&facts, &files)).await
     }
 
     /// Clears the draft away.
@@ -89,7 +89,7 @@ impl CaptureDraft {
     /// # Errors
     /// [`PoolError::Io`] when files cannot be removed; [`crate::Pool::remove`] tries again.
     pub async fn abandon(self) -> Result<(), PoolError> {
-        blocking(move || disk::remove_tree(&self.directory)).await
+        blocking(&self.captures.steps.clone(), move || disk::remove_tree(&self.directory)).await
     }
 
     fn commit_now(self, facts: &CaptureFacts, files: &[PathBuf]) -> Result<Capture, PoolError> {
@@ -111,15 +111,22 @@ impl CaptureDraft {
         let path = self.directory.join(MANIFEST);
         let text = manifest::text(&self.id, facts, &files)
             .map_err(|error| failed("put together", &path)(io::Error::from(error)))?;
-        disk::write_new(&path, &text)?;
+        disk::write_new(&path, &text, steps)?;
         steps.reach(Step::ManifestWritten)?;
         for directory in directories.iter().rev() {
-            disk::sync_directory(&self.directory.join(directory))?;
+            disk::sync_directory(&self.directory.join(directory), steps)?;
         }
-        disk::sync_directory(&self.directory)?;
+        disk::sync_directory(&self.directory, steps)?;
         steps.reach(Step::DraftSynced)?;
         let directory = self.captures.path(&self.id, "");
-        match disk::rename_new(&self.directory, &directory) {
+        let live = self.captures.live();
+        if live.get(&self.id).is_some_and(|live| live.fate == Fate::Nothing) {
+            return Err(PoolError::Missing(self.id.clone()));
+        }
+        let renamed = disk::rename_new(&self.directory, &directory);
+        // Whoever removes it from now on finds it under its name.
+        drop(live);
+        match renamed {
             Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 return Err(PoolError::Exists(self.id.clone()));
@@ -138,7 +145,7 @@ impl CaptureDraft {
 
     fn name_durably(&self) -> Result<(), PoolError> {
         self.captures.steps.reach(Step::Renamed)?;
-        disk::sync_directory(&self.captures.directory)?;
+        disk::sync_directory(&self.captures.directory, &self.captures.steps)?;
         self.captures.steps.reach(Step::ParentSynced)
     }
 
@@ -183,31 +190,50 @@ impl CaptureDraft {
 
     /// Writing back to the disk goes on while the content is hashed.
     fn hash_and_sync(&self, opened: Vec<Opened>) -> Result<Vec<CaptureFile>, PoolError> {
+        let steps = &self.captures.steps;
+        if steps.in_place() {
+            let hashed = self.hash(&opened)?;
+            steps.reach(Step::FilesHashed)?;
+            self.sync(&opened)?;
+            steps.reach(Step::FilesSynced)?;
+            return Ok(hashed);
+        }
         thread::scope(|scope| {
-            let sync = scope.spawn(|| {
-                opened.iter().try_for_each(|(name, file)| {
-                    file.sync_all().map_err(|error| failed("sync", &self.directory.join(name))(error))
-                })
-            });
-            let hashed: Result<Vec<CaptureFile>, PoolError> = opened
-                .iter()
-                .map(|(name, file)| {
-                    let bytes = file.metadata().map(|facts| facts.len());
-                    let hash = bytes.and_then(|bytes| Ok((bytes, hash_file(file, bytes)?)));
-                    let (bytes, hash) = hash.map_err(|error| failed("hash", &self.directory.join(name))(error))?;
-                    Ok(CaptureFile { name: name.clone(), bytes, blake3: hash.to_hex().to_string() })
-                })
-                .collect();
-            self.captures.steps.reach(Step::FilesHashed)?;
+            let sync = scope.spawn(|| self.sync(&opened));
+            let hashed = self.hash(&opened)?;
+            steps.reach(Step::FilesHashed)?;
             match sync.join() {
                 Ok(result) => result?,
                 Err(_) => {
                     return Err(failed("sync", &self.directory)(io::Error::other("the syncing thread ended early")));
                 }
             }
-            self.captures.steps.reach(Step::FilesSynced)?;
-            hashed
+            steps.reach(Step::FilesSynced)?;
+            Ok(hashed)
         })
+    }
+
+    fn sync(&self, opened: &[Opened]) -> Result<(), PoolError> {
+        #[cfg(feature = "planted-bugs")]
+        if dorm_steps::planted::is(dorm_steps::planted::Planted::AcknowledgedBeforeSync) {
+            return Ok(());
+        }
+        opened.iter().try_for_each(|(name, file)| {
+            let path = self.directory.join(name);
+            file.sync_all().map_err(|error| failed("sync", &path)(error))?;
+            self.captures.steps.durable(&path);
+            Ok(())
+        })
+    }
+
+    fn hash(&self, opened: &[Opened]) -> Result<Vec<CaptureFile>, PoolError> {
+        let hashed = opened.iter().map(|(name, file)| {
+            let bytes = file.metadata().map(|facts| facts.len());
+            let hash = bytes.and_then(|bytes| Ok((bytes, hash_file(file, bytes)?)));
+            let (bytes, hash) = hash.map_err(|error| failed("hash", &self.directory.join(name))(error))?;
+            Ok(CaptureFile { name: name.clone(), bytes, blake3: hash.to_hex().to_string() })
+        });
+        hashed.collect()
     }
 }
 

@@ -83,6 +83,19 @@ async fn a_committed_capture_is_there_and_sound() {
 }
 
 #[tokio::test]
+async fn a_capture_that_is_removed_while_it_is_written_never_comes_into_being() {
+    let (_home, pool) = home();
+    let draft = pool.begin(&id(1), 100_000).await.unwrap();
+    fill(draft.directory());
+    pool.remove(&id(1)).await.unwrap();
+    let refused = draft.commit(facts(), &names()).await.unwrap_err();
+    assert!(matches!(refused, PoolError::Missing(_)), "{refused}");
+    assert_eq!(pool.captures().await.unwrap(), []);
+    assert_eq!(pool.drafts().await.unwrap(), []);
+    make(&pool, &id(1)).await.unwrap();
+}
+
+#[tokio::test]
 async fn whatever_step_fails_the_capture_is_wholly_there_or_not_there() {
     let steps_of_commit = [
         Step::DraftMade,

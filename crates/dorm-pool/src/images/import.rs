@@ -111,7 +111,7 @@ impl Images {
         let path = staging.path.join(ABOUT);
         let text =
             serde_json::to_vec_pretty(&about).map_err(|error| failed("put together", &path)(io::Error::from(error)))?;
-        disk::write_new(&path, &text)?;
+        disk::write_new(&path, &text, &self.steps)?;
         disk::let_pass(&staging.path, GUEST_ID_BASE)?;
         sink.report(Stage::Syncing);
         // One call for thousands of small files: syncing each would take minutes on a slow disk.
@@ -126,7 +126,7 @@ impl Images {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             Err(error) => return Err(failed("rename the complete image", &staging.path)(error)),
         }
-        disk::sync_directory(&self.directory)?;
+        disk::sync_directory(&self.directory, &self.steps)?;
         self.steps.reach(Step::Published)?;
         if let Some(tag) = tag {
             self.tag(tag, &listing.digest)?;

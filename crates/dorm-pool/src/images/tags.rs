@@ -47,9 +47,9 @@ impl Images {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed("remove", &new)(error)),
             _ => {}
         }
-        disk::write_new(&new, format!("{digest}\n").as_bytes())?;
+        disk::write_new(&new, format!("{digest}\n").as_bytes(), &self.steps)?;
         fs::rename(&new, directory.join(tag)).map_err(failed("rename the new tag", &new))?;
-        disk::sync_directory(&directory)
+        disk::sync_directory(&directory, &self.steps)
     }
 
     /// Removes all tags of `digest`. The caller holds the lock.
@@ -61,7 +61,7 @@ impl Images {
                 fs::remove_file(&path).map_err(failed("remove the tag", &path))?;
             }
         }
-        disk::sync_directory(&directory)
+        disk::sync_directory(&directory, &self.steps)
     }
 
     fn tags_directory(&self) -> PathBuf {

@@ -12,7 +12,6 @@ use dorm_store::{
 use super::{Actor, Message, Reply, Waiting};
 use crate::effects;
 use crate::error::ServiceError;
-use crate::identity;
 use crate::shared::{Shared, chain};
 
 /// What is told of an operation that has ended.
@@ -25,14 +24,20 @@ struct Measured {
 impl Actor {
     /// Records what a command leads to, before anything is done. Nothing has changed when this fails.
     pub(super) async fn record_command(&mut self, made: Step, by: By) -> Result<(), ServiceError> {
-        let mut change = Change::default();
+        let mut change = Change { discard: discarded(&self.record.sandbox, &made.next), ..Change::default() };
+        #[cfg(feature = "planted-bugs")]
+        if dorm_steps::planted::is(dorm_steps::planted::Planted::ImageReleasedEarly)
+            && let State::Suspending { image: Some(image), .. } = &made.next.state
+        {
+            change.discard.push(image.capture.clone());
+        }
+        // Without an effect no operation begins, and one that is in progress goes on as it is.
         if made.effect.is_none() {
-            // Whatever is in progress goes on as it was.
             return self.commit(made, change, by, Measured::default()).await;
         }
         self.by = by;
-        self.capture = match &made.next.state {
-            State::Suspending { .. } | State::Snapshotting { .. } => Some(identity::capture()),
+        let capture = match &made.next.state {
+            State::Suspending { .. } | State::Snapshotting { .. } => Some(self.shared.ids().capture()),
             State::Pending { .. }
             | State::Running { .. }
             | State::Suspended { .. }
@@ -40,15 +45,18 @@ impl Actor {
             | State::Terminating { .. }
             | State::Terminated { .. } => None,
         };
-        self.operation = operation(&made.next, self.by, self.shared.now(), self.capture.as_ref());
-        change.operations.extend(self.operation.clone());
-        if let (State::Snapshotting { snapshot, .. }, Some(capture)) = (&made.next.state, &self.capture) {
-            let record = snapshot_record(&self.shared, &made.next, snapshot, capture);
-            change.snapshots.push(record.clone());
-            self.snapshot = Some(record);
-        }
-        change.discard = discarded(&self.record.sandbox, &made.next);
-        self.commit(made, change, by, Measured::default()).await
+        let operation = operation(&made.next, by, self.shared.now(), capture.as_ref());
+        let snapshot = match (&made.next.state, &capture) {
+            (State::Snapshotting { snapshot, .. }, Some(capture)) => {
+                Some(snapshot_record(&self.shared, &made.next, snapshot, capture))
+            }
+            _ => None,
+        };
+        change.operations.extend(operation.clone());
+        change.snapshots.extend(snapshot.clone());
+        self.commit(made, change, by, Measured::default()).await?;
+        (self.capture, self.operation, self.snapshot) = (capture, operation, snapshot);
+        Ok(())
     }
 
     /// Records what was seen; answers what was recorded, or nothing if it came late. Tried until it is recorded, since
@@ -96,7 +104,12 @@ impl Actor {
             .or_else(|| operation(&self.record.sandbox, self.by, self.shared.now(), self.capture.as_ref()));
         if let Some(mut ended) = open {
             ended.ended = Some((self.shared.now(), result.clone()));
+            measure(&ended, &result);
             change.operations.push(ended);
+        }
+        // Whatever could not be cleared away of it is then on record until it is.
+        if let (OperationResult::Failed(_), Some(capture)) = (&result, &self.capture) {
+            change.discard.push(capture.clone());
         }
         if let Some(snapshot) = &mut self.snapshot {
             snapshot.status = match &result {
@@ -153,6 +166,7 @@ impl Actor {
         }
         change.sandboxes.push(SandboxRecord { sandbox: made.next.clone(), revision: self.record.revision });
         self.shared.commit(change).await?;
+        self.shared.ledger.note(&made.next);
         self.record = SandboxRecord { sandbox: made.next, revision: self.record.revision + 1 };
         Ok(())
     }
@@ -178,7 +192,7 @@ impl Actor {
     }
 
     pub(super) async fn take_snapshot(&mut self, reply: Reply<SnapshotRecord>) {
-        let command = dorm_lifecycle::Command::Snapshot(identity::snapshot());
+        let command = dorm_lifecycle::Command::Snapshot(self.shared.ids().snapshot());
         self.take_activity();
         let made = match step(&self.record.sandbox, &Input::Command(command), &self.context()) {
             Ok(made) => made,
@@ -213,11 +227,11 @@ impl Actor {
             return Err(self.failed("take a snapshot of", "it has no image"));
         };
         let now = self.shared.now();
-        let (snapshot, capture) = (identity::snapshot(), identity::capture());
+        let (snapshot, capture) = (self.shared.ids().snapshot(), self.shared.ids().capture());
         let mut record = snapshot_record(&self.shared, &sandbox, &snapshot, &capture);
         record.generation = image.generation;
         let mut operation = OperationRecord {
-            id: identity::operation(),
+            id: self.shared.ids().operation(),
             kind: OperationKind::Snapshot,
             sandbox: Some(sandbox.id.clone()),
             actor: By::User,
@@ -255,8 +269,14 @@ impl Actor {
             took: operation.ended.as_ref().map(|(at, _)| at.since(operation.began)),
             bytes: (record.bytes > 0).then_some(record.bytes),
         };
-        let ended =
-            Change { operations: vec![operation], snapshots: vec![record], events: vec![event], ..Change::default() };
+        let discard = if answer.is_err() { vec![capture] } else { Vec::new() };
+        let ended = Change {
+            operations: vec![operation],
+            snapshots: vec![record],
+            events: vec![event],
+            discard,
+            ..Change::default()
+        };
         self.shared.commit(ended).await?;
         answer
     }
@@ -311,6 +331,19 @@ fn snapshot_record(shared: &Shared, sandbox: &Sandbox, id: &SnapshotId, capture:
         created: shared.now(),
         bytes: 0,
         status: SnapshotStatus::InProgress,
+    }
+}
+
+/// Tells whoever counts of an operation that is over.
+fn measure(ended: &OperationRecord, result: &OperationResult) {
+    let kind = ended.kind.as_str();
+    let word = match result {
+        OperationResult::Done => "done",
+        OperationResult::Failed(_) => "failed",
+    };
+    metrics::counter!("dorm_operations_total", "kind" => kind, "result" => word).increment(1);
+    if let Some((at, _)) = &ended.ended {
+        metrics::histogram!("dorm_operation_seconds", "kind" => kind).record(at.since(ended.began).as_secs_f64());
     }
 }
 

@@ -5,8 +5,7 @@ use dorm_engine::RunSpec;
 use dorm_lifecycle::{CaptureId, Observation, OnUnrestorable, Restored, RunId, SleepImage};
 use dorm_pool::{Expected, PoolError};
 
-use super::{Reason, Seen, Task, end, introduce, reason, spec, within};
-use crate::identity as random;
+use super::{Reason, Seen, Task, end, introduce, must_end, reason, spec, within};
 
 /// A guest that is back.
 struct Back {
@@ -40,7 +39,8 @@ async fn attempt(task: &Task, parked: &RunId, fresh: &RunId, image: &SleepImage)
             Err(reason) => tracing::warn!(run = %parked, reason, "a parked run did not go on; its image is restored"),
         }
     }
-    end(task, parked).await;
+    // It may run since it was thawed; two runs of one sandbox there must never be.
+    must_end(task, parked).await?;
     let (restored, because) = from_best(task, fresh, image).await?;
     let agent = introduce(task, fresh).await.map_err(|error| reason(&error))?;
     Ok(Back { run: fresh.clone(), agent, restored, because })
@@ -128,7 +128,7 @@ pub(super) fn identity(task: &Task) -> Identity {
         generation: sandbox.generation,
         hostname: hostname.to_owned(),
         unix_time_us: task.shared.now().as_millis().saturating_mul(1000),
-        entropy: random::random(),
+        entropy: task.shared.ids().random(),
         variables,
     }
 }

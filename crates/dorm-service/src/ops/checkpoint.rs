@@ -10,7 +10,6 @@ use dorm_store::{
 use super::create::{CreateFrom, CreateSandbox};
 use crate::actor::Message;
 use crate::error::ServiceError;
-use crate::identity;
 use crate::shared::{Service, Shared};
 use crate::view::SandboxView;
 
@@ -31,9 +30,10 @@ impl Service {
     /// `Denied` for one that is over; `OperationFailed` when it could not be taken: the source goes on, and the
     /// snapshot's record says why.
     pub async fn checkpoint(&self, id: &SandboxId) -> Result<SnapshotRecord, ServiceError> {
+        self.shared.admit_write("take a snapshot", 0).await?;
         match self.ask(id, |reply| Message::Snapshot { reply }).await {
             Err(ServiceError::NoSandbox(_)) => {
-                let command = dorm_lifecycle::Command::Snapshot(identity::snapshot());
+                let command = dorm_lifecycle::Command::Snapshot(self.shared.ids().snapshot());
                 let view = self.command_to_the_dead(id, &command).await?;
                 Err(ServiceError::NotRunning { sandbox: id.clone(), state: view.sandbox.state.name() })
             }
@@ -107,7 +107,7 @@ impl Service {
         }
         let now = self.shared.now();
         let operation = OperationRecord {
-            id: identity::operation(),
+            id: self.shared.ids().operation(),
             kind: OperationKind::DeleteSnapshot,
             sandbox: None,
             actor: By::User,

@@ -11,7 +11,6 @@ use tokio::sync::oneshot;
 
 use crate::actor::{Actor, First, record::first_operation};
 use crate::error::ServiceError;
-use crate::identity;
 use crate::shared::Service;
 use crate::view::SandboxView;
 
@@ -79,9 +78,12 @@ impl Service {
     pub async fn create(&self, asked: CreateSandbox) -> Result<SandboxView, ServiceError> {
         let shared = &self.shared;
         let (image, resources, origin) = self.source(&asked).await?;
+        shared.admit_write("create a sandbox", 0).await?;
+        let admitted = shared.admit_run("create a sandbox", resources.memory_bytes).await?;
         let spec = spec(asked, image, resources);
-        let context = Context { now: shared.now(), operation: identity::operation(), limits: shared.settings.limits };
-        let made = create(identity::sandbox(), shared.settings.project.clone(), spec, origin, &context)?;
+        let context =
+            Context { now: shared.now(), operation: shared.ids().operation(), limits: shared.settings.limits };
+        let made = create(shared.ids().sandbox(), shared.settings.project.clone(), spec, origin, &context)?;
         let effect = made.effect.clone().unwrap_or(Effect::Stop { run: made.next.run_id() });
         let events = made.events.iter().map(|(kind, detail)| NewEvent {
             project: made.next.project.clone(),
@@ -105,6 +107,7 @@ impl Service {
         let (reply, answer) = oneshot::channel();
         let record = SandboxRecord { sandbox: made.next, revision: 1 };
         Actor::spawn(shared, record, By::User, First::Effect(effect, Some(reply)));
+        drop(admitted);
         answer.await.unwrap_or(Err(ServiceError::Stopping))
     }
 

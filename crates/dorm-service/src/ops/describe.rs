@@ -4,7 +4,6 @@ use dorm_lifecycle::{Command, Input, Limits, Name, Sandbox, SandboxId, State, st
 use dorm_store::{SandboxFilter, SandboxRecord};
 
 use crate::error::ServiceError;
-use crate::identity;
 use crate::shared::{Service, Shared};
 use crate::view::{Residence, SandboxView};
 
@@ -95,7 +94,7 @@ impl Service {
         let record = self.record(id).await?;
         let context = dorm_lifecycle::Context {
             now: self.shared.now(),
-            operation: identity::operation(),
+            operation: self.shared.ids().operation(),
             limits: Limits::default(),
         };
         match step(&record.sandbox, &Input::Command(command.clone()), &context) {

@@ -85,6 +85,7 @@ impl Service {
         let stopping = self.shared.stopping.clone();
         self.shared.tasks.spawn(async move {
             tokio::select! {
+                biased;
                 () = stopping.cancelled() => {}
                 () = work => {}
             }
@@ -94,6 +95,7 @@ impl Service {
 
 async fn end_after(agent: Agent, process: u64, limit: Duration, overtime: Arc<AtomicBool>) {
     tokio::select! {
+        biased;
         _ = agent.wait(process) => return,
         () = tokio::time::sleep(limit) => {}
     }

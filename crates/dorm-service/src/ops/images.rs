@@ -20,6 +20,7 @@ impl Service {
         tag: Option<&str>,
         progress: impl Fn(Progress) + Send + 'static,
     ) -> Result<Image, ServiceError> {
+        self.shared.admit_write("import an image", 0).await?;
         let image = self.shared.pool.import(source, tag, progress).await?;
         self.prepare(&image.digest);
         Ok(image)
@@ -34,6 +35,7 @@ impl Service {
                 shared.engine.prepare(&image, &found.rootfs).await.map_err(|error| error.chain())
             };
             let prepared = tokio::select! {
+                biased;
                 () = shared.stopping.cancelled() => return,
                 prepared = work => prepared,
             };

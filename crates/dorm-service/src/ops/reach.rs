@@ -1,5 +1,7 @@
 //! Reaching what runs inside: the agent, and ports.
 
+use std::time::Duration;
+
 use dorm_agent_client::Agent;
 use dorm_engine::{BoxStream, EngineError};
 use dorm_lifecycle::{Actor, SandboxId, StateName};
@@ -11,6 +13,9 @@ use crate::shared::Service;
 
 /// How often one connection may wake a sandbox that falls asleep again before it is used.
 const WAKES: usize = 3;
+
+/// How long a port inside may take to answer.
+const CONNECT: Duration = Duration::from_secs(60);
 
 impl Service {
     /// The agent of a running sandbox, to use it for `what`. The sandbox counts as in use until the second part is dropped. Waits while the
@@ -32,19 +37,28 @@ impl Service {
     /// callers at once cause one resume.
     ///
     /// # Errors
-    /// `NotRunning`, or `Refused` when nobody listens there.
+    /// `NotRunning`, `StillWaking` when that takes longer than traffic waits, or `Refused` when nobody listens there.
     pub async fn connect(&self, id: &SandboxId, port: u16) -> Result<(BoxStream, InUse), ServiceError> {
-        let (agent, in_use) = self.agent_awake(id).await?;
-        let run = self.record(id).await?.sandbox.run_id();
-        match self.shared.engine.connect(&run, port).await {
-            Ok(stream) => Ok((stream, in_use)),
-            // A run without a network is reached through its agent.
-            Err(EngineError::Condition { .. }) => {
-                let stream = agent.dial(port).await?;
-                Ok((Box::new(stream), in_use))
-            }
-            Err(error) => Err(error.into()),
+        for _ in 0..WAKES {
+            let awake = tokio::time::timeout(self.shared.settings.wake, self.agent_awake(id)).await;
+            let (agent, in_use) = awake.map_err(|_| ServiceError::StillWaking(id.clone()))??;
+            let run = self.record(id).await?.sandbox.run_id();
+            // One that falls asleep just now answers only when it is awake again, and then in another way perhaps.
+            let connected = tokio::select! {
+                biased;
+                connected = tokio::time::timeout(CONNECT, self.shared.engine.connect(&run, port)) => connected,
+                () = agent.closed() => continue,
+            };
+            return match connected {
+                Ok(Ok(stream)) => Ok((stream, in_use)),
+                // A run without a network is reached through its agent.
+                Ok(Err(EngineError::Condition { .. })) => Ok((Box::new(agent.dial(port).await?), in_use)),
+                Ok(Err(error)) => Err(error.into()),
+                Err(late) => Err(EngineError::failed("connect to", &run, late).into()),
+            };
         }
+        let view = self.describe(id).await?;
+        Err(ServiceError::NotRunning { sandbox: id.clone(), state: view.sandbox.state.name() })
     }
 
     /// The agent, after a resume where one is needed and allowed. It may fall asleep again in between, but not for ever.

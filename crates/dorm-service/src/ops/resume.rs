@@ -1,6 +1,6 @@
 //! Resuming.
 
-use dorm_lifecycle::{Actor, Command, SandboxId};
+use dorm_lifecycle::{Actor, Command, SandboxId, State};
 
 use crate::error::ServiceError;
 use crate::shared::Service;
@@ -14,6 +14,19 @@ impl Service {
     /// `Denied` for a terminated one; `OperationFailed` when it could not be brought back: it stays suspended, its
     /// image untouched.
     pub async fn resume(&self, id: &SandboxId, by: Actor) -> Result<SandboxView, ServiceError> {
-        self.command(id, Command::Resume, by).await
+        let sandbox = self.record(id).await?.sandbox;
+        if let State::Suspended { .. } = &sandbox.state {
+            let bytes = sandbox.spec.resources.memory_bytes;
+            let admitted = self.shared.admit_run("resume a sandbox", bytes).await?;
+            self.shared.ledger.reserve(id, bytes);
+            drop(admitted);
+        }
+        let answer = self.command(id, Command::Resume, by).await;
+        if answer.is_err()
+            && let Ok(record) = self.record(id).await
+        {
+            self.shared.ledger.note(&record.sandbox);
+        }
+        answer
     }
 }

@@ -5,7 +5,6 @@ use std::time::Duration;
 use dorm_lifecycle::{Actor, Command, Hold, HoldId, Keeping, SandboxId, Timeouts};
 
 use crate::error::ServiceError;
-use crate::identity;
 use crate::shared::Service;
 use crate::view::SandboxView;
 
@@ -41,7 +40,8 @@ impl Service {
         reason: String,
         renew: Option<HoldId>,
     ) -> Result<(SandboxView, Hold), ServiceError> {
-        let hold = Hold { id: renew.unwrap_or_else(identity::hold), reason, until: self.shared.now().after(ttl) };
+        let hold =
+            Hold { id: renew.unwrap_or_else(|| self.shared.ids().hold()), reason, until: self.shared.now().after(ttl) };
         let view = self.command(id, Command::Hold(hold.clone()), Actor::User).await?;
         Ok((view, hold))
     }

@@ -5,6 +5,7 @@ mod damage;
 mod faults;
 mod life;
 mod restarts;
+mod room;
 mod snapshots;
 mod timeouts;
 mod world;

@@ -12,9 +12,11 @@ use super::v1::{
     CauseRow, EgressRow, EndedRow, OnTimeoutRow, OperationRow, OriginRow, ResourcesRow, ResultRow, SleepImageRow,
     SnapshotRow, StateRow, StatusRow,
 };
-use super::v2::{EventRow, HoldRow, KeepingRow, OnUnrestorableRow, RestoredRow, SandboxRow, SpecRow, TimeoutsRow};
+use super::v2::{
+    EventRow, HoldRow, KeepingRow, OnUnrestorableRow, RestoredRow, SandboxRow, SpecRow, TimeoutsRow, WebhookRow,
+};
 use super::word::{Length, Millis, Text, Word};
-use crate::{NewEvent, OperationRecord, OperationResult, SnapshotRecord, SnapshotStatus};
+use crate::{NewEvent, OperationRecord, OperationResult, SnapshotRecord, SnapshotStatus, WebhookRecord};
 
 fn text<T: Clone>(value: &T) -> Text<T> {
     Text(value.clone())
@@ -450,6 +452,36 @@ impl From<EventRow> for NewEvent {
             detail: row.detail,
             took: row.took.map(|length| length.0),
             bytes: row.bytes,
+        }
+    }
+}
+
+impl From<&WebhookRecord> for WebhookRow {
+    fn from(record: &WebhookRecord) -> Self {
+        let WebhookRecord { id, project, url, secret, kinds, created, delivered } = record;
+        Self {
+            v: super::WEBHOOK,
+            id: text(id),
+            project: text(project),
+            url: url.clone(),
+            secret: *secret,
+            kinds: kinds.iter().map(|kind| Word(*kind)).collect(),
+            created: Millis(*created),
+            delivered: *delivered,
+        }
+    }
+}
+
+impl From<WebhookRow> for WebhookRecord {
+    fn from(row: WebhookRow) -> Self {
+        Self {
+            id: row.id.0,
+            project: row.project.0,
+            url: row.url,
+            secret: row.secret,
+            kinds: row.kinds.into_iter().map(|kind| kind.0).collect(),
+            created: row.created.0,
+            delivered: row.delivered,
         }
     }
 }

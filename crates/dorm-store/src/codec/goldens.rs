@@ -11,14 +11,14 @@ use std::time::Duration;
 use dorm_lifecycle::{
     Actor, CaptureId, Cause, Egress, EventKind, Hold, HoldId, Keeping, OnTimeout, OnUnrestorable, OperationId, Origin,
     ProjectId, Resources, Restored, Sandbox, SandboxId, SandboxSpec, SleepImage, SnapshotId, State, Timeouts,
-    Timestamp,
+    Timestamp, WebhookId,
 };
 
 use super::{
-    decode_event, decode_operation, decode_sandbox, decode_snapshot, encode_event, encode_operation, encode_sandbox,
-    encode_snapshot,
+    decode_event, decode_operation, decode_sandbox, decode_snapshot, decode_webhook, encode_event, encode_operation,
+    encode_sandbox, encode_snapshot, encode_webhook,
 };
-use crate::{NewEvent, OperationKind, OperationRecord, OperationResult, SnapshotRecord, SnapshotStatus};
+use crate::{NewEvent, OperationKind, OperationRecord, OperationResult, SnapshotRecord, SnapshotStatus, WebhookRecord};
 
 fn directory(version: u64) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(format!("goldens/v{version}"))
@@ -226,6 +226,20 @@ fn events() -> Vec<(String, NewEvent)> {
         .collect()
 }
 
+fn webhooks() -> Vec<(String, WebhookRecord)> {
+    let every = WebhookRecord {
+        id: WebhookId::from_random([12; 20]),
+        project: ProjectId::local(),
+        url: "http://127.0.0.1:9000/hook?a=b".to_owned(),
+        secret: [7; 32],
+        kinds: Vec::new(),
+        created: at(1_790_000_000_000),
+        delivered: 41,
+    };
+    let some = WebhookRecord { kinds: vec![EventKind::Suspended, EventKind::RunLost], ..every.clone() };
+    vec![("webhook".to_owned(), every), ("webhook-of-some-kinds".to_owned(), some)]
+}
+
 fn newer_events() -> Vec<(String, NewEvent)> {
     let took = Some(Duration::from_millis(1234));
     let measured = NewEvent { took, bytes: Some(73_400_320), ..events().remove(0).1 };
@@ -292,6 +306,12 @@ fn every_golden_loads_and_is_written_the_same() {
     let all_sandboxes = sandboxes().into_iter().chain(newer_sandboxes()).collect();
     let all_events = events().into_iter().chain(newer_events()).collect();
     let mut second = written(2, all_sandboxes, |record| encode_sandbox(record).unwrap(), sandbox_of);
+    second.extend(written(
+        2,
+        webhooks(),
+        |record| encode_webhook(record).unwrap(),
+        |text| decode_webhook(text).unwrap(),
+    ));
     second.extend(written(2, all_events, |record| encode_event(record).unwrap(), event_of));
     assert_eq!(there(2), second, "every golden has a record that it is compared with");
     let operation_of = |text: &str| decode_operation(text).unwrap();

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use dorm_lifecycle::{Actor, Digest, EventKind, HoldId, Name, OperationId, ProjectId, SandboxId};
+use dorm_lifecycle::{Actor, Digest, EventKind, HoldId, Name, OperationId, ProjectId, SandboxId, WebhookId};
 use serde::{Deserialize, Serialize};
 
 use super::v1::{EgressRow, OnTimeoutRow, OriginRow, ResourcesRow, SleepImageRow, StateRow};
@@ -106,4 +106,17 @@ pub(super) struct EventRow {
     pub(super) took: Option<Length>,
     #[serde(deserialize_with = "present")]
     pub(super) bytes: Option<u64>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct WebhookRow {
+    pub(super) v: u64,
+    pub(super) id: Text<WebhookId>,
+    pub(super) project: Text<ProjectId>,
+    pub(super) url: String,
+    pub(super) secret: [u8; 32],
+    pub(super) kinds: Vec<Word<EventKind>>,
+    pub(super) created: Millis,
+    pub(super) delivered: u64,
 }

@@ -95,6 +95,7 @@ pub(super) async fn a_refused_change_leaves_nothing_of_any_part(store: Arc<dyn S
                 discard: vec![kept.capture.clone()],
                 discarded: Vec::new(),
                 events: vec![event(2, "never")],
+                ..Change::default()
             })
             .await;
         assert!(refusal.is_err(), "{refusal:?}");
@@ -157,6 +158,7 @@ pub(super) async fn what_was_committed_is_there_after_reopening(open: impl Async
         discard: vec![snapshot(7, 1_000).capture, snapshot(8, 1_000).capture],
         discarded: Vec::new(),
         events: vec![event(1, "first"), event(1, "second")],
+        ..Change::default()
     };
     let events = store.commit(change.clone()).await?;
     drop(store);

@@ -113,6 +113,30 @@ impl Client {
         self.tell(self.request(Method::DELETE, &format!("/images/{}", segment(reference)))).await
     }
 
+    pub(crate) async fn artefacts(&self) -> Result<Vec<wire::Artefact>, ClientError> {
+        Ok(self.get::<wire::ArtefactList>("/gc").await?.artefacts)
+    }
+
+    pub(crate) async fn collect(&self) -> Result<Vec<wire::Artefact>, ClientError> {
+        Ok(self.post::<wire::ArtefactList>("/gc", &json!({})).await?.artefacts)
+    }
+
+    pub(crate) async fn create_webhook(&self, asked: &wire::CreateWebhook) -> Result<wire::Webhook, ClientError> {
+        self.post("/webhooks", asked).await
+    }
+
+    pub(crate) async fn webhooks(&self) -> Result<Vec<wire::Webhook>, ClientError> {
+        Ok(self.get::<wire::WebhookList>("/webhooks").await?.webhooks)
+    }
+
+    pub(crate) async fn replay_webhook(&self, webhook: &str, after: u64) -> Result<wire::Webhook, ClientError> {
+        self.post(&format!("/webhooks/{}/replay", segment(webhook)), &wire::ReplayWebhook { after }).await
+    }
+
+    pub(crate) async fn delete_webhook(&self, webhook: &str) -> Result<(), ClientError> {
+        self.tell(self.request(Method::DELETE, &format!("/webhooks/{}", segment(webhook)))).await
+    }
+
     /// One page of events.
     pub(crate) async fn events(&self, sandbox: Option<&str>, after: u64) -> Result<wire::EventPage, ClientError> {
         self.read(self.request(Method::GET, "/events").query(&events_query(sandbox, after))).await

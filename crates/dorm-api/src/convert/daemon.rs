@@ -1,0 +1,34 @@
+//! The daemon's own affairs.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use dorm_service::Artefact;
+use dorm_store::WebhookRecord;
+
+use super::time;
+use crate::wire;
+
+impl From<Artefact> for wire::Artefact {
+    fn from(artefact: Artefact) -> Self {
+        let Artefact { kind, id, bytes, fate, why } = artefact;
+        Self { kind: kind.as_str().to_owned(), id, bytes, fate: fate.as_str().to_owned(), why }
+    }
+}
+
+impl From<WebhookRecord> for wire::Webhook {
+    fn from(record: WebhookRecord) -> Self {
+        Self {
+            id: record.id.to_string(),
+            url: record.url,
+            kinds: record.kinds.iter().map(|kind| kind.as_str().to_owned()).collect(),
+            created_at: time(record.created),
+            delivered: record.delivered,
+            secret: None,
+        }
+    }
+}
+
+/// The secret as its holder is to write it down.
+pub(crate) fn webhook_secret(record: &WebhookRecord) -> String {
+    format!("whsec_{}", STANDARD.encode(record.secret))
+}

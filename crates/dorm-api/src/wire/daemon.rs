@@ -1,0 +1,75 @@
+//! The daemon's own affairs: what is on its disk, and where it sends events.
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::text::Time;
+
+/// A thing on the disk, and what becomes of it.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct Artefact {
+    /// `image`, `capture` (a sleep image or the content of a snapshot) or `draft` (a capture that is not whole).
+    pub kind: String,
+    /// Its name.
+    pub id: String,
+    /// Its size; 0 where that is not known.
+    pub bytes: u64,
+    /// `kept`, `freed`, or `unknown`: no record knows it, and it is left alone.
+    pub fate: String,
+    /// Why, one line for each record that says so.
+    pub why: Vec<String>,
+}
+
+/// What is on the disk.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct ArtefactList {
+    /// The things.
+    pub artefacts: Vec<Artefact>,
+}
+
+/// Asks for a webhook.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CreateWebhook {
+    /// Where events are sent to: an `http://` address. Put a relay before what only speaks TLS.
+    pub url: String,
+    /// Which kinds of events; all of them when it is empty.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub kinds: Vec<String>,
+    /// Begin after this event. Default: with what happens next.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<u64>,
+}
+
+/// Where events are sent to.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct Webhook {
+    /// Its id.
+    pub id: String,
+    /// Where to.
+    pub url: String,
+    /// Which kinds; empty for all.
+    pub kinds: Vec<String>,
+    /// When it was made.
+    pub created_at: Time,
+    /// The last event that was delivered or passed over.
+    pub delivered: u64,
+    /// What signs the requests, as the Standard Webhooks write it. Only in the answer to its creation.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub secret: Option<String>,
+}
+
+/// Every webhook.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct WebhookList {
+    /// The webhooks.
+    pub webhooks: Vec<Webhook>,
+}
+
+/// Asks for events to be sent again.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ReplayWebhook {
+    /// Those after this one; 0 for all.
+    pub after: u64,
+}

@@ -1,0 +1,116 @@
+//! Events that are sent out: in order, signed, until they are taken, and again when that is asked for.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use axum::Router;
+use axum::http::{HeaderMap, StatusCode};
+use axum::routing::post;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use hmac::{Hmac, KeyInit, Mac};
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tokio::sync::mpsc;
+
+use crate::world::World;
+
+struct Receiver {
+    url: String,
+    taken: mpsc::UnboundedReceiver<(HeaderMap, Vec<u8>)>,
+    /// So many requests are refused first.
+    refuse: Arc<AtomicUsize>,
+}
+
+impl Receiver {
+    async fn new() -> Self {
+        let (sender, taken) = mpsc::unbounded_channel();
+        let refuse = Arc::new(AtomicUsize::new(0));
+        let refusing = refuse.clone();
+        let handler = move |headers: HeaderMap, body: axum::body::Bytes| {
+            let (sender, refusing) = (sender.clone(), refusing.clone());
+            async move {
+                let refused = refusing.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
+                if refused.is_ok() {
+                    return StatusCode::SERVICE_UNAVAILABLE;
+                }
+                sender.send((headers, body.to_vec())).unwrap();
+                StatusCode::NO_CONTENT
+            }
+        };
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/hook", listener.local_addr().unwrap());
+        tokio::spawn(async move { axum::serve(listener, Router::new().route("/hook", post(handler))).await });
+        Self { url, taken, refuse }
+    }
+
+    async fn next(&mut self, secret: &str) -> Value {
+        let (headers, body) = tokio::time::timeout(crate::world::PATIENCE, self.taken.recv()).await.unwrap().unwrap();
+        let text = |name: &str| headers[name].to_str().unwrap().to_owned();
+        let key = STANDARD.decode(secret.strip_prefix("whsec_").unwrap()).unwrap();
+        let mut mac = Hmac::<sha2::Sha256>::new_from_slice(&key).unwrap();
+        mac.update(format!("{}.{}.", text("webhook-id"), text("webhook-timestamp")).as_bytes());
+        mac.update(&body);
+        let expected = format!("v1,{}", STANDARD.encode(mac.finalize().into_bytes()));
+        assert_eq!(text("webhook-signature"), expected);
+        serde_json::from_slice(&body).unwrap()
+    }
+}
+
+#[tokio::test]
+async fn every_event_comes_once_in_order_and_signed_however_often_it_is_refused_first() {
+    let world = World::new().await;
+    let mut receiver = Receiver::new().await;
+    receiver.refuse.store(2, Ordering::SeqCst);
+    let hook = world.post("/v1/webhooks", json!({"url": receiver.url})).await;
+    let secret = hook["secret"].as_str().unwrap().to_owned();
+    let sandbox = world.named("web").await;
+    world.post("/v1/sandboxes/web/suspend", Value::Null).await;
+    let mut kinds = Vec::new();
+    for number in 1..=4 {
+        let event = receiver.next(&secret).await;
+        assert_eq!((&event["number"], &event["sandbox"]), (&json!(number), &json!(sandbox)));
+        kinds.push(event["kind"].as_str().unwrap().to_owned());
+    }
+    assert_eq!(kinds, ["created", "started", "suspending", "suspended"]);
+    let listed = world.get("/v1/webhooks").await;
+    assert!(listed["webhooks"][0].get("secret").is_none(), "{listed}");
+
+    let id = hook["id"].as_str().unwrap();
+    world.post(&format!("/v1/webhooks/{id}/replay"), json!({"after": 2})).await;
+    assert_eq!(receiver.next(&secret).await["number"], 3);
+    assert_eq!(receiver.next(&secret).await["number"], 4);
+    let gone = world.call("DELETE", &format!("/v1/webhooks/{id}"), Value::Null).await;
+    assert_eq!(gone.0, 204);
+    assert_eq!(world.get("/v1/webhooks").await, json!({"webhooks": []}));
+}
+
+#[tokio::test]
+async fn a_webhook_may_want_some_kinds_only_and_from_the_beginning() {
+    let world = World::new().await;
+    let mut receiver = Receiver::new().await;
+    world.named("web").await;
+    world.post("/v1/sandboxes/web/suspend", Value::Null).await;
+    let asked = json!({"url": receiver.url, "kinds": ["suspended", "resumed"], "after": 0});
+    let hook = world.post("/v1/webhooks", asked).await;
+    let secret = hook["secret"].as_str().unwrap().to_owned();
+    assert_eq!(receiver.next(&secret).await["kind"], "suspended");
+    world.post("/v1/sandboxes/web/resume", Value::Null).await;
+    assert_eq!(receiver.next(&secret).await["kind"], "resumed");
+}
+
+#[tokio::test]
+async fn the_disk_and_the_figures_are_told() {
+    let world = World::new().await;
+    world.named("web").await;
+    world.post("/v1/sandboxes/web/suspend", Value::Null).await;
+    let told = world.get("/v1/gc").await;
+    let artefacts = told["artefacts"].as_array().unwrap();
+    assert_eq!(artefacts.len(), 2, "{told}");
+    assert!(artefacts.iter().all(|artefact| artefact["fate"] == "kept"), "{told}");
+    assert_eq!(world.post("/v1/gc", Value::Null).await, json!({"artefacts": []}));
+    let figures = world.request("GET", "/metrics").send().await.unwrap().text().await.unwrap();
+    for line in ["dorm_sandboxes{state=\"suspended\"} 1", "dorm_operations_total{", "dorm_disk_free_bytes "] {
+        assert!(figures.contains(line), "{line}: {figures}");
+    }
+}

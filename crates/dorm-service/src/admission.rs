@@ -1,0 +1,180 @@
+//! Refusing new work while there is still room for what is there: before the host is in trouble, and with a reason.
+//!
+//! Asked for by whatever takes more of the host: create, resume, snapshot, import. Never by suspend or terminate, which
+//! give back. Memory that parked sandboxes hold is given back before anything is refused for want of it.
+
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::sync::{Mutex, PoisonError};
+
+use dorm_lifecycle::{Sandbox, SandboxId, State};
+use dorm_store::{SandboxFilter, SandboxRecord, SnapshotStatus};
+use tokio::sync::MutexGuard;
+
+use crate::actor::Message;
+use crate::error::ServiceError;
+use crate::shared::Shared;
+
+/// What may be used of the host. Every limit may be left out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Budgets {
+    /// What the memory limits of all sandboxes that run may add up to, in bytes. None for any sum.
+    pub memory_bytes: Option<u64>,
+    /// How much memory of the host must stay available, in bytes. Default 0.
+    pub memory_reserve_bytes: u64,
+    /// What sleep images and snapshots may occupy together, in bytes. None for any sum.
+    pub disk_bytes: Option<u64>,
+    /// How much of the disk must stay free, in bytes. Default 0.
+    pub disk_reserve_bytes: u64,
+}
+
+/// What only the host can tell.
+pub trait HostFacts: Debug + Send + Sync + 'static {
+    /// Memory that could be used without swapping, in bytes; none where that is not known.
+    fn available_memory(&self) -> Option<u64>;
+}
+
+/// The host this runs on.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct ThisHost;
+
+impl HostFacts for ThisHost {
+    fn available_memory(&self) -> Option<u64> {
+        let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+        let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+        let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+        Some(kib << 10)
+    }
+}
+
+/// What the sandboxes that run may use at most.
+#[derive(Default)]
+pub(crate) struct Ledger {
+    committed: Mutex<BTreeMap<SandboxId, u64>>,
+    /// Held from a question to the record of its answer, so that two do not get the same room.
+    turn: tokio::sync::Mutex<()>,
+}
+
+impl Ledger {
+    /// Takes down what a recorded sandbox may use.
+    pub(crate) fn note(&self, sandbox: &Sandbox) {
+        let mut committed = self.committed.lock().unwrap_or_else(PoisonError::into_inner);
+        match &sandbox.state {
+            State::Pending { .. }
+            | State::Running { .. }
+            | State::Snapshotting { .. }
+            | State::Suspending { .. }
+            | State::Resuming { .. }
+            | State::Terminating { .. } => {
+                committed.insert(sandbox.id.clone(), sandbox.spec.resources.memory_bytes);
+            }
+            State::Suspended { .. } | State::Terminated { .. } => {
+                committed.remove(&sandbox.id);
+            }
+        }
+    }
+
+    /// Takes down what a sandbox may use that is about to run.
+    pub(crate) fn reserve(&self, sandbox: &SandboxId, memory_bytes: u64) {
+        self.committed.lock().unwrap_or_else(PoisonError::into_inner).insert(sandbox.clone(), memory_bytes);
+    }
+
+    pub(crate) fn committed(&self) -> u64 {
+        self.committed.lock().unwrap_or_else(PoisonError::into_inner).values().sum()
+    }
+}
+
+/// Room that was found, until it is taken or let go.
+pub(crate) struct Admitted<'a>(#[allow(dead_code, reason = "it is held")] MutexGuard<'a, ()>);
+
+impl Shared {
+    /// Finds room for a run of `memory_bytes`, giving back what parked sandboxes hold where that helps.
+    pub(crate) async fn admit_run(&self, what: &'static str, memory_bytes: u64) -> Result<Admitted<'_>, ServiceError> {
+        let turn = self.ledger.turn.lock().await;
+        let budgets = self.settings.budgets;
+        let committed = self.ledger.committed();
+        if let Some(budget) = budgets.memory_bytes
+            && committed.saturating_add(memory_bytes) > budget
+        {
+            let reason = format!(
+                "it may use {memory_bytes} bytes of memory, and those that run may use {committed} of the {budget} \
+                 that are to be given out"
+            );
+            return Err(refused(what, reason));
+        }
+        while let Some(reason) = self.short_of_memory() {
+            let Some(sandbox) = self.parking.oldest() else { return Err(refused(what, reason)) };
+            self.give_back(&sandbox).await;
+        }
+        Ok(Admitted(turn))
+    }
+
+    /// Finds out whether anything more may be written to the disk.
+    pub(crate) async fn admit_write(&self, what: &'static str, bytes: u64) -> Result<(), ServiceError> {
+        let budgets = self.settings.budgets;
+        if budgets.disk_reserve_bytes > 0 {
+            let free = self.pool.free_bytes().await?;
+            let reserve = budgets.disk_reserve_bytes;
+            if free < reserve.saturating_add(bytes) {
+                let reason = format!("{free} bytes of the disk are free, of which {reserve} must stay so");
+                return Err(refused(what, reason));
+            }
+        }
+        if let Some(budget) = budgets.disk_bytes {
+            let used = self.images_and_snapshots().await?;
+            if used.saturating_add(bytes) > budget {
+                let reason = format!("sleep images and snapshots occupy {used} of the {budget} bytes they may");
+                return Err(refused(what, reason));
+            }
+        }
+        Ok(())
+    }
+
+    /// What sleep images and snapshots occupy by their records, in bytes. Copies that share files count each.
+    pub(crate) async fn images_and_snapshots(&self) -> Result<u64, ServiceError> {
+        let sandboxes = self.store.sandboxes(&SandboxFilter::default()).await?;
+        let mut bytes = 0u64;
+        for SandboxRecord { sandbox, .. } in &sandboxes {
+            bytes += sandbox.state.image().into_iter().chain(&sandbox.older).map(|image| image.bytes).sum::<u64>();
+        }
+        let snapshots = self.store.snapshots(None).await?;
+        let kept = snapshots.iter().filter(|snapshot| snapshot.status == SnapshotStatus::Completed);
+        Ok(bytes + kept.map(|snapshot| snapshot.bytes).sum::<u64>())
+    }
+
+    fn short_of_memory(&self) -> Option<String> {
+        let reserve = self.settings.budgets.memory_reserve_bytes;
+        let available = self.settings.host.available_memory().filter(|_| reserve > 0)?;
+        (available < reserve)
+            .then(|| format!("{available} bytes of the host's memory are available, of which {reserve} must stay so"))
+    }
+
+    async fn give_back(&self, sandbox: &SandboxId) {
+        let Some(handle) = self.actor(sandbox) else {
+            self.parking.leave(sandbox);
+            return;
+        };
+        let (reply, answer) = tokio::sync::oneshot::channel();
+        let sent = handle.mailbox.send(Message::Evict { reply: Some(reply) });
+        if sent.is_err() || !matches!(answer.await, Ok(Ok(_))) {
+            tracing::warn!(%sandbox, "the memory of a suspended sandbox could not be given back");
+        }
+        // Whatever came of it, it is not asked again for this.
+        self.parking.leave(sandbox);
+    }
+}
+
+fn refused(what: &'static str, reason: String) -> ServiceError {
+    metrics::counter!("dorm_refused_total", "operation" => what).increment(1);
+    ServiceError::NotAdmitted { what, reason }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_host_knows_its_memory() {
+        assert!(ThisHost.available_memory().is_some_and(|bytes| bytes > 1 << 20));
+    }
+}

@@ -1,0 +1,169 @@
+//! What is on the disk, why each thing is kept, and deleting what a record says is to be deleted.
+
+use std::collections::BTreeMap;
+
+use dorm_lifecycle::{CaptureId, StateName};
+use dorm_store::{SandboxFilter, SnapshotStatus};
+
+use crate::error::ServiceError;
+use crate::shared::Service;
+
+/// What a thing on the disk is.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum ArtefactKind {
+    /// An image that sandboxes start from.
+    Image,
+    /// A sleep image, or the content of a snapshot.
+    Capture,
+    /// A capture that is not whole.
+    Draft,
+}
+
+impl ArtefactKind {
+    /// Its word in answers.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Image => "image",
+            Self::Capture => "capture",
+            Self::Draft => "draft",
+        }
+    }
+}
+
+/// What becomes of a thing on the disk.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Fate {
+    /// A record needs it.
+    Kept,
+    /// A record says that it is to be deleted.
+    Freed,
+    /// No record knows it. It is kept all the same: that nothing is known of a thing is no proof that nobody needs it.
+    Unknown,
+}
+
+impl Fate {
+    /// Its word in answers.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Kept => "kept",
+            Self::Freed => "freed",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
+/// A thing on the disk.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Artefact {
+    /// What it is.
+    pub kind: ArtefactKind,
+    /// Its name.
+    pub id: String,
+    /// Its size in bytes; 0 where that is not known.
+    pub bytes: u64,
+    /// What becomes of it.
+    pub fate: Fate,
+    /// Why, one line for each record that says so.
+    pub why: Vec<String>,
+}
+
+impl Service {
+    /// Everything on the disk, in order, with what becomes of it and why. Changes nothing. What is read while
+    /// operations are in progress is as it was at some moment during the reading.
+    ///
+    /// # Errors
+    /// When records or the disk cannot be read.
+    pub async fn artefacts(&self) -> Result<Vec<Artefact>, ServiceError> {
+        let shared = &self.shared;
+        // What is on the disk first: what comes into being meanwhile is on record before it is on the disk.
+        let captures = shared.pool.captures().await?;
+        let drafts = shared.pool.drafts().await?;
+        let images = shared.pool.images().await?;
+        let (holders, freed) = self.holders().await?;
+        let mut artefacts = Vec::new();
+        let ids = captures.into_iter().map(|id| (ArtefactKind::Capture, id));
+        for (kind, id) in ids.chain(drafts.into_iter().map(|id| (ArtefactKind::Draft, id))) {
+            let bytes = shared.pool.capture(&id).await.map_or(0, |capture| capture.bytes());
+            let (fate, why) = match (holders.get(&id), freed.contains(&id)) {
+                (_, true) => (Fate::Freed, vec!["its record says that it is to be deleted".to_owned()]),
+                (Some(why), false) => (Fate::Kept, why.clone()),
+                (None, false) => (Fate::Unknown, vec!["no record knows it: it is left alone".to_owned()]),
+            };
+            artefacts.push(Artefact { kind, id: id.to_string(), bytes, fate, why });
+        }
+        let users = self.image_users().await?;
+        for image in images {
+            let mut why = users.get(image.digest.as_str()).cloned().unwrap_or_default();
+            why.extend(image.tags.iter().map(|tag| format!("it is tagged '{tag}'")));
+            if why.is_empty() {
+                why.push("it was imported, and stays until it is removed by name".to_owned());
+            }
+            let id = image.digest.to_string();
+            artefacts.push(Artefact { kind: ArtefactKind::Image, id, bytes: image.bytes, fate: Fate::Kept, why });
+        }
+        artefacts.sort();
+        Ok(artefacts)
+    }
+
+    /// Deletes what records say is to be deleted; answers what that was. Deletion is tried as soon as a record says so,
+    /// and at every start: this is for what could not be deleted then.
+    ///
+    /// # Errors
+    /// When records or the disk cannot be read.
+    pub async fn collect(&self) -> Result<Vec<Artefact>, ServiceError> {
+        let before: Vec<_> =
+            self.artefacts().await?.into_iter().filter(|artefact| artefact.fate == Fate::Freed).collect();
+        let doomed = self.shared.store.to_discard().await?;
+        self.shared.discard(doomed).await;
+        let left: Vec<_> = self.shared.store.to_discard().await?.iter().map(CaptureId::to_string).collect();
+        Ok(before.into_iter().filter(|artefact| !left.contains(&artefact.id)).collect())
+    }
+
+    /// Who needs each capture, and which ones are to be deleted.
+    async fn holders(&self) -> Result<(BTreeMap<CaptureId, Vec<String>>, Vec<CaptureId>), ServiceError> {
+        let store = &self.shared.store;
+        let mut holders: BTreeMap<CaptureId, Vec<String>> = BTreeMap::new();
+        let mut hold = |capture: &CaptureId, why: String| holders.entry(capture.clone()).or_default().push(why);
+        let freed = store.to_discard().await?;
+        for operation in store.open_operations().await? {
+            if let Some(capture) = &operation.capture {
+                hold(capture, format!("operation {} ({}) is in progress", operation.id, operation.kind.as_str()));
+            }
+        }
+        for record in store.sandboxes(&SandboxFilter::default()).await? {
+            let sandbox = record.sandbox;
+            if let Some(image) = sandbox.state.image() {
+                let state = sandbox.state.name();
+                let why =
+                    format!("sandbox {} ({state}) has it as its image of generation {}", sandbox.id, image.generation);
+                hold(&image.capture, why);
+            }
+            for image in &sandbox.older {
+                let why = format!("sandbox {} keeps it to fall back to generation {}", sandbox.id, image.generation);
+                hold(&image.capture, why);
+            }
+        }
+        for snapshot in store.snapshots(None).await? {
+            if snapshot.status == SnapshotStatus::Completed {
+                hold(&snapshot.capture, format!("it is the content of snapshot {}", snapshot.id));
+            }
+        }
+        Ok((holders, freed))
+    }
+
+    /// Who needs each image.
+    async fn image_users(&self) -> Result<BTreeMap<String, Vec<String>>, ServiceError> {
+        let store = &self.shared.store;
+        let mut users: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        let states = StateName::ALL.into_iter().filter(|name| *name != StateName::Terminated).collect();
+        for record in store.sandboxes(&SandboxFilter { states, ..SandboxFilter::default() }).await? {
+            let image = record.sandbox.spec.image.to_string();
+            users.entry(image).or_default().push(format!("sandbox {} stands on it", record.sandbox.id));
+        }
+        for snapshot in store.snapshots(None).await? {
+            let image = snapshot.image.to_string();
+            users.entry(image).or_default().push(format!("snapshot {} stands on it", snapshot.id));
+        }
+        Ok(users)
+    }
+}

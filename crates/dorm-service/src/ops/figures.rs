@@ -1,0 +1,57 @@
+//! Figures of the whole service, for whoever watches it.
+
+use std::collections::BTreeMap;
+
+use dorm_lifecycle::StateName;
+use dorm_store::SandboxFilter;
+
+use crate::admission::Budgets;
+use crate::error::ServiceError;
+use crate::shared::Service;
+
+/// What the service holds now.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Figures {
+    /// Living sandboxes by state.
+    pub sandboxes: BTreeMap<StateName, usize>,
+    /// How many suspended ones are still held in memory.
+    pub parked: usize,
+    /// The host memory those hold, in bytes.
+    pub parked_bytes: u64,
+    /// What those that run may use, in bytes.
+    pub committed_bytes: u64,
+    /// What the host has available, in bytes; none where that is not known.
+    pub available_bytes: Option<u64>,
+    /// What is free on the disk, in bytes.
+    pub disk_free_bytes: u64,
+    /// What sleep images and snapshots occupy, in bytes.
+    pub captures_bytes: u64,
+    /// What may be used.
+    pub budgets: Budgets,
+}
+
+impl Service {
+    /// The figures.
+    ///
+    /// # Errors
+    /// When records or the disk cannot be read.
+    pub async fn figures(&self) -> Result<Figures, ServiceError> {
+        let shared = &self.shared;
+        let states: Vec<_> = StateName::ALL.into_iter().filter(|name| *name != StateName::Terminated).collect();
+        let mut sandboxes: BTreeMap<StateName, usize> = states.iter().map(|state| (*state, 0)).collect();
+        for record in shared.store.sandboxes(&SandboxFilter { states, ..SandboxFilter::default() }).await? {
+            *sandboxes.entry(record.sandbox.state.name()).or_default() += 1;
+        }
+        let (parked, parked_bytes) = shared.parking.held();
+        Ok(Figures {
+            sandboxes,
+            parked,
+            parked_bytes,
+            committed_bytes: shared.ledger.committed(),
+            available_bytes: shared.settings.host.available_memory(),
+            disk_free_bytes: shared.pool.free_bytes().await?,
+            captures_bytes: shared.images_and_snapshots().await?,
+            budgets: shared.settings.budgets,
+        })
+    }
+}

@@ -1,0 +1,101 @@
+//! Where events are sent to. Who sends them is an edge: see `dorm-api`.
+
+use dorm_lifecycle::{EventKind, WebhookId};
+use dorm_store::{Change, EventFilter, WebhookRecord};
+use tokio::sync::watch;
+
+use crate::error::ServiceError;
+use crate::shared::Service;
+
+impl Service {
+    /// Every webhook.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn webhooks(&self) -> Result<Vec<WebhookRecord>, ServiceError> {
+        Ok(self.shared.store.webhooks().await?)
+    }
+
+    /// One webhook.
+    ///
+    /// # Errors
+    /// `NoWebhook`.
+    pub async fn webhook(&self, id: &WebhookId) -> Result<WebhookRecord, ServiceError> {
+        let found = self.webhooks().await?.into_iter().find(|webhook| webhook.id == *id);
+        found.ok_or_else(|| ServiceError::NoWebhook(id.clone()))
+    }
+
+    /// Makes a webhook, with a new secret. It is sent what happens from now on, or what comes after the event `after`.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn add_webhook(
+        &self,
+        url: String,
+        kinds: Vec<EventKind>,
+        after: Option<u64>,
+    ) -> Result<WebhookRecord, ServiceError> {
+        let newest = EventFilter { newest: 1, ..EventFilter::default() };
+        let delivered = match after {
+            Some(after) => after,
+            None => self.events(&newest).await?.last().map_or(0, |event| event.number),
+        };
+        let webhook = WebhookRecord {
+            id: self.shared.ids().webhook(),
+            project: self.project().clone(),
+            url,
+            secret: self.shared.ids().random(),
+            kinds,
+            created: self.shared.now(),
+            delivered,
+        };
+        self.write_webhooks(Change { webhooks: vec![webhook.clone()], ..Change::default() }).await?;
+        Ok(webhook)
+    }
+
+    /// Sends a webhook everything after the event `after` again.
+    ///
+    /// # Errors
+    /// `NoWebhook`.
+    pub async fn replay_webhook(&self, id: &WebhookId, after: u64) -> Result<WebhookRecord, ServiceError> {
+        let _turn = self.shared.webhooks.lock().await;
+        let webhook = WebhookRecord { delivered: after, ..self.webhook(id).await? };
+        self.write_webhooks(Change { webhooks: vec![webhook.clone()], ..Change::default() }).await?;
+        Ok(webhook)
+    }
+
+    /// Notes that a webhook, which was at the event `from`, has come to the event `to`. Does nothing when it is somewhere
+    /// else by now: then it was told to begin again.
+    ///
+    /// # Errors
+    /// `NoWebhook` when it was removed meanwhile.
+    pub async fn webhook_delivered(&self, id: &WebhookId, from: u64, to: u64) -> Result<(), ServiceError> {
+        let _turn = self.shared.webhooks.lock().await;
+        let webhook = self.webhook(id).await?;
+        if webhook.delivered == from {
+            let webhook = WebhookRecord { delivered: to, ..webhook };
+            self.shared.store.commit(Change { webhooks: vec![webhook], ..Change::default() }).await?;
+        }
+        Ok(())
+    }
+
+    /// Removes a webhook. One that is not there is a success.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn remove_webhook(&self, id: &WebhookId) -> Result<(), ServiceError> {
+        let _turn = self.shared.webhooks.lock().await;
+        self.write_webhooks(Change { removed_webhooks: vec![id.clone()], ..Change::default() }).await
+    }
+
+    /// Counts the changes of webhooks, as they happen.
+    pub fn webhook_news(&self) -> watch::Receiver<u64> {
+        self.shared.webhook_news.subscribe()
+    }
+
+    async fn write_webhooks(&self, change: Change) -> Result<(), ServiceError> {
+        self.shared.store.commit(change).await?;
+        self.shared.webhook_news.send_modify(|count| *count += 1);
+        Ok(())
+    }
+}

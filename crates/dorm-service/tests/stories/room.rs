@@ -1,0 +1,126 @@
+//! Work that the host has no room for is refused with figures; what gives back is never refused.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use dorm_lifecycle::{Actor, Resources, StateName};
+use dorm_service::{ArtefactKind, Budgets, Code, CreateSandbox, Fate, HostFacts, Residence};
+use dorm_store::{Change, Store as _};
+
+use crate::world::{World, base, create, named, state};
+
+#[derive(Debug)]
+struct SomeHost(AtomicU64);
+
+impl HostFacts for SomeHost {
+    fn available_memory(&self) -> Option<u64> {
+        Some(self.0.load(Ordering::SeqCst))
+    }
+}
+
+const MIB: u64 = 1 << 20;
+
+fn sized(name: &str, mib: u64) -> CreateSandbox {
+    CreateSandbox { resources: Some(Resources { memory_bytes: mib * MIB, ..Resources::default() }), ..named(name) }
+}
+
+#[tokio::test]
+async fn no_more_memory_is_given_out_than_there_is_to_give() {
+    let mut world = World::new().await;
+    world.settings.budgets = Budgets { memory_bytes: Some(1000 * MIB), ..Budgets::default() };
+    let service = world.daemon().await;
+    let first = create(&service, sized("first", 600)).await;
+    let refused = service.create(sized("second", 600)).await.unwrap_err();
+    assert_eq!(refused.code(), Code::NoRoom);
+    assert!(refused.message().contains(&(600 * MIB).to_string()), "{}", refused.message());
+    assert!(world.store.sandboxes(&dorm_store::SandboxFilter::default()).await.unwrap().len() == 1);
+    // What sleeps does not count; what wakes does.
+    service.suspend(&first).await.unwrap();
+    let second = create(&service, sized("second", 600)).await;
+    let refused = service.resume(&first, Actor::User).await.unwrap_err();
+    assert_eq!((refused.code(), state(&service.describe(&first).await.unwrap())), (Code::NoRoom, StateName::Suspended));
+    service.terminate(&second).await.unwrap();
+    service.resume(&first, Actor::User).await.unwrap();
+    // The next daemon counts what it finds.
+    service.stop().await;
+    let service = world.daemon().await;
+    assert_eq!(service.create(sized("third", 600)).await.unwrap_err().code(), Code::NoRoom);
+    create(&service, sized("fourth", 400)).await;
+}
+
+#[tokio::test]
+async fn what_is_parked_is_given_back_before_anything_is_refused() {
+    let mut world = World::new().await;
+    let host = Arc::new(SomeHost(AtomicU64::new(900 * MIB)));
+    world.settings.host = host.clone();
+    world.settings.budgets = Budgets { memory_reserve_bytes: 500 * MIB, ..Budgets::default() };
+    let service = world.daemon().await;
+    let parked = create(&service, named("parked")).await;
+    service.suspend(&parked).await.unwrap();
+    assert_eq!(service.describe(&parked).await.unwrap().residence, Residence::Parked);
+    host.0.store(400 * MIB, Ordering::SeqCst);
+    let refused = service.create(base()).await.unwrap_err();
+    assert_eq!(refused.code(), Code::NoRoom);
+    assert_eq!(service.describe(&parked).await.unwrap().residence, Residence::Evicted);
+    host.0.store(500 * MIB, Ordering::SeqCst);
+    create(&service, base()).await;
+    world.is_sound().await;
+}
+
+#[tokio::test]
+async fn a_full_disk_refuses_what_writes_and_never_a_suspend() {
+    let mut world = World::new().await;
+    world.settings.budgets = Budgets { disk_reserve_bytes: u64::MAX / 2, ..Budgets::default() };
+    let service = world.daemon().await;
+    let refused = service.create(base()).await.unwrap_err();
+    assert!(refused.message().contains("must stay so"), "{}", refused.message());
+    service.stop().await;
+    world.settings.budgets = Budgets { disk_bytes: Some(1), ..Budgets::default() };
+    let service = world.daemon().await;
+    let id = create(&service, named("web")).await;
+    service.suspend(&id).await.unwrap();
+    assert_eq!(service.checkpoint(&id).await.unwrap_err().code(), Code::NoRoom);
+    assert_eq!(service.create(base()).await.unwrap_err().code(), Code::NoRoom);
+    service.resume(&id, Actor::User).await.unwrap();
+    service.suspend(&id).await.unwrap();
+    service.terminate(&id).await.unwrap();
+    create(&service, base()).await;
+    world.is_sound().await;
+}
+
+#[tokio::test]
+async fn everything_on_the_disk_is_told_with_its_reason_and_only_what_a_record_says_is_deleted() {
+    let world = World::new().await;
+    let service = world.daemon().await;
+    let id = create(&service, named("web")).await;
+    let snapshot = service.checkpoint(&id).await.unwrap();
+    service.suspend(&id).await.unwrap();
+    let stray = world.directory.path().join("data/captures").join("strayaaaaaaaaaaaaaaa");
+    std::fs::create_dir(&stray).unwrap();
+    let told = service.artefacts().await.unwrap();
+    let fates: Vec<_> = told.iter().map(|artefact| (artefact.kind, artefact.fate)).collect();
+    let mut expected = vec![
+        (ArtefactKind::Image, Fate::Kept),
+        (ArtefactKind::Capture, Fate::Kept),
+        (ArtefactKind::Capture, Fate::Kept),
+        (ArtefactKind::Capture, Fate::Unknown),
+    ];
+    expected.sort();
+    let mut found = fates.clone();
+    found.sort();
+    assert_eq!(found, expected, "{told:#?}");
+    let why = |part: &str| told.iter().any(|artefact| artefact.why.iter().any(|why| why.contains(part)));
+    assert!(why("its image of generation 1") && why(snapshot.id.as_str()) && why("tagged 'base'"), "{told:#?}");
+    // A deletion that could not be done yet.
+    let change =
+        Change { discard: vec![snapshot.capture.clone()], forgotten: vec![snapshot.id.clone()], ..Change::default() };
+    world.store.commit(change).await.unwrap();
+    let told = service.artefacts().await.unwrap();
+    let doomed: Vec<_> = told.iter().filter(|artefact| artefact.fate == Fate::Freed).collect();
+    assert!(matches!(doomed.as_slice(), [artefact] if artefact.id == snapshot.capture.as_str() && artefact.bytes > 0));
+    let freed = service.collect().await.unwrap();
+    assert_eq!(freed.iter().collect::<Vec<_>>(), doomed);
+    assert!(stray.exists(), "nothing is deleted because no record knows it");
+    assert_eq!(service.collect().await.unwrap(), []);
+    service.resume(&id, Actor::User).await.unwrap();
+}

@@ -1,0 +1,151 @@
+//! What must hold whenever nothing is going on.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use dorm_lifecycle::{CaptureId, RunCondition, RunId, State, StateName};
+use dorm_pool::Expected;
+use dorm_store::{EventFilter, SandboxFilter, SnapshotStatus, Store};
+
+use crate::world::World;
+
+/// How long it may take until nothing is going on any more.
+const SETTLE: Duration = Duration::from_secs(600);
+
+/// Waits until nothing is going on, then checks everything. What is wrong goes to the trace.
+pub(crate) async fn is_sound(world: &World) -> Result<()> {
+    let deadline = tokio::time::Instant::now() + SETTLE;
+    let mut wait = Duration::from_millis(1);
+    while let Err(what) = quiet(world)? {
+        if tokio::time::Instant::now() > deadline {
+            world.trace.wrong(format_args!("it never settles: {what}"));
+            return Ok(());
+        }
+        tokio::time::sleep(wait).await;
+        wait = (wait * 2).min(Duration::from_secs(10));
+    }
+    world.trace.note("quiet");
+    records_agree(world).await?;
+    captures_are_whole(world).await
+}
+
+/// Whether nothing is going on and nothing is left over; the answer says what is not so.
+fn quiet(world: &World) -> Result<Result<(), String>> {
+    let mut needed = BTreeMap::new();
+    let mut own = |capture: &CaptureId, owner: String| match needed.insert(capture.to_string(), owner.clone()) {
+        Some(other) => Err(format!("capture {capture} belongs to {other} and to {owner}")),
+        None => Ok(()),
+    };
+    let mut runs: BTreeMap<RunId, RunCondition> = world.host.runs().into_iter().collect();
+    for record in world.model.records() {
+        let sandbox = &record.sandbox;
+        let run = runs.remove(&sandbox.run_id());
+        let fits = matches!(
+            (&sandbox.state, run),
+            (State::Running { .. }, Some(RunCondition::Running))
+                | (State::Suspended { .. }, None | Some(RunCondition::Parked))
+                | (State::Terminated { .. }, None)
+        );
+        if !fits {
+            return Ok(Err(format!("{} is {} and its run is {run:?}", sandbox.id, sandbox.state.name())));
+        }
+        for capture in sandbox.captures() {
+            if let Err(what) = own(capture, format!("sandbox {}", sandbox.id)) {
+                return Ok(Err(what));
+            }
+        }
+    }
+    if let Some((run, condition)) = runs.pop_first() {
+        return Ok(Err(format!("run {run} ({condition:?}) belongs to nobody")));
+    }
+    for snapshot in world.model.snapshot_records() {
+        match &snapshot.status {
+            SnapshotStatus::Completed => {
+                if let Err(what) = own(&snapshot.capture, format!("snapshot {}", snapshot.id)) {
+                    return Ok(Err(what));
+                }
+            }
+            SnapshotStatus::Failed(_) => {}
+            SnapshotStatus::InProgress | SnapshotStatus::Deleting => {
+                return Ok(Err(format!("snapshot {} is {}", snapshot.id, snapshot.status.as_str())));
+            }
+        }
+    }
+    if let Some(operation) = world.model.open_operations().first() {
+        return Ok(Err(format!("the operation {} ({}) is open", operation.id, operation.kind.as_str())));
+    }
+    if let Some(capture) = world.model.to_discard().first() {
+        return Ok(Err(format!("capture {capture} is still to be discarded")));
+    }
+    let mut there = Vec::new();
+    for entry in std::fs::read_dir(world.captures()).context("list the captures")? {
+        there.push(entry.context("list the captures")?.file_name().to_string_lossy().into_owned());
+    }
+    there.sort();
+    for name in &there {
+        if needed.remove(name).is_none() {
+            return Ok(Err(format!("nobody needs the capture {name}")));
+        }
+    }
+    Ok(match needed.pop_first() {
+        Some((capture, owner)) => Err(format!("the capture {capture} of {owner} is not there")),
+        None => Ok(()),
+    })
+}
+
+/// The store holds what was committed, and the events tell the same.
+async fn records_agree(world: &World) -> Result<()> {
+    let (store, model, trace) = (world.store()?, &world.model, &world.trace);
+    let store: &Arc<dyn Store> = &store;
+    if store.sandboxes(&SandboxFilter::default()).await.context("read the sandboxes")? != model.records() {
+        trace.wrong("the store does not hold the sandboxes that were committed");
+    }
+    let mut snapshots = store.snapshots(None).await.context("read the snapshots")?;
+    snapshots.sort_by(|a, b| a.id.cmp(&b.id));
+    if snapshots != model.snapshot_records() {
+        trace.wrong("the store does not hold the snapshots that were committed");
+    }
+    if store.events(&EventFilter::default()).await.context("read the events")? != model.events() {
+        trace.wrong("the store does not hold the events that were committed");
+    }
+    if !store.open_operations().await.context("read the operations")?.is_empty() {
+        trace.wrong("the store holds an open operation");
+    }
+    if !store.to_discard().await.context("read what is to be discarded")?.is_empty() {
+        trace.wrong("the store holds a capture to discard");
+    }
+    for record in model.records() {
+        let state = record.sandbox.state.name();
+        match model.told(&record.sandbox.id) {
+            Some(told) if told == state => {}
+            told => trace.wrong(format_args!("{} is {state}, but its events tell {told:?}", record.sandbox.id)),
+        }
+    }
+    Ok(())
+}
+
+/// Every capture that is needed is what was written.
+async fn captures_are_whole(world: &World) -> Result<()> {
+    let pool = world.pool(&world.life())?;
+    let engine = Expected { engine: "fake".to_owned(), build: "fake-1".to_owned(), cpu: "fake".to_owned() };
+    let mut needed = Vec::new();
+    for record in world.model.records() {
+        needed.extend(record.sandbox.captures().cloned());
+    }
+    let snapshots = world.model.snapshot_records();
+    let complete = snapshots.into_iter().filter(|snapshot| snapshot.status == SnapshotStatus::Completed);
+    needed.extend(complete.map(|snapshot| snapshot.capture));
+    for capture in needed {
+        if let Err(error) = pool.verify(&capture, &engine).await {
+            world.trace.wrong(format_args!("a needed capture is not whole: {error}"));
+        }
+    }
+    Ok(())
+}
+
+/// Whether a sandbox is over.
+pub(crate) fn is_over(state: &State) -> bool {
+    matches!(state.name(), StateName::Terminating | StateName::Terminated)
+}

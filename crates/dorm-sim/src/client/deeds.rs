@@ -1,0 +1,201 @@
+//! What callers ask of sandboxes from outside, and whether the answers were true.
+
+use std::time::Duration;
+
+use dorm_lifecycle::{Actor, Name, Sandbox, SandboxId, StateName};
+use dorm_service::{CreateFrom, CreateSandbox, SandboxView};
+use dorm_store::{SandboxFilter, SnapshotStatus};
+
+use super::{Client, Deed};
+use crate::check::is_over;
+
+impl Client {
+    /// Does it and checks the answer.
+    pub(crate) async fn carry_out(&mut self, deed: &Deed) {
+        let since = self.world.model.now();
+        match deed {
+            Deed::Create { .. } => self.create(deed, since).await,
+            Deed::Clone(id, name) => self.clone_one(deed, id, *name, since).await,
+            Deed::Suspend(id) => {
+                let answer = self.service.suspend(id).await;
+                self.viewed(deed, answer, since, |sandbox| sandbox.state.name() == StateName::Suspended);
+            }
+            Deed::Resume(id) => {
+                let answer = self.service.resume(id, Actor::User).await;
+                let awake =
+                    |sandbox: &Sandbox| matches!(sandbox.state.name(), StateName::Running | StateName::Snapshotting);
+                self.viewed(deed, answer, since, awake);
+            }
+            Deed::Checkpoint(id) => self.checkpoint(deed, id).await,
+            Deed::DeleteSnapshot(id) => match self.service.delete_snapshot(id).await {
+                Ok(()) => {
+                    if self.world.model.snapshot(id).is_some() {
+                        self.world.trace.wrong(format_args!("{deed:?} is done and the snapshot is there"));
+                    }
+                }
+                Err(error) => self.refused(deed, &error),
+            },
+            Deed::Evict(id) => {
+                let answer = self.service.evict(id).await;
+                self.viewed(deed, answer, since, |_| true);
+            }
+            Deed::SetTimeouts(id, timeouts) => {
+                let answer = self.service.set_timeouts(id, *timeouts).await;
+                self.viewed(deed, answer, since, |sandbox| sandbox.spec.timeouts == *timeouts);
+            }
+            Deed::SetKeeping(id, keeping) => {
+                let answer = self.service.set_keeping(id, *keeping).await;
+                self.viewed(deed, answer, since, |sandbox| sandbox.spec.keeping == *keeping);
+            }
+            Deed::Hold(id, length) => {
+                let answer = self.service.hold(id, *length, "a build".to_owned(), None).await;
+                self.viewed(deed, answer.map(|(view, _)| view), since, |sandbox| !sandbox.holds.is_empty());
+            }
+            Deed::Terminate(id) => {
+                self.world.model.terminate_asked(id);
+                let answer = self.service.terminate(id).await;
+                self.viewed(deed, answer, since, |sandbox| sandbox.state.name() == StateName::Terminated);
+            }
+            Deed::Count(id) => self.count(deed, id).await,
+            Deed::Write(id) => self.write(deed, id).await,
+            Deed::Read(id) => self.read(deed, id).await,
+            Deed::Run(id) => self.run(deed, id).await,
+            Deed::Serve(id) => self.start(deed, id, ["serve", "8000"]).await,
+            Deed::Eat(id) => self.start(deed, id, ["hungry", "500000000"]).await,
+            Deed::Reach(id) => match self.service.connect(id, 8000).await {
+                Ok((stream, in_use)) => {
+                    self.note("reached it");
+                    drop((stream, in_use));
+                }
+                Err(error) => self.refused(deed, &error),
+            },
+            Deed::Look(id) => {
+                let answer = self.service.describe(id).await;
+                self.viewed(deed, answer, since, |_| true);
+            }
+            Deed::List => self.list(deed, since).await,
+            Deed::SetClock(by) => self.world.clock.set_by(*by),
+            Deed::Kill(id) => {
+                if let Some(record) = self.world.model.record(id) {
+                    self.world.host.kill(&record.sandbox.run_id(), "killed from outside");
+                }
+            }
+        }
+    }
+
+    /// An answer about a sandbox: what it says was so at some moment since the question.
+    fn viewed(
+        &self,
+        deed: &Deed,
+        answer: Result<SandboxView, dorm_service::ServiceError>,
+        since: u64,
+        holds: impl Fn(&Sandbox) -> bool,
+    ) {
+        let view = match answer {
+            Ok(view) => view,
+            Err(error) => return self.refused(deed, &error),
+        };
+        self.note(format_args!("told: {} is {}", view.sandbox.id, view.sandbox.state.name()));
+        if !holds(&view.sandbox) {
+            self.world.trace.wrong(format_args!("the answer to {deed:?} shows {:?}", view.sandbox.state));
+        }
+        self.was_true(deed, &view, since);
+    }
+
+    fn was_true(&self, deed: &Deed, view: &SandboxView, since: u64) {
+        let told = &view.sandbox;
+        let same = |sandbox: &Sandbox| essence(sandbox) == essence(told);
+        if !self.world.model.was_true(&told.id, since, same) {
+            self.world.trace.wrong(format_args!("the answer to {deed:?} was never true: {told:?}"));
+        }
+    }
+
+    async fn create(&mut self, deed: &Deed, since: u64) {
+        let Deed::Create { name, timeouts, snapshot } = deed else { return };
+        let from = match snapshot {
+            Some(snapshot) => CreateFrom::Snapshot(snapshot.clone()),
+            None => CreateFrom::Image("base".to_owned()),
+        };
+        let asked = CreateSandbox { name: named(*name), timeouts: *timeouts, ..CreateSandbox::new(from) };
+        match self.service.create(asked).await {
+            Ok(view) => {
+                let id = view.sandbox.id.clone();
+                self.viewed(deed, Ok(view), since, |sandbox| sandbox.state.name() == StateName::Running);
+                self.count(deed, &id).await;
+            }
+            Err(error) => self.refused(deed, &error),
+        }
+    }
+
+    async fn clone_one(&mut self, deed: &Deed, id: &SandboxId, name: Option<u64>, since: u64) {
+        match self.service.clone_sandbox(id, named(name)).await {
+            Ok(made) => {
+                self.viewed(deed, Ok(made.clone), since, |sandbox| sandbox.state.name() == StateName::Running);
+            }
+            Err(error) => self.refused(deed, &error),
+        }
+    }
+
+    async fn checkpoint(&mut self, deed: &Deed, id: &SandboxId) {
+        match self.service.checkpoint(id).await {
+            Ok(snapshot) => {
+                self.note(format_args!("told: snapshot {} is {}", snapshot.id, snapshot.status.as_str()));
+                let committed = self.world.model.snapshot(&snapshot.id);
+                // Somebody else may have deleted it since.
+                let holds = committed.is_none_or(|committed| {
+                    matches!(committed.status, SnapshotStatus::Completed | SnapshotStatus::Deleting)
+                });
+                if snapshot.status != SnapshotStatus::Completed || !holds {
+                    self.world.trace.wrong(format_args!("{deed:?} is done and the snapshot is not complete"));
+                }
+            }
+            Err(error) => self.refused(deed, &error),
+        }
+    }
+
+    async fn list(&mut self, deed: &Deed, since: u64) {
+        match self.service.list(&SandboxFilter::default()).await {
+            Ok(views) => {
+                for view in &views {
+                    self.was_true(deed, view, since);
+                }
+            }
+            Err(error) => self.refused(deed, &error),
+        }
+    }
+
+    /// Wakes a sandbox on a host where nothing goes wrong, and looks at all it holds.
+    pub(crate) async fn probe(&mut self, id: &SandboxId, lying: bool) {
+        self.note(format_args!("looks into {id}"));
+        self.insist(&Deed::SetTimeouts(id.clone(), dorm_lifecycle::Timeouts::default())).await;
+        // What is on its way to its end may be over now.
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        self.insist(&Deed::Resume(id.clone())).await;
+        let Some(record) = self.world.model.record(id) else { return };
+        if is_over(&record.sandbox.state) {
+            return;
+        }
+        if record.sandbox.state.name() != StateName::Running {
+            if !lying {
+                self.world.trace.wrong(format_args!("{id} cannot be woken: it is {}", record.sandbox.state.name()));
+            }
+            return;
+        }
+        let before = self.world.trace.is_wrong();
+        self.must_count(id).await;
+        self.insist(&Deed::Read(id.clone())).await;
+        if !before && self.world.trace.is_wrong() {
+            self.note(format_args!("{id} does not hold what it should"));
+        }
+    }
+}
+
+/// What an answer is held to: all but moments, which move with the clock and with use.
+fn essence(sandbox: &Sandbox) -> impl PartialEq + '_ {
+    let Sandbox { id, spec, origin, generation, run, state, restored, older, .. } = sandbox;
+    (id, spec, origin, (generation, run), (state.name(), state.operation(), state.image()), restored, older)
+}
+
+fn named(number: Option<u64>) -> Option<Name> {
+    number.and_then(|number| format!("name-{number}").parse().ok())
+}

@@ -1,0 +1,145 @@
+//! The fake engine as one life of the daemon sees it: its streams end with the daemon, and nobody ever runs twice.
+
+use std::io;
+use std::path::Path;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use async_trait::async_trait;
+use dorm_engine::{BoxStream, Capabilities, Captured, Engine, EngineError, FoundRun, Notice, RunSpec, Usage};
+use dorm_engine_fake::{FakeEngine, FakeHost};
+use dorm_lifecycle::{Digest, RunCondition, RunId};
+use dorm_steps::Steps as _;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::sync::mpsc;
+
+use crate::steps::Life;
+use crate::trace::Trace;
+
+/// The engine of one life.
+pub(crate) struct WatchedEngine {
+    inner: Arc<FakeEngine>,
+    host: FakeHost,
+    life: Arc<Life>,
+    trace: Trace,
+}
+
+impl WatchedEngine {
+    /// Opens the engine of `host`; the one before is dead from now on.
+    pub(crate) fn open(host: &FakeHost, life: &Arc<Life>, trace: &Trace) -> Self {
+        Self { inner: host.open(), host: host.clone(), life: Arc::clone(life), trace: trace.clone() }
+    }
+
+    /// No other run of the same sandbox may run.
+    fn is_alone(&self, run: &RunId) {
+        for (other, condition) in self.host.runs() {
+            if other.sandbox == run.sandbox && other != *run && condition == RunCondition::Running {
+                self.trace.wrong(format_args!("runs {run} and {other} of one sandbox run at the same time"));
+            }
+        }
+    }
+
+    fn mortal(&self, inner: BoxStream) -> BoxStream {
+        Box::new(Mortal { inner, life: Arc::clone(&self.life) })
+    }
+}
+
+#[async_trait]
+impl Engine for WatchedEngine {
+    fn capabilities(&self) -> &Capabilities {
+        self.inner.capabilities()
+    }
+
+    async fn start(&self, spec: &RunSpec) -> Result<(), EngineError> {
+        self.inner.start(spec).await?;
+        self.is_alone(&spec.run);
+        Ok(())
+    }
+
+    async fn restore(&self, spec: &RunSpec, image: &Path) -> Result<(), EngineError> {
+        self.inner.restore(spec, image).await?;
+        self.is_alone(&spec.run);
+        Ok(())
+    }
+
+    async fn capture(&self, run: &RunId, into: &Path) -> Result<Captured, EngineError> {
+        self.inner.capture(run, into).await
+    }
+
+    async fn park(&self, run: &RunId) -> Result<(), EngineError> {
+        self.inner.park(run).await
+    }
+
+    async fn go_on(&self, run: &RunId) -> Result<(), EngineError> {
+        self.inner.go_on(run).await?;
+        self.is_alone(run);
+        Ok(())
+    }
+
+    async fn stop(&self, run: &RunId) -> Result<(), EngineError> {
+        self.inner.stop(run).await
+    }
+
+    async fn agent(&self, run: &RunId) -> Result<BoxStream, EngineError> {
+        Ok(self.mortal(self.inner.agent(run).await?))
+    }
+
+    async fn connect(&self, run: &RunId, port: u16) -> Result<BoxStream, EngineError> {
+        Ok(self.mortal(self.inner.connect(run, port).await?))
+    }
+
+    async fn usage(&self, run: &RunId) -> Result<Usage, EngineError> {
+        self.inner.usage(run).await
+    }
+
+    async fn relieve(&self, run: &RunId, victim: Option<u32>) -> Result<(), EngineError> {
+        self.inner.relieve(run, victim).await
+    }
+
+    async fn inventory(&self) -> Result<Vec<FoundRun>, EngineError> {
+        self.inner.inventory().await
+    }
+
+    async fn sweep(&self, known: &[RunId]) -> Result<Vec<String>, EngineError> {
+        self.inner.sweep(known).await
+    }
+
+    fn notices(&self) -> mpsc::Receiver<Notice> {
+        self.inner.notices()
+    }
+
+    async fn prepare(&self, image: &Digest, rootfs: &Path) -> Result<(), EngineError> {
+        self.inner.prepare(image, rootfs).await
+    }
+
+    async fn close(&self) {
+        self.inner.close().await;
+    }
+}
+
+/// A stream that nothing passes any more once the daemon is dead.
+struct Mortal {
+    inner: BoxStream,
+    life: Arc<Life>,
+}
+
+impl AsyncRead for Mortal {
+    fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, to: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        if self.life.alive() { Pin::new(&mut self.inner).poll_read(context, to) } else { Poll::Pending }
+    }
+}
+
+impl AsyncWrite for Mortal {
+    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        if self.life.alive() { Pin::new(&mut self.inner).poll_write(context, bytes) } else { Poll::Pending }
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.life.alive() { Pin::new(&mut self.inner).poll_flush(context) } else { Poll::Pending }
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.life.alive() { Pin::new(&mut self.inner).poll_shutdown(context) } else { Poll::Pending }
+    }
+}

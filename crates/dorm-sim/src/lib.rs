@@ -1,0 +1,170 @@
+//! The simulator: the real service, pool and store over a fake engine, driven from one seed.
+//!
+//! A seed is a history: several callers ask at random; the daemon dies between any two steps; engines fail, hang and
+//! lie; the disk is full; the power fails and takes with it what was not synced; clocks are set. After each death the
+//! next daemon recovers, and when all is quiet everything is checked: nobody is lost, no memory has gone back, nothing is
+//! left over, and no answer was a lie. The same seed gives the same history to the last line, so that whatever fails can
+//! be looked at again.
+//!
+//! ```text
+//! seed ─► plan ─► callers ─► Service ─► SteppedStore ─► (watched) memory or SQLite ─┐
+//!                    │          ├─────► SteppedEngine ─► (watched) FakeEngine       ├─► Model ─► checks
+//!                    │          └─────► Pool, steps in place                        │
+//!                    └──────────────── answers ─────────────────────────────────────┘
+//! ```
+//!
+//! A dead daemon's tasks are not ended one by one: from its death on every port it has hangs (its streams too), so
+//! that nothing of it changes anything any more, and the whole runtime goes with the history.
+//!
+//! It does not know real engines, networks or HTTP: `dorm prove` does the same to those, without a seed.
+#![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
+
+mod check;
+mod client;
+mod disk;
+mod engine;
+mod history;
+mod model;
+mod random;
+mod sqlite;
+mod steps;
+mod store;
+mod trace;
+mod world;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use tempfile::TempDir;
+use tokio::runtime::{Builder, Runtime};
+
+pub use history::Figures;
+pub use steps::{Coverage, Visits};
+pub use trace::Echo;
+pub use world::{Guests, StoreKind};
+
+use history::{History, Plan};
+use random::Random;
+use trace::Trace;
+use world::World;
+
+/// What one history came to.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Outcome {
+    /// Its seed.
+    pub seed: u64,
+    /// The hash of its trace: the same for the same seed and store.
+    pub hash: u64,
+    /// The length of its trace.
+    pub lines: u64,
+    /// What happened in it.
+    pub figures: Figures,
+    /// What was wrong, if anything was.
+    pub failure: Option<Failure>,
+}
+
+/// Something that must never be.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Failure {
+    /// What.
+    pub what: String,
+    /// The last lines of the trace.
+    pub tail: Vec<String>,
+}
+
+impl Outcome {
+    /// For people: the seed, what was wrong, the end of the trace, and how to see it again. `None` when nothing was.
+    pub fn report(&self, store: StoreKind) -> Option<String> {
+        let failure = self.failure.as_ref()?;
+        let option = match store {
+            StoreKind::Memory => "",
+            StoreKind::Sqlite => " --sqlite",
+        };
+        let (seed, what, tail) = (self.seed, &failure.what, failure.tail.join("\n"));
+        Some(format!("{tail}\n\nseed {seed}: {what}\nsee it again: cargo xtask sim --seed {seed}{option} --verbose"))
+    }
+}
+
+/// Where histories take place: a directory with the image that all sandboxes start from. It is removed when this is
+/// dropped.
+pub struct Simulator {
+    place: TempDir,
+    helper: Runtime,
+    histories: AtomicU64,
+    guests: Guests,
+}
+
+impl Simulator {
+    /// Makes the directory, in memory where the host has room for that.
+    ///
+    /// # Errors
+    /// When it cannot be made.
+    pub fn new() -> Result<Self> {
+        let place = tempfile::Builder::new().prefix("dorm-sim-").tempdir_in(home()).context("make a directory")?;
+        let helper = Builder::new_multi_thread().worker_threads(1).enable_all().build().context("start a runtime")?;
+        let source = place.path().join("source/etc");
+        std::fs::create_dir_all(&source).context("make an image")?;
+        std::fs::write(source.join("hello"), "hello").context("make an image")?;
+        let pool = dorm_pool::Pool::open(&place.path().join("first"), &place.path().join("images"))?;
+        helper.block_on(pool.import(&place.path().join("source"), Some("base"), |_| {}))?;
+        Ok(Self { place, helper, histories: AtomicU64::new(0), guests: Guests::default() })
+    }
+
+    /// The same simulator with other guests.
+    pub fn with(mut self, guests: Guests) -> Self {
+        self.guests = guests;
+        self
+    }
+
+    /// Tells the history of `seed`.
+    ///
+    /// # Errors
+    /// When the host refuses something that has nothing to do with the history.
+    pub fn run(&self, seed: u64, store: StoreKind, echo: Echo) -> Result<Outcome> {
+        let number = self.histories.fetch_add(1, Ordering::Relaxed);
+        let data = self.place.path().join(format!("history-{number}"));
+        std::fs::create_dir(&data).with_context(|| format!("make {}", data.display()))?;
+        let runtime =
+            Builder::new_current_thread().enable_time().start_paused(true).build().context("start a runtime")?;
+        let watch = self.helper.spawn(give_up(seed));
+        let outcome = runtime.block_on(self.tell(seed, &data, store, echo));
+        watch.abort();
+        drop(runtime);
+        std::fs::remove_dir_all(&data).with_context(|| format!("remove {}", data.display()))?;
+        outcome
+    }
+
+    async fn tell(&self, seed: u64, data: &Path, store: StoreKind, echo: Echo) -> Result<Outcome> {
+        let trace = Trace::new(self.place.path().display().to_string(), echo);
+        let mut random = Random::new(seed);
+        let plan = Plan::new(&mut random);
+        let images = self.place.path().join("images");
+        let store = (store, self.helper.handle());
+        let mut world = World::new((data, &images), store, &mut random, plan.misfortune, trace.clone())?;
+        world.guests = self.guests;
+        let history = History { world: Arc::new(world), random, plan, figures: Figures::default() };
+        let figures = history.tell().await?;
+        let (hash, lines, wrong) = trace.end();
+        let failure = wrong.map(|(what, tail)| Failure { what, tail });
+        Ok(Outcome { seed, hash, lines, figures, failure })
+    }
+}
+
+/// A history whose time stands still because somebody is always busy has no end that could be waited for.
+async fn give_up(seed: u64) {
+    tokio::time::sleep(Duration::from_secs(300)).await;
+    eprintln!("seed {seed}: somebody is always busy, so that its time stands still");
+    std::process::abort();
+}
+
+/// Memory where there is enough of it, since histories sync a lot.
+fn home() -> PathBuf {
+    let shared = Path::new("/dev/shm");
+    match rustix::fs::statvfs(shared) {
+        Ok(facts) if facts.f_bavail.saturating_mul(facts.f_frsize) > 1 << 30 => shared.to_owned(),
+        Ok(_) | Err(_) => std::env::temp_dir(),
+    }
+}

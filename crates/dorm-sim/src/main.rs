@@ -1,0 +1,109 @@
+//! The simulator as a program: tells one history, or as many as fit into some minutes.
+
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use clap::Parser;
+use dorm_sim::{Echo, Figures, Guests, Simulator, StoreKind};
+
+/// Tells histories of Dormouse, each from a seed, and stops at the first in which something is wrong.
+#[derive(Parser)]
+struct Arguments {
+    /// Only this history.
+    #[arg(long)]
+    seed: Option<u64>,
+    /// As many histories as fit into so many minutes.
+    #[arg(long, default_value_t = 1)]
+    minutes: u64,
+    /// The seed to begin with; by default the time.
+    #[arg(long)]
+    from: Option<u64>,
+    /// As many histories, whatever time they take.
+    #[arg(long)]
+    count: Option<u64>,
+    /// With SQLite instead of a store in memory.
+    #[arg(long)]
+    sqlite: bool,
+    /// With guests that take all the memory they can get.
+    #[arg(long)]
+    hungry: bool,
+    /// Print every line of the trace.
+    #[arg(long)]
+    verbose: bool,
+    /// Go on after a failure and only count.
+    #[arg(long)]
+    keep_going: bool,
+}
+
+fn main() -> ExitCode {
+    match run(&Arguments::parse()) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(arguments: &Arguments) -> Result<ExitCode> {
+    let store = if arguments.sqlite { StoreKind::Sqlite } else { StoreKind::Memory };
+    let echo = if arguments.verbose { Echo::On } else { Echo::Off };
+    let guests = if arguments.hungry { Guests::Hungry } else { Guests::Modest };
+    let simulator = Simulator::new()?.with(guests);
+    if let Some(seed) = arguments.seed {
+        let outcome = simulator.run(seed, store, echo)?;
+        println!("seed {seed}: {} lines, hash {:016x}", outcome.lines, outcome.hash);
+        return Ok(match outcome.report(store) {
+            Some(report) => {
+                eprintln!("{report}");
+                ExitCode::FAILURE
+            }
+            None => ExitCode::SUCCESS,
+        });
+    }
+    let (began, limit) = (Instant::now(), Duration::from_secs(60 * arguments.minutes));
+    let first = arguments.from.unwrap_or_else(seconds);
+    let mut figures = Figures::default();
+    let (mut told, mut wrong) = (0u64, 0u64);
+    while arguments.count.map_or_else(|| began.elapsed() < limit, |count| told < count) {
+        let outcome = simulator.run(first + told, store, echo)?;
+        told += 1;
+        figures.add(&outcome.figures);
+        match (outcome.report(store), &outcome.failure) {
+            (Some(_), Some(failure)) if arguments.keep_going => {
+                println!("seed {}: {}", outcome.seed, failure.what);
+                wrong += 1;
+            }
+            (Some(report), _) => {
+                eprintln!("{report}");
+                return Ok(ExitCode::FAILURE);
+            }
+            (None, _) => {}
+        }
+    }
+    print(&figures, told, wrong, began.elapsed());
+    Ok(if wrong == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn seconds() -> u64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    since.as_secs().saturating_mul(1_000_000)
+}
+
+fn print(figures: &Figures, told: u64, wrong: u64, took: Duration) {
+    let Figures { daemons, deaths, power_losses, faults, sandboxes, events, coverage } = figures;
+    println!(
+        "{told} histories in {:.1} s ({:.0}/s), {wrong} wrong",
+        took.as_secs_f64(),
+        told as f64 / took.as_secs_f64()
+    );
+    println!(
+        "{daemons} daemons, {deaths} deaths, {power_losses} losses of power, {faults} faults, {sandboxes} sandboxes, \
+         {events} events"
+    );
+    println!("{:<32} {:>10} {:>8} {:>8}", "step", "reached", "died", "failed");
+    for (step, visits) in coverage {
+        println!("{step:<32} {:>10} {:>8} {:>8}", visits.reached, visits.died, visits.failed);
+    }
+}

@@ -1,0 +1,230 @@
+//! What must hold, learnt from what was committed and what callers were told.
+//!
+//! It watches every commit: what follows from it for the memory of a sandbox, whether it may follow from what was
+//! before, and whether an answer that a caller got was true at some moment between question and answer. It knows no
+//! rule of the service; it knows what was promised.
+
+mod commits;
+mod memory;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use dorm_lifecycle::{CaptureId, Sandbox, SandboxId, SnapshotId, StateName};
+use dorm_service::TokioClock;
+use dorm_store::{EventRecord, OperationRecord, SandboxRecord, SnapshotRecord};
+
+use crate::trace::Trace;
+
+pub(crate) use memory::{Bounds, Counter, Memory};
+
+/// Whether anything but the daemon goes wrong in a history.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Misfortune {
+    /// Nothing does: no operation may fail and no run may be lost.
+    OnlyDeaths,
+    /// Engines fail, disks are full, hosts lose their power.
+    Any,
+}
+
+/// What is known of a history.
+pub(crate) struct Model {
+    state: Mutex<State>,
+    trace: Trace,
+    clock: TokioClock,
+    captures: PathBuf,
+    misfortune: Misfortune,
+}
+
+#[derive(Default)]
+struct State {
+    /// Counts commits.
+    now: u64,
+    sandboxes: BTreeMap<SandboxId, Known>,
+    snapshots: BTreeMap<SnapshotId, KnownSnapshot>,
+    operations: BTreeMap<String, OperationRecord>,
+    discard: Vec<CaptureId>,
+    events: Vec<EventRecord>,
+    /// Values that callers wrote, so that none is written twice.
+    values: u64,
+    /// Whether an engine was told to lie about what it wrote.
+    lying: bool,
+}
+
+/// What is known of a sandbox.
+struct Known {
+    record: SandboxRecord,
+    /// What was committed of it, with the number of the commit.
+    past: Vec<(u64, Sandbox)>,
+    /// As its last events tell it.
+    told: StateName,
+    live: Memory,
+    /// The memory in each of its images that is worth something.
+    images: BTreeMap<CaptureId, Memory>,
+    /// The memory when the snapshot in progress began.
+    earliest: Memory,
+    /// Counts the moments from which what a caller was told before need not hold any more.
+    epoch: u64,
+    terminate_asked: bool,
+    busy: bool,
+}
+
+struct KnownSnapshot {
+    record: SnapshotRecord,
+    memory: Memory,
+}
+
+/// A caller's hold on the memory of a sandbox: one at a time. It ends when this is dropped.
+pub(crate) struct Hold<'a> {
+    model: &'a Model,
+    id: SandboxId,
+}
+
+impl Drop for Hold<'_> {
+    fn drop(&mut self) {
+        if let Some(known) = self.model.lock().sandboxes.get_mut(&self.id) {
+            known.busy = false;
+        }
+    }
+}
+
+impl Hold<'_> {
+    /// The number of the present epoch, and the memory in it.
+    pub(crate) fn memory(&self) -> Option<(u64, Memory)> {
+        let state = self.model.lock();
+        state.sandboxes.get(&self.id).map(|known| (known.epoch, known.live.clone()))
+    }
+
+    /// Changes what is known of the memory, unless another epoch has begun. Answers whether it was changed.
+    pub(crate) fn learn(&self, epoch: u64, learn: impl FnOnce(&mut Memory)) -> bool {
+        let mut state = self.model.lock();
+        match state.sandboxes.get_mut(&self.id) {
+            Some(known) if known.epoch == epoch => {
+                learn(&mut known.live);
+                true
+            }
+            Some(_) | None => false,
+        }
+    }
+}
+
+impl Model {
+    pub(crate) fn new(trace: Trace, clock: TokioClock, captures: PathBuf, misfortune: Misfortune) -> Self {
+        Self { state: Mutex::default(), trace, clock, captures, misfortune }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn misfortune(&self) -> Misfortune {
+        self.misfortune
+    }
+
+    /// The number of the last commit.
+    pub(crate) fn now(&self) -> u64 {
+        self.lock().now
+    }
+
+    /// The sandboxes that are not over.
+    pub(crate) fn living(&self) -> Vec<SandboxId> {
+        let state = self.lock();
+        let living = state.sandboxes.iter().filter(|(_, known)| known.state() != StateName::Terminated);
+        living.map(|(id, _)| id.clone()).collect()
+    }
+
+    /// Every sandbox there ever was.
+    pub(crate) fn all(&self) -> Vec<SandboxId> {
+        self.lock().sandboxes.keys().cloned().collect()
+    }
+
+    pub(crate) fn snapshots(&self) -> Vec<SnapshotId> {
+        self.lock().snapshots.keys().cloned().collect()
+    }
+
+    /// What was last committed of every sandbox.
+    pub(crate) fn records(&self) -> Vec<SandboxRecord> {
+        self.lock().sandboxes.values().map(|known| known.record.clone()).collect()
+    }
+
+    pub(crate) fn snapshot_records(&self) -> Vec<SnapshotRecord> {
+        self.lock().snapshots.values().map(|known| known.record.clone()).collect()
+    }
+
+    pub(crate) fn open_operations(&self) -> Vec<OperationRecord> {
+        let state = self.lock();
+        state.operations.values().filter(|operation| operation.ended.is_none()).cloned().collect()
+    }
+
+    pub(crate) fn to_discard(&self) -> Vec<CaptureId> {
+        self.lock().discard.clone()
+    }
+
+    pub(crate) fn events(&self) -> Vec<EventRecord> {
+        self.lock().events.clone()
+    }
+
+    /// The state of a sandbox as its events tell it.
+    pub(crate) fn told(&self, id: &SandboxId) -> Option<StateName> {
+        self.lock().sandboxes.get(id).map(|known| known.told)
+    }
+
+    pub(crate) fn record(&self, id: &SandboxId) -> Option<SandboxRecord> {
+        self.lock().sandboxes.get(id).map(|known| known.record.clone())
+    }
+
+    /// Somebody is about to ask for its end.
+    pub(crate) fn terminate_asked(&self, id: &SandboxId) {
+        if let Some(known) = self.lock().sandboxes.get_mut(id) {
+            known.terminate_asked = true;
+        }
+    }
+
+    /// From now on images may be worth nothing.
+    pub(crate) fn engine_lies(&self) {
+        self.lock().lying = true;
+    }
+
+    /// Whether images may be worth nothing.
+    pub(crate) fn is_lying(&self) -> bool {
+        self.lock().lying
+    }
+
+    /// A value nobody has written yet.
+    pub(crate) fn fresh_value(&self) -> u64 {
+        let mut state = self.lock();
+        state.values += 1;
+        state.values
+    }
+
+    /// Takes the hold on a sandbox's memory, if nobody has it.
+    pub(crate) fn hold(&self, id: &SandboxId) -> Option<Hold<'_>> {
+        let mut state = self.lock();
+        let known = state.sandboxes.get_mut(id)?;
+        if known.busy {
+            return None;
+        }
+        known.busy = true;
+        Some(Hold { model: self, id: id.clone() })
+    }
+
+    /// Whether `holds` was true of a sandbox at some moment since the commit `since`.
+    pub(crate) fn was_true(&self, id: &SandboxId, since: u64, holds: impl Fn(&Sandbox) -> bool) -> bool {
+        let state = self.lock();
+        let Some(known) = state.sandboxes.get(id) else { return false };
+        let before = known.past.iter().rposition(|(at, _)| *at <= since).unwrap_or_default();
+        known.past[before..].iter().any(|(_, sandbox)| holds(sandbox))
+    }
+
+    /// Whether a snapshot is known, and what was last committed of it.
+    pub(crate) fn snapshot(&self, id: &SnapshotId) -> Option<SnapshotRecord> {
+        self.lock().snapshots.get(id).map(|known| known.record.clone())
+    }
+}
+
+impl Known {
+    fn state(&self) -> StateName {
+        self.record.sandbox.state.name()
+    }
+}

@@ -1,0 +1,275 @@
+//! What a commit means for what is known, and which commits must never be.
+
+use std::collections::BTreeMap;
+
+use dorm_lifecycle::{Actor, CaptureId, Cause, EventKind, Origin, Restored, Sandbox, State as Life, StateName};
+use dorm_service::Clock as _;
+use dorm_store::{Change, EventRecord, SandboxRecord, SnapshotRecord, SnapshotStatus};
+
+use super::{Known, KnownSnapshot, Memory, Misfortune, Model, State};
+
+impl Model {
+    /// A change was committed and its events numbered.
+    pub(crate) fn committed(&self, change: &Change, events: &[EventRecord]) {
+        let mut state = self.lock();
+        state.now += 1;
+        for event in events {
+            self.event(&mut state, event);
+        }
+        for record in &change.snapshots {
+            self.snapshot_committed(&mut state, record);
+        }
+        for record in &change.sandboxes {
+            let recovery = events.iter().any(|event| event.event.actor == Actor::Recovery);
+            self.sandbox_committed(&mut state, record, recovery);
+        }
+        for operation in &change.operations {
+            state.operations.insert(operation.id.to_string(), operation.clone());
+        }
+        for id in &change.forgotten {
+            state.snapshots.remove(id);
+        }
+        for capture in &change.discard {
+            self.trace.note(format_args!("commit: {capture} is to be discarded"));
+            if let Some(owner) = needs(&state, capture) {
+                self.trace.wrong(format_args!("capture {capture} is released while {owner} needs it"));
+            }
+            state.discard.push(capture.clone());
+        }
+        state.discard.retain(|capture| !change.discarded.contains(capture));
+        state.discard.sort();
+        state.discard.dedup();
+    }
+
+    fn event(&self, state: &mut State, event: &EventRecord) {
+        let expected = state.events.last().map_or(1, |last| last.number + 1);
+        let EventRecord { number, event: new } = event;
+        if *number != expected {
+            self.trace.wrong(format_args!("event {number} follows event {}", expected - 1));
+        }
+        let detail = new.detail.as_deref().unwrap_or_default();
+        self.trace.note(format_args!("event {number}: {} {} {detail}", new.sandbox, new.kind.as_str()));
+        if let Some(known) = state.sandboxes.get_mut(&new.sandbox) {
+            known.told = told(known.told, new.kind);
+        }
+        state.events.push(event.clone());
+    }
+
+    fn sandbox_committed(&self, state: &mut State, record: &SandboxRecord, recovery: bool) {
+        let sandbox = &record.sandbox;
+        let next = SandboxRecord { revision: record.revision + 1, sandbox: sandbox.clone() };
+        self.trace.note(format_args!("commit: {} is {} g{}", sandbox.id, sandbox.state.name(), sandbox.generation));
+        if let Err(broken) = dorm_lifecycle::check(sandbox) {
+            self.trace.wrong(format_args!("{}: {broken}", sandbox.id));
+        }
+        let now = state.now;
+        let Some(mut known) = state.sandboxes.remove(&sandbox.id) else {
+            let live = match &sandbox.origin {
+                Origin::Image => Memory::default(),
+                Origin::Snapshot { snapshot, .. } => {
+                    state.snapshots.get(snapshot).map(|known| known.memory.clone()).unwrap_or_default()
+                }
+            };
+            state.sandboxes.insert(sandbox.id.clone(), Known::new(next, now, live));
+            return;
+        };
+        let before = known.record.sandbox.clone();
+        if sandbox.generation < before.generation {
+            self.trace
+                .wrong(format_args!("{}: generation {} after {}", before.id, sandbox.generation, before.generation));
+        }
+        self.is_allowed(&known, &before, sandbox, recovery);
+        self.remember(state.lying, &mut known, &before, sandbox);
+        known.past.push((now, sandbox.clone()));
+        known.record = next;
+        state.sandboxes.insert(sandbox.id.clone(), known);
+    }
+
+    /// Refuses what nobody asked for and what loses something.
+    fn is_allowed(&self, known: &Known, before: &Sandbox, after: &Sandbox, recovery: bool) {
+        let id = &before.id;
+        let (was, is) = (before.state.name(), after.state.name());
+        let strict = self.misfortune == Misfortune::OnlyDeaths;
+        match (&before.state, &after.state) {
+            (Life::Terminated { .. }, _) if before.state != after.state => {
+                self.trace.wrong(format_args!("{id} was terminated and is {is}"));
+            }
+            (_, Life::Terminating { cause, .. } | Life::Terminated { cause, .. })
+                if !matches!(was, StateName::Terminating | StateName::Terminated) =>
+            {
+                match cause {
+                    Cause::Requested if !known.terminate_asked => {
+                        self.trace.wrong(format_args!("{id} is terminated and nobody asked for it"));
+                    }
+                    // A jump of the clock that could not be recorded is only in the daemon's memory.
+                    Cause::Timeout if strict => {
+                        let known = Sandbox { last_active: after.last_active, ..before.clone() };
+                        if known.expires().is_none_or(|expires| expires > self.clock.now()) {
+                            self.trace.wrong(format_args!("{id} is terminated before its time"));
+                        }
+                    }
+                    Cause::Failed { reason } if before.captures().next().is_some() => {
+                        self.trace.wrong(format_args!("{id} has an image and is given up: {reason}"));
+                    }
+                    Cause::Failed { reason } if strict && !is_missing_snapshot(before, reason) => {
+                        self.trace.wrong(format_args!("{id} failed although nothing went wrong: {reason}"));
+                    }
+                    Cause::Failed { .. } | Cause::Requested | Cause::Timeout => {}
+                }
+            }
+            _ => {}
+        }
+        if let Err(what) = keeps_images(before, after) {
+            self.trace.wrong(format_args!("{id} was {was}, is {is}, and {what}"));
+        }
+        let failed = match (was, is) {
+            (StateName::Suspending, StateName::Suspended) => saved(before, after).is_none(),
+            (StateName::Running | StateName::Snapshotting, StateName::Suspended) => true,
+            (StateName::Resuming, StateName::Suspended) => true,
+            // The daemon was stopped in the middle of it.
+            (StateName::Suspending, StateName::Running) => !recovery,
+            _ => false,
+        };
+        if failed && strict {
+            self.trace.wrong(format_args!("{id} was {was} and is {is} although nothing went wrong"));
+        }
+    }
+
+    /// What the memory is after a change of state.
+    fn remember(&self, lying: bool, known: &mut Known, before: &Sandbox, after: &Sandbox) {
+        let id = &before.id;
+        match (&before.state, &after.state) {
+            (_, Life::Snapshotting { .. }) => known.earliest = known.live.clone(),
+            (Life::Suspending { .. }, Life::Suspended { image }) if saved(before, after).is_some() => {
+                let directory = self.captures.join(image.capture.as_str());
+                match known.live.in_image(&known.live, &directory) {
+                    Ok(memory) => {
+                        known.images.insert(image.capture.clone(), memory.clone());
+                        known.live = memory;
+                    }
+                    // What is parked is still right.
+                    Err(_) if lying => {}
+                    Err(what) => self.trace.wrong(format_args!("{id} sleeps, but {what}")),
+                }
+                known.epoch += 1;
+            }
+            (Life::Running { .. } | Life::Snapshotting { .. } | Life::Suspending { .. }, Life::Suspended { image }) => {
+                known.live = known.images.get(&image.capture).cloned().unwrap_or_default();
+                known.epoch += 1;
+            }
+            (Life::Resuming { image: newest, .. }, Life::Running { image, .. }) if after.run != before.run => {
+                known.epoch += 1;
+                known.live = match image {
+                    Some(image) => known.images.get(&image.capture).cloned().unwrap_or_default(),
+                    None => Memory::default(),
+                };
+                let told = match after.restored {
+                    Restored::Memory { generation: Some(told) } => {
+                        image.as_ref().map(|image| image.generation) == Some(told)
+                    }
+                    Restored::Memory { generation: None } => false,
+                    Restored::Nothing => image.is_none(),
+                };
+                if !told {
+                    self.trace
+                        .wrong(format_args!("{id} came back with {:?}, it says, and keeps {image:?}", after.restored));
+                }
+                if image.as_ref() != Some(newest) && !lying {
+                    self.trace.wrong(format_args!("{id} came back with less than its newest image holds"));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn snapshot_committed(&self, state: &mut State, record: &SnapshotRecord) {
+        self.trace.note(format_args!("commit: snapshot {} is {}", record.id, record.status.as_str()));
+        let before = state.snapshots.remove(&record.id);
+        let was_complete = before.as_ref().is_some_and(|known| known.record.status != SnapshotStatus::InProgress);
+        let mut memory = before.map(|known| known.memory).unwrap_or_default();
+        if record.status == SnapshotStatus::Completed
+            && !was_complete
+            && let Some(source) = state.sandboxes.get(&record.source)
+        {
+            // A suspended source's memory is that of its image.
+            let asleep = source.state() == StateName::Suspended;
+            let (latest, earliest) =
+                if asleep { (&source.live, &source.live) } else { (&source.live, &source.earliest) };
+            match latest.in_image(earliest, &self.captures.join(record.capture.as_str())) {
+                Ok(held) => memory = held,
+                Err(_) if state.lying => {}
+                Err(what) => self.trace.wrong(format_args!("snapshot {} is complete, but {what}", record.id)),
+            }
+        }
+        state.snapshots.insert(record.id.clone(), KnownSnapshot { record: record.clone(), memory });
+    }
+}
+
+impl Known {
+    fn new(record: SandboxRecord, now: u64, live: Memory) -> Self {
+        Self {
+            past: vec![(now, record.sandbox.clone())],
+            record,
+            told: StateName::Pending,
+            live,
+            images: BTreeMap::new(),
+            earliest: Memory::default(),
+            epoch: 0,
+            terminate_asked: false,
+            busy: false,
+        }
+    }
+}
+
+/// The image that a suspend has just made.
+fn saved(before: &Sandbox, after: &Sandbox) -> Option<CaptureId> {
+    let newest = &after.state.image()?.capture;
+    before.captures().all(|kept| kept != newest).then(|| newest.clone())
+}
+
+/// No image goes before another has taken its place, and then the oldest.
+fn keeps_images(before: &Sandbox, after: &Sandbox) -> Result<(), String> {
+    if matches!(after.state.name(), StateName::Terminating | StateName::Terminated) {
+        return Ok(());
+    }
+    let most = match saved(before, after) {
+        Some(_) => usize::try_from(after.spec.keeping.generations).unwrap_or(usize::MAX).saturating_sub(1),
+        None => usize::MAX,
+    };
+    match before.captures().take(most).find(|capture| after.captures().all(|kept| kept != *capture)) {
+        Some(capture) => Err(format!("its image {capture} is forgotten")),
+        None => Ok(()),
+    }
+}
+
+/// A snapshot that is deleted in the moment it is used.
+fn is_missing_snapshot(sandbox: &Sandbox, reason: &str) -> bool {
+    matches!(sandbox.origin, Origin::Snapshot { .. }) && reason.contains("there is no capture")
+}
+
+/// Who needs a capture, by what is on record.
+fn needs(state: &State, capture: &CaptureId) -> Option<String> {
+    let sandbox = state.sandboxes.values().find(|known| known.record.sandbox.captures().any(|kept| kept == capture));
+    let snapshot = state
+        .snapshots
+        .values()
+        .find(|known| known.record.capture == *capture && known.record.status == SnapshotStatus::Completed);
+    let sandbox = sandbox.map(|known| format!("sandbox {}", known.record.sandbox.id));
+    sandbox.or_else(|| snapshot.map(|known| format!("snapshot {}", known.record.id)))
+}
+
+/// The state after an event.
+fn told(before: StateName, kind: EventKind) -> StateName {
+    match kind {
+        EventKind::Created => StateName::Pending,
+        EventKind::Started | EventKind::Resumed | EventKind::SuspendFailed => StateName::Running,
+        EventKind::Suspending => StateName::Suspending,
+        EventKind::Suspended | EventKind::ResumeFailed | EventKind::RunLost => StateName::Suspended,
+        EventKind::Resuming => StateName::Resuming,
+        EventKind::Snapshotting => StateName::Snapshotting,
+        EventKind::SnapshotTaken | EventKind::SnapshotFailed if before == StateName::Snapshotting => StateName::Running,
+        EventKind::Terminating => StateName::Terminating,
+        EventKind::Terminated => StateName::Terminated,
+        _ => before,
+    }
+}

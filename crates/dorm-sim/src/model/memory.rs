@@ -1,0 +1,76 @@
+//! What the memory and the files of a sandbox must hold, as far as somebody was told.
+
+use std::fs;
+use std::path::Path;
+
+use dorm_engine_fake::IMAGE_MEMORY;
+use serde_json::Value;
+
+/// What is known of one memory: the one that lives, or one in an image.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Memory {
+    /// A program that answers each line with its token and a number.
+    pub(crate) counter: Option<Counter>,
+    /// The number that was written into the file.
+    pub(crate) file: Bounds,
+}
+
+/// A number of which the least and the most possible value is known.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Bounds {
+    /// It was acknowledged.
+    pub(crate) least: u64,
+    /// It was asked for.
+    pub(crate) most: u64,
+}
+
+/// A program that counts.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Counter {
+    pub(crate) process: u64,
+    pub(crate) token: String,
+    pub(crate) count: Bounds,
+}
+
+impl Counter {
+    /// What it answers with its number `count`.
+    pub(crate) fn line(&self, count: u64) -> String {
+        format!("{} {count}", self.token)
+    }
+
+    /// Where in its output the answer after its number `count` begins.
+    pub(crate) fn offset_after(&self, count: u64) -> u64 {
+        (1..=count).map(|count| self.line(count).len() as u64 + 1).sum()
+    }
+}
+
+impl Memory {
+    /// This memory as it is in the image in `directory`, which was taken not before `earliest` and not after `self`.
+    pub(crate) fn in_image(&self, earliest: &Self, directory: &Path) -> Result<Self, String> {
+        let file = Bounds { least: earliest.file.least, most: self.file.most };
+        let known = match (&self.counter, &earliest.counter) {
+            (Some(now), Some(_)) => now,
+            (Some(_) | None, _) => return Ok(Self { counter: None, file }),
+        };
+        let least = earliest.counter.as_ref().map_or(0, |counter| counter.count.least);
+        let count = count_in(directory, known)?;
+        if count < least || count > known.count.most {
+            let most = known.count.most;
+            return Err(format!("the image holds {} {count}, which should be {least} to {most}", known.token));
+        }
+        let count = Bounds { least: count, most: count };
+        Ok(Self { counter: Some(Counter { count, ..known.clone() }), file })
+    }
+}
+
+/// The number of `counter` in the image in `directory`.
+fn count_in(directory: &Path, counter: &Counter) -> Result<u64, String> {
+    let path = directory.join(IMAGE_MEMORY);
+    let text = fs::read(&path).map_err(|error| format!("cannot read {}: {error}", path.display()))?;
+    let memory: Value = serde_json::from_slice(&text).map_err(|error| format!("{}: {error}", path.display()))?;
+    let program = &memory["processes"][counter.process.to_string()]["program"]["counter"];
+    if program["token"].as_str() != Some(counter.token.as_str()) {
+        return Err(format!("the image has no process {} with the token {}", counter.process, counter.token));
+    }
+    program["count"].as_u64().ok_or_else(|| format!("{}: the counter has no count", path.display()))
+}

@@ -1,0 +1,108 @@
+//! SQLite in a simulation: its threads do each call to the end while the simulation stands still, so that nothing
+//! depends on how fast they are.
+
+use std::future::Future;
+use std::path::Path;
+use std::sync::{Arc, mpsc};
+
+use async_trait::async_trait;
+use dorm_lifecycle::{CaptureId, Name, ProjectId, SandboxId, SnapshotId};
+use dorm_store::{
+    Change, EventFilter, EventRecord, OperationRecord, SandboxFilter, SandboxRecord, SnapshotRecord, Store, StoreError,
+    WebhookRecord,
+};
+use dorm_store_sql::SqlStore;
+use tokio::runtime::Handle;
+
+/// A store in a file, each of whose calls is over when it returns.
+pub(crate) struct WaitingStore {
+    inner: Arc<SqlStore>,
+    helper: Handle,
+}
+
+fn wait<T: Send + 'static>(
+    helper: &Handle,
+    work: impl Future<Output = Result<T, StoreError>> + Send + 'static,
+) -> Result<T, StoreError> {
+    let (answer, asked) = mpsc::sync_channel(1);
+    helper.spawn(async move {
+        // Whoever asked waits until it has the answer.
+        answer.send(work.await).ok();
+    });
+    asked
+        .recv()
+        .unwrap_or_else(|source| Err(StoreError::Failed { operation: "answer at all", source: Box::new(source) }))
+}
+
+impl WaitingStore {
+    pub(crate) fn open(path: &Path, helper: &Handle) -> Result<Self, StoreError> {
+        let path = path.to_owned();
+        let inner = wait(helper, async move { SqlStore::open(&path).await })?;
+        Ok(Self { inner: Arc::new(inner), helper: helper.clone() })
+    }
+
+    fn ask<T, F>(&self, work: impl FnOnce(Arc<SqlStore>) -> F) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T, StoreError>> + Send + 'static,
+    {
+        wait(&self.helper, work(Arc::clone(&self.inner)))
+    }
+}
+
+impl Drop for WaitingStore {
+    fn drop(&mut self) {
+        let inner = Arc::clone(&self.inner);
+        // What cannot be closed is left to the next one who opens the file.
+        drop(wait(&self.helper, async move { inner.close().await }));
+    }
+}
+
+#[async_trait]
+impl Store for WaitingStore {
+    async fn commit(&self, change: Change) -> Result<Vec<EventRecord>, StoreError> {
+        self.ask(|store| async move { store.commit(change).await })
+    }
+
+    async fn sandbox(&self, id: &SandboxId) -> Result<Option<SandboxRecord>, StoreError> {
+        let id = id.clone();
+        self.ask(|store| async move { store.sandbox(&id).await })
+    }
+
+    async fn named(&self, project: &ProjectId, name: &Name) -> Result<Option<SandboxRecord>, StoreError> {
+        let (project, name) = (project.clone(), name.clone());
+        self.ask(|store| async move { store.named(&project, &name).await })
+    }
+
+    async fn sandboxes(&self, filter: &SandboxFilter) -> Result<Vec<SandboxRecord>, StoreError> {
+        let filter = filter.clone();
+        self.ask(|store| async move { store.sandboxes(&filter).await })
+    }
+
+    async fn snapshot(&self, id: &SnapshotId) -> Result<Option<SnapshotRecord>, StoreError> {
+        let id = id.clone();
+        self.ask(|store| async move { store.snapshot(&id).await })
+    }
+
+    async fn snapshots(&self, project: Option<&ProjectId>) -> Result<Vec<SnapshotRecord>, StoreError> {
+        let project = project.cloned();
+        self.ask(|store| async move { store.snapshots(project.as_ref()).await })
+    }
+
+    async fn open_operations(&self) -> Result<Vec<OperationRecord>, StoreError> {
+        self.ask(|store| async move { store.open_operations().await })
+    }
+
+    async fn to_discard(&self) -> Result<Vec<CaptureId>, StoreError> {
+        self.ask(|store| async move { store.to_discard().await })
+    }
+
+    async fn webhooks(&self) -> Result<Vec<WebhookRecord>, StoreError> {
+        self.ask(|store| async move { store.webhooks().await })
+    }
+
+    async fn events(&self, filter: &EventFilter) -> Result<Vec<EventRecord>, StoreError> {
+        let filter = filter.clone();
+        self.ask(|store| async move { store.events(&filter).await })
+    }
+}

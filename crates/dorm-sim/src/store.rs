@@ -1,0 +1,98 @@
+//! The store as the service sees it here: sometimes slow, and with somebody who watches what is committed.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use dorm_lifecycle::{CaptureId, Name, ProjectId, SandboxId, SnapshotId};
+use dorm_steps::Steps as _;
+use dorm_store::{
+    Change, EventFilter, EventRecord, OperationRecord, SandboxFilter, SandboxRecord, SnapshotRecord, Store, StoreError,
+    WebhookRecord,
+};
+
+use crate::model::Model;
+use crate::random::Random;
+use crate::steps::Life;
+
+/// Another store, for one life of the daemon.
+pub(crate) struct WatchedStore {
+    pub(crate) inner: Arc<dyn Store>,
+    pub(crate) model: Arc<Model>,
+    pub(crate) life: Arc<Life>,
+    pub(crate) random: Mutex<Random>,
+    /// How many calls in a hundred take some milliseconds.
+    pub(crate) slow: u64,
+}
+
+impl WatchedStore {
+    /// Takes its time; a dead daemon does not come back from it.
+    async fn pause(&self) {
+        let wait = {
+            let mut random = self.random.lock().unwrap_or_else(PoisonError::into_inner);
+            random.chance(self.slow).then(|| Duration::from_millis(1 + random.below(30)))
+        };
+        match wait {
+            Some(wait) => tokio::time::sleep(wait).await,
+            None => tokio::task::yield_now().await,
+        }
+        if !self.life.alive() {
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+#[async_trait]
+impl Store for WatchedStore {
+    async fn commit(&self, change: Change) -> Result<Vec<EventRecord>, StoreError> {
+        self.pause().await;
+        let events = self.inner.commit(change.clone()).await?;
+        self.model.committed(&change, &events);
+        Ok(events)
+    }
+
+    async fn sandbox(&self, id: &SandboxId) -> Result<Option<SandboxRecord>, StoreError> {
+        self.pause().await;
+        self.inner.sandbox(id).await
+    }
+
+    async fn named(&self, project: &ProjectId, name: &Name) -> Result<Option<SandboxRecord>, StoreError> {
+        self.pause().await;
+        self.inner.named(project, name).await
+    }
+
+    async fn sandboxes(&self, filter: &SandboxFilter) -> Result<Vec<SandboxRecord>, StoreError> {
+        self.pause().await;
+        self.inner.sandboxes(filter).await
+    }
+
+    async fn snapshot(&self, id: &SnapshotId) -> Result<Option<SnapshotRecord>, StoreError> {
+        self.pause().await;
+        self.inner.snapshot(id).await
+    }
+
+    async fn snapshots(&self, project: Option<&ProjectId>) -> Result<Vec<SnapshotRecord>, StoreError> {
+        self.pause().await;
+        self.inner.snapshots(project).await
+    }
+
+    async fn open_operations(&self) -> Result<Vec<OperationRecord>, StoreError> {
+        self.pause().await;
+        self.inner.open_operations().await
+    }
+
+    async fn to_discard(&self) -> Result<Vec<CaptureId>, StoreError> {
+        self.pause().await;
+        self.inner.to_discard().await
+    }
+
+    async fn webhooks(&self) -> Result<Vec<WebhookRecord>, StoreError> {
+        self.pause().await;
+        self.inner.webhooks().await
+    }
+
+    async fn events(&self, filter: &EventFilter) -> Result<Vec<EventRecord>, StoreError> {
+        self.pause().await;
+        self.inner.events(filter).await
+    }
+}

@@ -1,0 +1,191 @@
+//! What outlives a daemon, and what belongs to one.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+use dorm_engine::SteppedEngine;
+use dorm_engine_fake::FakeHost;
+use dorm_lifecycle::{Limits, Timestamp};
+use dorm_pool::Pool;
+use dorm_service::{ParkLimits, Parts, Randomness, RecoveryReport, Service, ServiceError, Settings, TokioClock};
+use dorm_steps::AnySteps;
+use dorm_store::memory::MemoryStore;
+use dorm_store::{SteppedStore, Store};
+use tokio::runtime::Handle;
+
+use crate::disk::Disk;
+use crate::engine::WatchedEngine;
+use crate::model::{Misfortune, Model};
+use crate::random::Random;
+use crate::sqlite::WaitingStore;
+use crate::steps::Life;
+use crate::store::WatchedStore;
+use crate::trace::Trace;
+
+/// Which store a history has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum StoreKind {
+    /// In memory.
+    #[default]
+    Memory,
+    /// SQLite, opened anew by each daemon.
+    Sqlite,
+}
+
+/// What guests do with their memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Guests {
+    /// They use little.
+    #[default]
+    Modest,
+    /// Now and then one takes all it can get.
+    Hungry,
+}
+
+enum Records {
+    Memory(MemoryStore),
+    Sqlite(PathBuf, Handle),
+}
+
+/// Everything that outlives a daemon.
+pub(crate) struct World {
+    pub(crate) host: FakeHost,
+    pub(crate) model: Arc<Model>,
+    pub(crate) clock: TokioClock,
+    pub(crate) trace: Trace,
+    pub(crate) disk: Arc<Mutex<Disk>>,
+    pub(crate) guests: Guests,
+    data: PathBuf,
+    images: PathBuf,
+    records: Records,
+    settings: Settings,
+    slow: u64,
+}
+
+/// A daemon, and its own end of the store for those who check.
+pub(crate) struct Daemon {
+    pub(crate) service: Service,
+    pub(crate) life: Arc<Life>,
+    pub(crate) report: RecoveryReport,
+}
+
+#[derive(Debug)]
+struct Seeded(Mutex<Random>);
+
+impl Randomness for Seeded {
+    fn fill(&self, bytes: &mut [u8]) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).fill(bytes);
+    }
+}
+
+impl World {
+    pub(crate) fn new(
+        place: (&Path, &Path),
+        store: (StoreKind, &Handle),
+        random: &mut Random,
+        misfortune: Misfortune,
+        trace: Trace,
+    ) -> Result<Self> {
+        let (data, images) = place;
+        let captures = data.join("captures");
+        std::fs::create_dir_all(&captures).with_context(|| format!("make {}", captures.display()))?;
+        let mut disk = Disk::new(captures.clone());
+        disk.learn(&captures).with_context(|| format!("look at {}", captures.display()))?;
+        let clock = TokioClock::starting_at(Timestamp::from_millis(1_800_000_000_000));
+        let model = Arc::new(Model::new(trace.clone(), clock.clone(), captures, misfortune));
+        let limit = Duration::from_secs(20);
+        let settings = Settings {
+            limits: Limits { start: limit, suspend: limit, resume: limit, snapshot: limit, terminate: limit },
+            park: ParkLimits {
+                count: usize::try_from(random.below(4)).unwrap_or_default(),
+                memory_bytes: (10 << 20) + random.below(64 << 20),
+            },
+            randomness: Arc::new(Seeded(Mutex::new(random.fork()))),
+            ..Settings::default()
+        };
+        let records = match store {
+            (StoreKind::Memory, _) => Records::Memory(MemoryStore::new()),
+            (StoreKind::Sqlite, helper) => Records::Sqlite(data.join("dormouse.db"), helper.clone()),
+        };
+        let slow = if random.chance(30) { random.below(60) } else { 0 };
+        Ok(Self {
+            host: FakeHost::new(),
+            model,
+            clock,
+            trace,
+            disk: Arc::new(Mutex::new(disk)),
+            guests: Guests::default(),
+            data: data.to_owned(),
+            images: images.to_owned(),
+            records,
+            settings,
+            slow,
+        })
+    }
+
+    /// A new life, in which nothing is planned yet.
+    pub(crate) fn life(&self) -> Arc<Life> {
+        Life::new(Arc::clone(&self.disk), self.host.clone(), self.trace.clone())
+    }
+
+    /// The store without anybody in between.
+    pub(crate) fn store(&self) -> Result<Arc<dyn Store>> {
+        Ok(match &self.records {
+            Records::Memory(store) => Arc::new(store.clone()),
+            Records::Sqlite(path, helper) => Arc::new(WaitingStore::open(path, helper).context("open the store")?),
+        })
+    }
+
+    /// The pool, for those who only look.
+    pub(crate) fn pool(&self, life: &Arc<Life>) -> Result<Pool> {
+        let steps: AnySteps = life.clone();
+        Pool::open_with(&self.data, &self.images, steps).context("open the pool")
+    }
+
+    pub(crate) fn captures(&self) -> PathBuf {
+        self.data.join("captures")
+    }
+
+    /// Starts a daemon in `life`. Nothing when it dies while it starts.
+    pub(crate) async fn open(
+        &self,
+        life: Arc<Life>,
+        random: &mut Random,
+    ) -> Result<Option<Result<Daemon, ServiceError>>> {
+        let steps: AnySteps = life.clone();
+        let store = WatchedStore {
+            inner: self.store()?,
+            model: Arc::clone(&self.model),
+            life: Arc::clone(&life),
+            random: Mutex::new(random.fork()),
+            slow: self.slow,
+        };
+        let engine = WatchedEngine::open(&self.host, &life, &self.trace);
+        let parts = Parts {
+            store: Arc::new(SteppedStore::new(Arc::new(store), steps.clone())),
+            engine: Arc::new(SteppedEngine::new(Arc::new(engine), steps)),
+            pool: self.pool(&life)?,
+            clock: Arc::new(self.clock.clone()),
+            settings: self.settings.clone(),
+        };
+        let opened = tokio::time::timeout(Duration::from_secs(3600), Service::open(parts));
+        tokio::select! {
+            biased;
+            () = life.ended() => Ok(None),
+            opened = opened => match opened {
+                Ok(Ok((service, report))) => Ok(Some(Ok(Daemon { service, life, report }))),
+                Ok(Err(error)) => Ok(Some(Err(error))),
+                Err(_) => bail!("a daemon that starts does not come to an end"),
+            },
+        }
+    }
+
+    /// The power fails: every run is gone, and of the captures what was not durable.
+    pub(crate) fn lose_power(&self, random: &mut Random) -> Result<()> {
+        self.host.reboot();
+        let mut disk = self.disk.lock().unwrap_or_else(PoisonError::into_inner);
+        disk.lose_power(random, &self.trace).context("lose power")
+    }
+}

@@ -1,0 +1,78 @@
+//! The histories that every test run tells: ten thousand of their own, the same each time, and every seed that ever
+//! failed. They are split so that two processors share them.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::ops::Range;
+
+use dorm_sim::{Echo, Simulator, StoreKind};
+
+fn tell(seeds: Range<u64>, store: StoreKind) {
+    let simulator = Simulator::new().unwrap();
+    for seed in seeds {
+        let outcome = simulator.run(seed, store, Echo::Off).unwrap();
+        if let Some(report) = outcome.report(store) {
+            panic!("{report}");
+        }
+    }
+}
+
+#[test]
+fn nothing_is_wrong_in_histories_1_to_2500() {
+    tell(1..2501, StoreKind::Memory);
+}
+
+#[test]
+fn nothing_is_wrong_in_histories_2501_to_5000() {
+    tell(2501..5001, StoreKind::Memory);
+}
+
+#[test]
+fn nothing_is_wrong_in_histories_5001_to_7500() {
+    tell(5001..7501, StoreKind::Memory);
+}
+
+#[test]
+fn nothing_is_wrong_in_histories_7501_to_9700() {
+    tell(7501..9701, StoreKind::Memory);
+}
+
+#[test]
+fn nothing_is_wrong_in_histories_9701_to_9850_with_sqlite() {
+    tell(9701..9851, StoreKind::Sqlite);
+}
+
+#[test]
+fn nothing_is_wrong_in_histories_9851_to_10000_with_sqlite() {
+    tell(9851..10_001, StoreKind::Sqlite);
+}
+
+#[test]
+fn nothing_is_wrong_in_histories_that_have_failed() {
+    let mut seeds = Vec::new();
+    for line in include_str!("../seeds.txt").lines() {
+        let text = line.split('#').next().unwrap().trim();
+        if !text.is_empty() {
+            seeds.push(text.parse::<u64>().unwrap());
+        }
+    }
+    assert!(!seeds.is_empty());
+    for seed in seeds {
+        tell(seed..seed + 1, StoreKind::Memory);
+        tell(seed..seed + 1, StoreKind::Sqlite);
+    }
+}
+
+#[test]
+fn the_same_seed_is_the_same_history_to_the_last_line() {
+    let (first, second) = (Simulator::new().unwrap(), Simulator::new().unwrap());
+    for seed in 20_000..20_200 {
+        let told = first.run(seed, StoreKind::Memory, Echo::Off).unwrap();
+        let again = second.run(seed, StoreKind::Memory, Echo::Off).unwrap();
+        assert_eq!((told.hash, told.lines), (again.hash, again.lines), "seed {seed}");
+    }
+    for seed in 20_000..20_020 {
+        let told = first.run(seed, StoreKind::Sqlite, Echo::Off).unwrap();
+        let again = second.run(seed, StoreKind::Sqlite, Echo::Off).unwrap();
+        assert_eq!((told.hash, told.lines), (again.hash, again.lines), "seed {seed} with SQLite");
+    }
+}

@@ -1,0 +1,39 @@
+//! Faults that are planted on purpose are found, within the histories that a test run tells anyway. Only with the
+//! feature `planted-bugs`, with which nothing is built that is shipped.
+#![cfg(feature = "planted-bugs")]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use dorm_sim::{Echo, Simulator, StoreKind};
+use dorm_steps::planted::{Planted, plant};
+
+/// As many as are told without any planted fault.
+const HISTORIES: u64 = 9_700;
+
+fn is_found(fault: Planted) {
+    plant(fault);
+    let simulator = Simulator::new().unwrap();
+    let found = (1..=HISTORIES).find_map(|seed| {
+        let outcome = simulator.run(seed, StoreKind::Memory, Echo::Off).unwrap();
+        outcome.failure.map(|failure| (seed, failure.what))
+    });
+    plant(Planted::None);
+    let Some((seed, what)) = found else { panic!("{fault:?} was not found in {HISTORIES} histories") };
+    println!("{fault:?} was found after {seed} histories: {what}");
+    let outcome = simulator.run(seed, StoreKind::Memory, Echo::Off).unwrap();
+    assert_eq!(outcome.failure, None, "seed {seed} fails without the planted fault, too");
+}
+
+#[test]
+fn planted_acknowledgement_before_the_sync_is_found() {
+    is_found(Planted::AcknowledgedBeforeSync);
+}
+
+#[test]
+fn planted_early_release_of_the_image_before_is_found() {
+    is_found(Planted::ImageReleasedEarly);
+}
+
+#[test]
+fn planted_missed_undo_is_found() {
+    is_found(Planted::MissedUndo);
+}

@@ -1,0 +1,30 @@
+//! Faults planted on purpose, which the simulator must find. Nothing that is shipped is built with them.
+//!
+//! One at a time is at work in a process, chosen at run time.
+
+use std::sync::atomic::{AtomicU8, Ordering};
+
+/// A fault.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Planted {
+    /// There is none.
+    None,
+    /// The pool says that a capture is durable without having synced its files.
+    AcknowledgedBeforeSync,
+    /// The image before is discarded when a suspend begins, not when the new one is recorded.
+    ImageReleasedEarly,
+    /// A guest that was held still for a capture is not let go on when that failed.
+    MissedUndo,
+}
+
+static AT_WORK: AtomicU8 = AtomicU8::new(0);
+
+/// Chooses the fault of this process.
+pub fn plant(fault: Planted) {
+    AT_WORK.store(fault as u8, Ordering::SeqCst);
+}
+
+/// Whether this is the one.
+pub fn is(fault: Planted) -> bool {
+    AT_WORK.load(Ordering::SeqCst) == fault as u8
+}

@@ -1,0 +1,93 @@
+//! `dorm webhook`: where events are sent to.
+
+use clap::Subcommand;
+use dorm_api::wire;
+
+use super::connection::Connection;
+use super::output::{self, Format};
+use super::problem::Done;
+use super::{exit, shown};
+
+/// What to do with webhooks.
+#[derive(Debug, clap::Args)]
+pub(crate) struct WebhookOptions {
+    #[command(flatten)]
+    connection: Connection,
+    #[command(subcommand)]
+    verb: WebhookVerb,
+}
+
+#[derive(Debug, Subcommand)]
+enum WebhookVerb {
+    /// Send events to an address from now on; prints the secret that signs them, once
+    Create {
+        /// Where to, such as http://127.0.0.1:9000/hook
+        url: String,
+        /// Only events of this kind, such as suspended; may come several times
+        #[arg(long = "kind", value_name = "KIND")]
+        kinds: Vec<String>,
+        /// Begin after this event instead of with the next one; 0 for all there are
+        #[arg(long, value_name = "NUMBER")]
+        after: Option<u64>,
+    },
+    /// List webhooks
+    Ls,
+    /// Send everything after an event again
+    Replay {
+        /// The webhook
+        id: String,
+        /// The event; 0 for all there are
+        #[arg(long, value_name = "NUMBER")]
+        after: u64,
+    },
+    /// Remove webhooks
+    Rm {
+        /// The webhooks
+        #[arg(required = true, value_name = "ID")]
+        ids: Vec<String>,
+    },
+}
+
+const TITLES: [&str; 5] = ["ID", "URL", "KINDS", "DELIVERED", "CREATED"];
+
+/// Does it.
+pub(crate) async fn run(options: WebhookOptions) -> Done {
+    let client = options.connection.client()?;
+    let format = options.connection.output;
+    match options.verb {
+        WebhookVerb::Create { url, kinds, after } => {
+            let made = client.create_webhook(&wire::CreateWebhook { url, kinds, after }).await?;
+            match format {
+                Format::Json => output::json(&made)?,
+                Format::Table => {
+                    let secret = made.secret.clone().unwrap_or_default();
+                    output::fields(&[("id", made.id), ("url", made.url), ("secret", secret)])?;
+                }
+            }
+            Ok(exit::OK)
+        }
+        WebhookVerb::Ls => print(&client.webhooks().await?, format),
+        WebhookVerb::Replay { id, after } => print(&[client.replay_webhook(&id, after).await?], format),
+        WebhookVerb::Rm { ids } => {
+            for id in ids {
+                client.delete_webhook(&id).await?;
+                output::talk(&format!("webhook {id} is removed"));
+            }
+            Ok(exit::OK)
+        }
+    }
+}
+
+fn print(webhooks: &[wire::Webhook], format: Format) -> Done {
+    match format {
+        Format::Json => output::json(&webhooks)?,
+        Format::Table => output::table(&TITLES, &webhooks.iter().map(row).collect::<Vec<_>>())?,
+    }
+    Ok(exit::OK)
+}
+
+fn row(webhook: &wire::Webhook) -> Vec<String> {
+    let kinds = if webhook.kinds.is_empty() { "all".to_owned() } else { webhook.kinds.join(", ") };
+    let created = shown::moment(webhook.created_at);
+    vec![webhook.id.clone(), webhook.url.clone(), kinds, webhook.delivered.to_string(), created]
+}
