@@ -1,6 +1,6 @@
 //! Who is using a sandbox right now: an open exec, stream, terminal or connection keeps its idle limit from passing.
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use dorm_lifecycle::Timestamp;
@@ -47,14 +47,20 @@ impl Use {
 /// What is known of a sandbox's use since its record was written.
 pub(crate) struct Activity {
     open: [AtomicUsize; Use::ALL.len()],
-    last: AtomicU64,
+    /// By the steady clock, in milliseconds, so that it does not matter what the other one is set to meanwhile.
+    last: AtomicI64,
     last_use: Mutex<Option<Use>>,
     clock: Arc<dyn Clock>,
 }
 
+fn steady_millis(clock: &dyn Clock) -> i64 {
+    i64::try_from(clock.steady().as_millis()).unwrap_or(i64::MAX)
+}
+
 impl Activity {
     pub(crate) fn new(clock: Arc<dyn Clock>, last: Timestamp) -> Arc<Self> {
-        let last = AtomicU64::new(last.as_millis());
+        let ago = i64::try_from(clock.now().since(last).as_millis()).unwrap_or(i64::MAX);
+        let last = AtomicI64::new(steady_millis(&*clock).saturating_sub(ago));
         Arc::new(Self { open: Default::default(), last, last_use: Mutex::default(), clock })
     }
 
@@ -63,7 +69,8 @@ impl Activity {
         if self.open.iter().any(|open| open.load(Ordering::SeqCst) > 0) {
             return self.clock.now();
         }
-        Timestamp::from_millis(self.last.load(Ordering::SeqCst))
+        let ago = steady_millis(&*self.clock).saturating_sub(self.last.load(Ordering::SeqCst));
+        self.clock.now().shifted(-ago)
     }
 
     /// What is open, and how many of each.
@@ -75,12 +82,6 @@ impl Activity {
     /// What it was last used for.
     pub(crate) fn last_use(&self) -> Option<Use> {
         *self.last_use.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The wall clock was set by so many milliseconds.
-    pub(crate) fn shift(&self, millis: i64) {
-        let last = Timestamp::from_millis(self.last.load(Ordering::SeqCst)).shifted(millis);
-        self.last.store(last.as_millis(), Ordering::SeqCst);
     }
 
     pub(crate) fn begin(self: &Arc<Self>, what: Use) -> InUse {
@@ -97,7 +98,7 @@ pub struct InUse {
 
 impl Drop for InUse {
     fn drop(&mut self) {
-        self.activity.last.fetch_max(self.activity.clock.now().as_millis(), Ordering::SeqCst);
+        self.activity.last.fetch_max(steady_millis(&*self.activity.clock), Ordering::SeqCst);
         *self.activity.last_use.lock().unwrap_or_else(PoisonError::into_inner) = Some(self.what);
         self.activity.open[self.what as usize].fetch_sub(1, Ordering::SeqCst);
     }

@@ -12,15 +12,14 @@ use std::time::Duration;
 
 use dorm_agent_client::Agent;
 use dorm_lifecycle::{
-    Actor as By, CaptureId, Command, Context, Effect, EventKind, Input, Observation, Outcome, RunId, Sandbox, State,
-    step,
+    Actor as By, CaptureId, Command, Context, Denied, Effect, EventKind, Input, Observation, Outcome, RunId, Sandbox,
+    State, Step, step,
 };
 use dorm_store::{OperationRecord, SandboxRecord, SnapshotRecord};
 use futures_util::future::BoxFuture;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::activity::{Activity, InUse, Use};
-use crate::clock::Jump;
 use crate::effects::{self, Seen, Task};
 use crate::error::ServiceError;
 use crate::shared::{ActorHandle, Shared, chain};
@@ -46,7 +45,7 @@ pub(crate) enum Message {
     /// A deadline may have passed.
     Due,
     /// The wall clock was set.
-    ClockSet(Jump),
+    ClockSet,
 }
 
 /// What an actor does first.
@@ -85,8 +84,10 @@ pub(crate) struct Actor {
     /// Who asked for the operation in progress.
     pub(crate) by: By,
     waiting: Vec<Waiting>,
-    /// The last jump of the wall clock that is in the record.
-    jumps: u64,
+    /// How many jumps of the wall clock the record has followed.
+    jumps: usize,
+    /// It has followed one that is not recorded yet.
+    pub(crate) moved: bool,
     /// When a process was last killed for memory.
     relieved: Option<tokio::time::Instant>,
     later: VecDeque<Message>,
@@ -97,27 +98,30 @@ pub(crate) struct Actor {
 pub(crate) struct Seat {
     inbox: mpsc::UnboundedReceiver<Message>,
     activity: Arc<Activity>,
+    /// How many jumps of the wall clock there had been when the record was made.
+    jumps: usize,
 }
 
 impl Seat {
-    pub(crate) fn take(shared: &Arc<Shared>, sandbox: &Sandbox) -> Self {
+    pub(crate) fn take(shared: &Arc<Shared>, sandbox: &Sandbox, jumps: usize) -> Self {
         let (mailbox, inbox) = mpsc::unbounded_channel();
         let activity = Activity::new(shared.clock.clone(), sandbox.last_active);
         shared.enter(&sandbox.id, ActorHandle { mailbox, activity: activity.clone() });
-        Self { inbox, activity }
+        Self { inbox, activity, jumps }
     }
 }
 
 impl Actor {
     /// Starts the task of `record`.
     pub(crate) fn spawn(shared: &Arc<Shared>, record: SandboxRecord, by: By, first: First) {
-        let seat = Seat::take(shared, &record.sandbox);
+        // Whatever happened since this daemon began is still to be followed.
+        let seat = Seat::take(shared, &record.sandbox, 0);
         Self::spawn_in(seat, shared, record, by, first);
     }
 
     /// Starts the task of `record`, which may have been asked for things already.
     pub(crate) fn spawn_in(seat: Seat, shared: &Arc<Shared>, record: SandboxRecord, by: By, first: First) {
-        let Seat { inbox, activity } = seat;
+        let Seat { inbox, activity, jumps } = seat;
         shared.ledger.note(&record.sandbox);
         let actor = Self {
             shared: shared.clone(),
@@ -131,7 +135,8 @@ impl Actor {
             snapshot: None,
             by,
             waiting: Vec::new(),
-            jumps: shared.clock_watch.jumps(),
+            jumps,
+            moved: false,
             relieved: None,
             later: VecDeque::new(),
         };
@@ -215,12 +220,19 @@ impl Actor {
         self.work = Some(Box::pin(effects::carry_out(task, effect)));
     }
 
-    pub(crate) fn context(&self) -> Context {
+    pub(crate) fn context(&mut self) -> Context {
+        self.follow_clock();
         Context {
             now: self.shared.now(),
             operation: self.shared.ids().operation(),
             limits: self.shared.settings.limits,
         }
+    }
+
+    /// What an input leads to now.
+    pub(crate) fn ask(&mut self, input: Input) -> Result<Step, Denied> {
+        let context = self.context();
+        step(&self.record.sandbox, &input, &context)
     }
 
     async fn handle(&mut self, message: Message) {
@@ -232,7 +244,7 @@ impl Actor {
             Message::RunEnded { run, reason } => self.run_ended(&run, reason).await,
             Message::MemoryHigh { run } => self.relieve(&run).await,
             Message::Due => self.due().await,
-            Message::ClockSet(jump) => self.clock_set(jump).await,
+            Message::ClockSet => self.clock_set().await,
         }
     }
 
@@ -248,7 +260,7 @@ impl Actor {
     async fn command(&mut self, command: Command, by: By, reply: Reply<SandboxView>) {
         let word = command_word(&command);
         self.take_activity();
-        let made = match step(&self.record.sandbox, &Input::Command(command.clone()), &self.context()) {
+        let made = match self.ask(Input::Command(command.clone())) {
             Ok(made) => made,
             Err(denied) => {
                 let sandbox = self.record.sandbox.id.clone();
@@ -280,30 +292,39 @@ impl Actor {
         }
     }
 
-    async fn clock_set(&mut self, jump: Jump) {
-        self.jumps = jump.number;
-        let input = Input::Command(Command::ClockSet(jump.millis));
-        let Ok(made) = step(&self.record.sandbox, &input, &self.context()) else { return };
-        if made.outcome != Outcome::Changed {
+    /// Moves the record along with a clock that was set. Whatever is decided or recorded next has the clock's new time,
+    /// so this comes before it.
+    pub(crate) fn follow_clock(&mut self) {
+        self.shared.look_at_clock();
+        let jumps = self.shared.clock_watch.jumps();
+        if jumps == self.jumps {
             return;
         }
-        let moved = made.next.clone();
-        if let Err(error) = self.record_command(made, By::Host).await {
+        let millis = self.shared.clock_watch.since(self.jumps);
+        self.jumps = jumps;
+        let now = self.shared.now();
+        let context = Context { now, operation: self.shared.ids().operation(), limits: self.shared.settings.limits };
+        let input = Input::Command(Command::ClockSet(millis));
+        if let Ok(made) = step(&self.record.sandbox, &input, &context)
+            && made.outcome == Outcome::Changed
+        {
+            self.record.sandbox = made.next;
+            self.moved = true;
+        }
+    }
+
+    /// Records that the clock was set, unless another change has since.
+    async fn clock_set(&mut self) {
+        self.follow_clock();
+        if let Err(error) = self.record_moved().await {
             // The limits are kept as they should be; only a restart would meet the old ones.
             tracing::warn!(sandbox = %self.record.sandbox.id, error = %chain(&error), "a set clock could not be recorded");
-            self.record.sandbox = moved;
         }
     }
 
     async fn due(&mut self) {
-        self.shared.look_at_clock();
-        if self.shared.clock_watch.jumps() != self.jumps {
-            // Word of the jump is on its way to this sandbox, before this.
-            self.shared.tell(&self.record.sandbox.id, Message::Due);
-            return;
-        }
         self.take_activity();
-        let Ok(made) = step(&self.record.sandbox, &Input::Command(Command::Expire), &self.context()) else { return };
+        let Ok(made) = self.ask(Input::Command(Command::Expire)) else { return };
         match (made.outcome, made.effect.clone()) {
             (Outcome::Changed, Some(effect)) => {
                 match self.record_command(made, By::Timer).await {
@@ -440,7 +461,8 @@ impl Actor {
         self.answer(&observation);
     }
 
-    fn set_timer(&self) {
+    fn set_timer(&mut self) {
+        self.follow_clock();
         let mut sandbox = self.record.sandbox.clone();
         // As the decision will see it: a timer that goes off too early again and again would never let go of the CPU.
         sandbox.last_active = sandbox.last_active.max(self.activity.last());
@@ -449,6 +471,7 @@ impl Actor {
     }
 
     pub(crate) fn take_activity(&mut self) {
+        self.follow_clock();
         self.record.sandbox.last_active = self.record.sandbox.last_active.max(self.activity.last());
     }
 

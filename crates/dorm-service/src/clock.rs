@@ -1,7 +1,7 @@
 //! Where the time comes from, and noticing that the wall clock was set.
 
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use dorm_lifecycle::Timestamp;
@@ -67,39 +67,49 @@ const JUMP_MILLIS: i64 = 2000;
 /// Compares the two times of a clock.
 pub(crate) struct ClockWatch {
     clock: Arc<dyn Clock>,
-    ahead_millis: Mutex<i64>,
-    jumps: AtomicU64,
+    seen: Mutex<Seen>,
 }
 
-/// The wall clock was set.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Jump {
-    /// Counts the jumps since the daemon began, from 1.
-    pub(crate) number: u64,
-    pub(crate) millis: i64,
+struct Seen {
+    ahead_millis: i64,
+    /// By how much the clock had been set in all after each jump; the first is before any.
+    totals: Vec<i64>,
 }
 
 impl ClockWatch {
     pub(crate) fn new(clock: Arc<dyn Clock>) -> Self {
-        let ahead_millis = Mutex::new(ahead(&*clock));
-        Self { clock, ahead_millis, jumps: AtomicU64::new(0) }
+        let seen = Mutex::new(Seen { ahead_millis: ahead(&*clock), totals: vec![0] });
+        Self { clock, seen }
     }
 
-    /// The number of the last jump.
-    pub(crate) fn jumps(&self) -> u64 {
-        self.jumps.load(Ordering::SeqCst)
+    fn seen(&self) -> MutexGuard<'_, Seen> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The jump since the last look, if there was one. Slow drift is followed and is none.
-    pub(crate) fn look(&self) -> Option<Jump> {
-        let mut before = self.ahead_millis.lock().unwrap_or_else(PoisonError::into_inner);
+    /// How many jumps have been seen.
+    pub(crate) fn jumps(&self) -> usize {
+        self.seen().totals.len() - 1
+    }
+
+    /// By how many milliseconds the clock was set since that many jumps had been seen.
+    pub(crate) fn since(&self, jumps: usize) -> i64 {
+        let seen = self.seen();
+        let last = seen.totals.last().copied().unwrap_or_default();
+        last - seen.totals.get(jumps).copied().unwrap_or(last)
+    }
+
+    /// The jump since the last look in milliseconds, if there was one. Slow drift is followed and is none.
+    pub(crate) fn look(&self) -> Option<i64> {
+        let mut seen = self.seen();
         let now = ahead(&*self.clock);
-        let millis = now.saturating_sub(*before);
-        *before = now;
+        let millis = now.saturating_sub(seen.ahead_millis);
+        seen.ahead_millis = now;
         if millis.abs() < JUMP_MILLIS {
             return None;
         }
-        Some(Jump { number: self.jumps.fetch_add(1, Ordering::SeqCst) + 1, millis })
+        let total = seen.totals.last().copied().unwrap_or_default().saturating_add(millis);
+        seen.totals.push(total);
+        Some(millis)
     }
 }
 
@@ -121,7 +131,10 @@ mod tests {
         clock.set_by(1999);
         assert_eq!(watch.look(), None);
         clock.set_by(-3_600_000);
-        assert_eq!(watch.look(), Some(Jump { number: 1, millis: -3_600_000 }));
-        assert_eq!((watch.look(), watch.jumps()), (None, 1));
+        assert_eq!(watch.look(), Some(-3_600_000));
+        clock.set_by(5000);
+        assert_eq!(watch.look(), Some(5000));
+        assert_eq!((watch.look(), watch.jumps()), (None, 2));
+        assert_eq!([0, 1, 2, 3].map(|jumps| watch.since(jumps)), [-3_595_000, 5000, 0, 0]);
     }
 }

@@ -141,11 +141,10 @@ impl Shared {
 
     /// Tells every sandbox when the wall clock was set since the last look.
     pub(crate) fn look_at_clock(&self) {
-        let Some(jump) = self.clock_watch.look() else { return };
-        tracing::warn!(millis = jump.millis, "the wall clock was set; every deadline moves with it");
+        let Some(millis) = self.clock_watch.look() else { return };
+        tracing::warn!(millis, "the wall clock was set; every deadline moves with it");
         for handle in self.actors().values() {
-            handle.activity.shift(jump.millis);
-            let _ = handle.mailbox.send(Message::ClockSet(jump));
+            let _ = handle.mailbox.send(Message::ClockSet);
         }
     }
 

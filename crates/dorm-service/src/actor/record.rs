@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use dorm_lifecycle::{
-    Actor as By, CaptureId, EventKind, Input, Observation, Outcome, Sandbox, SnapshotId, State, Step, step,
+    Actor as By, CaptureId, EventKind, Input, Observation, Outcome, Sandbox, SnapshotId, State, Step,
 };
 use dorm_store::{
     Change, NewEvent, OperationKind, OperationRecord, OperationResult, SandboxRecord, SnapshotRecord, SnapshotStatus,
@@ -64,7 +64,7 @@ impl Actor {
     pub(super) async fn record_observation(&mut self, mut observation: Observation, bytes: u64) -> Option<Observation> {
         loop {
             let input = Input::Observation(observation.clone());
-            let made = step(&self.record.sandbox, &input, &self.context()).ok()?;
+            let made = self.ask(input).ok()?;
             if made.outcome != Outcome::Changed {
                 return None;
             }
@@ -167,8 +167,19 @@ impl Actor {
         change.sandboxes.push(SandboxRecord { sandbox: made.next.clone(), revision: self.record.revision });
         self.shared.commit(change).await?;
         self.shared.ledger.note(&made.next);
+        self.moved = false;
         self.record = SandboxRecord { sandbox: made.next, revision: self.record.revision + 1 };
         Ok(())
+    }
+
+    /// Records that every moment of a limit has moved, if that is not recorded yet.
+    pub(super) async fn record_moved(&mut self) -> Result<(), ServiceError> {
+        if !self.moved {
+            return Ok(());
+        }
+        let next = self.record.sandbox.clone();
+        let made = Step { next, effect: None, events: Vec::new(), outcome: Outcome::Changed };
+        self.commit(made, Change::default(), By::Host, Measured::default()).await
     }
 
     /// Records an event that changes no state.
@@ -194,7 +205,7 @@ impl Actor {
     pub(super) async fn take_snapshot(&mut self, reply: Reply<SnapshotRecord>) {
         let command = dorm_lifecycle::Command::Snapshot(self.shared.ids().snapshot());
         self.take_activity();
-        let made = match step(&self.record.sandbox, &Input::Command(command), &self.context()) {
+        let made = match self.ask(Input::Command(command)) {
             Ok(made) => made,
             Err(denied) => {
                 let sandbox = self.record.sandbox.id.clone();

@@ -81,6 +81,8 @@ impl Service {
         shared.admit_write("create a sandbox", 0).await?;
         let admitted = shared.admit_run("create a sandbox", resources.memory_bytes).await?;
         let spec = spec(asked, image, resources);
+        shared.look_at_clock();
+        let jumps = shared.clock_watch.jumps();
         let context =
             Context { now: shared.now(), operation: shared.ids().operation(), limits: shared.settings.limits };
         let made = create(shared.ids().sandbox(), shared.settings.project.clone(), spec, origin, &context)?;
@@ -108,7 +110,7 @@ impl Service {
         let own = shared.clone();
         // Whoever asked may go away at any moment; what is recorded is begun all the same.
         let begin = async move {
-            let seat = Seat::take(&own, &record.sandbox);
+            let seat = Seat::take(&own, &record.sandbox, jumps);
             if let Err(error) = own.commit(change).await {
                 own.leave(&record.sandbox.id);
                 return Err(error.into());
