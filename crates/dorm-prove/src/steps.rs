@@ -142,8 +142,9 @@ fn attend(stream: &UnixStream, shared: &Shared) -> Result<()> {
     for name in BufReader::new(stream).lines() {
         match shared.reached(name?) {
             Some(Act::Kill) => {
-                kill_process(peer, Signal::KILL)?;
+                // Known before anybody can meet the dead daemon.
                 shared.is_hit();
+                kill_process(peer, Signal::KILL)?;
                 return Ok(());
             }
             Some(Act::Meanwhile(act)) => {
