@@ -16,6 +16,7 @@ use dorm_engine::EngineError;
 use dorm_lifecycle::RunId;
 
 use crate::capture::resume;
+use crate::cgroup::soft_threshold;
 use crate::engine::Shared;
 use crate::error::{GvisorError, chain};
 use crate::hull::Hull;
@@ -96,8 +97,9 @@ async fn take_room_back(run: Arc<Run>, hull: Hull, limit: u64) {
         let is_over = tokio::time::Instant::now() > end;
         let uses = hull.group(crate::cgroup::Cgroup::usage).await.map(|usage| usage.memory_bytes);
         match uses {
-            // Setting it below what is used would have the kernel kill for it.
-            Ok(uses) if uses >= limit && !is_over => {}
+            // Setting it below what is used would have the kernel kill for it; and as long as the dead one's memory is
+            // still on its way back, another shortage would only be told of again, and somebody else would die for it.
+            Ok(uses) if uses >= soft_threshold(limit) && !is_over => {}
             Ok(_) => match hull.group(move |group| group.set_memory_limit(limit)).await {
                 Err(error) if is_over => {
                     tracing::warn!(run = %run.id, error = %chain(&error), "a run keeps more memory than its limit");
