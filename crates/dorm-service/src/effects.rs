@@ -154,25 +154,38 @@ pub(crate) async fn adopt(task: &Task, run: &RunId) -> Result<Agent, Reason> {
     }
 }
 
-/// Ends a run of which nothing is needed. What cannot be ended now is ended at the next start.
+/// Ends a run of which nothing is needed. What cannot be ended now is ended before the next run of its sandbox, or at
+/// the next start.
 pub(crate) async fn end(task: &Task, run: &RunId) {
-    if let Err(reason) = must_end(task, run).await {
-        tracing::warn!(%run, reason, "what is left of a run is cleared away at the next start");
+    if let Err(reason) = within(UNDO, "ending its run", must_end(task, run)).await {
+        tracing::warn!(%run, reason, "what is left of a run is cleared away later");
     }
 }
 
-/// Ends a run without which another must not begin.
+/// Ends a run beside which no other may begin.
 async fn must_end(task: &Task, run: &RunId) -> Result<(), Reason> {
-    let stop = async { task.shared.engine.stop(run).await.map_err(|error| error.chain()) };
-    within(UNDO, "ending its run before", stop).await
+    task.shared.unended().insert(run.clone());
+    task.shared.engine.stop(run).await.map_err(|error| error.chain())?;
+    task.shared.unended().remove(run);
+    Ok(())
+}
+
+/// Ends `run`, and what could not be ended of the same sandbox before.
+async fn must_end_all(task: &Task, run: &RunId) -> Result<(), Reason> {
+    must_end(task, run).await?;
+    let left: Vec<RunId> =
+        task.shared.unended().iter().filter(|left| left.sandbox == task.sandbox.id).cloned().collect();
+    for run in &left {
+        must_end(task, run).await?;
+    }
+    Ok(())
 }
 
 /// Stopping is never given up: it is reported and tried again.
 async fn stop(task: &Task, run: &RunId) -> Seen {
     let limit = task.shared.settings.limits.terminate;
     loop {
-        let attempt = async { task.shared.engine.stop(run).await.map_err(|error| error.chain()) };
-        match within(limit, "terminating", attempt).await {
+        match within(limit, "terminating", must_end_all(task, run)).await {
             Ok(()) => return Seen::of(Observation::Stopped),
             Err(reason) => tracing::error!(%run, reason, "a terminated sandbox still holds something; trying again"),
         }

@@ -1,11 +1,11 @@
 //! What every part of the service shares, and the handle callers hold.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use dorm_engine::Engine;
-use dorm_lifecycle::{Limits, ProjectId, SandboxId, Timestamp};
+use dorm_lifecycle::{Limits, ProjectId, RunId, SandboxId, Timestamp};
 use dorm_pool::Pool;
 use dorm_store::{Change, EventRecord, Store, StoreError};
 use tokio::sync::{oneshot, watch};
@@ -92,6 +92,8 @@ pub(crate) struct Shared {
     pub(crate) ledger: Ledger,
     pub(crate) stopping: CancellationToken,
     pub(crate) tasks: TaskTracker,
+    /// Runs of which nothing is needed and that could not be ended yet.
+    unended: Mutex<BTreeSet<RunId>>,
     /// Held by whoever deletes a snapshot.
     pub(crate) deletions: tokio::sync::Mutex<()>,
     /// Held from reading a webhook to writing it.
@@ -122,6 +124,7 @@ impl Shared {
                 timers,
                 stopping: CancellationToken::new(),
                 tasks: TaskTracker::new(),
+                unended: Mutex::default(),
                 deletions: tokio::sync::Mutex::default(),
                 webhooks: tokio::sync::Mutex::default(),
                 webhook_news: watch::channel(0).0,
@@ -146,6 +149,10 @@ impl Shared {
         for handle in self.actors().values() {
             let _ = handle.mailbox.send(Message::ClockSet);
         }
+    }
+
+    pub(crate) fn unended(&self) -> MutexGuard<'_, BTreeSet<RunId>> {
+        self.unended.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn actors(&self) -> MutexGuard<'_, BTreeMap<SandboxId, ActorHandle>> {

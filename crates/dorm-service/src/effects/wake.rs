@@ -5,7 +5,7 @@ use dorm_engine::RunSpec;
 use dorm_lifecycle::{CaptureId, Observation, OnUnrestorable, Restored, RunId, SleepImage};
 use dorm_pool::{Expected, PoolError};
 
-use super::{Reason, Seen, Task, end, introduce, must_end, reason, spec, within};
+use super::{Reason, Seen, Task, UNDO, end, introduce, must_end_all, reason, spec, within};
 
 /// A guest that is back.
 struct Back {
@@ -40,7 +40,7 @@ async fn attempt(task: &Task, parked: &RunId, fresh: &RunId, image: &SleepImage)
         }
     }
     // It may run since it was thawed; two runs of one sandbox there must never be.
-    must_end(task, parked).await?;
+    within(UNDO, "ending its run before", must_end_all(task, parked)).await?;
     let (restored, because) = from_best(task, fresh, image).await?;
     let agent = introduce(task, fresh).await.map_err(|error| reason(&error))?;
     Ok(Back { run: fresh.clone(), agent, restored, because })
