@@ -69,13 +69,16 @@ const AGENT: &str = "dorm-agent";
 struct Staging<'a> {
     images: &'a Images,
     path: PathBuf,
+    /// Whether it still has its name: once it is renamed, the name may be somebody else's.
+    is_here: bool,
     /// Held for as long as it is being filled.
     _lock: File,
 }
 
 impl Drop for Staging<'_> {
     fn drop(&mut self) {
-        if self.images.steps.alive()
+        if self.is_here
+            && self.images.steps.alive()
             && let Err(error) = disk::remove_tree(&self.path)
         {
             tracing::warn!(path = %self.path.display(), %error, "a half-imported image is left; the next import clears it");
@@ -91,7 +94,7 @@ impl Images {
         progress: &dyn Fn(Progress),
     ) -> Result<Image, PoolError> {
         tag.map_or(Ok(()), tags::check)?;
-        let staging = self.stage()?;
+        let mut staging = self.stage()?;
         let rootfs = staging.path.join(ROOTFS);
         disk::make_directory(&rootfs).map_err(failed("make the directory", &rootfs))?;
         let tree = Tree::open(&rootfs, GUEST_ID_BASE).map_err(failed("open", &rootfs))?;
@@ -121,7 +124,7 @@ impl Images {
         self.steps.reach(Step::ImageSynced)?;
         let held = self.lock()?;
         match disk::rename_new(&staging.path, &self.path(&listing.digest)) {
-            Ok(()) => {}
+            Ok(()) => staging.is_here = false,
             // Somebody has imported the same: both are right.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             Err(error) => return Err(failed("rename the complete image", &staging.path)(error)),
@@ -150,7 +153,7 @@ impl Images {
             }
         };
         match disk::try_lock_directory(&path)? {
-            Some(lock) => Ok(Staging { images: self, path, _lock: lock }),
+            Some(lock) => Ok(Staging { images: self, path, is_here: true, _lock: lock }),
             None => Err(failed("lock", &path)(io::Error::from(io::ErrorKind::WouldBlock))),
         }
     }
