@@ -105,12 +105,12 @@ impl Host {
     }
 
     async fn release(&self, note: Option<&Note>) -> Result<(), GvisorError> {
-        match note.map(|note| &note.lease) {
-            Some(LeaseNote::Asking) => self.release_unnamed_leases().await,
-            Some(LeaseNote::Held(_) | LeaseNote::None) | None => match note.and_then(Note::lease) {
-                Some(lease) => Ok(self.network.release(lease.id).await?),
-                None => Ok(()),
-            },
+        if note.is_some_and(|note| matches!(note.lease, LeaseNote::Asking)) {
+            return self.release_unnamed_leases().await;
+        }
+        match note.and_then(Note::lease) {
+            Some(lease) => Ok(self.network.release(lease.id).await?),
+            None => Ok(()),
         }
     }
 }

@@ -94,10 +94,7 @@ impl Disk {
     }
 
     fn reach(&self, steps: &AnySteps, step: &'static str) -> Result<(), DiskError> {
-        steps.reach(step).map_err(|stopped| {
-            let kind = if stopped.full { io::ErrorKind::StorageFull } else { io::ErrorKind::Other };
-            DiskError::file("go on past a step of", &self.dir, io::Error::new(kind, stopped))
-        })
+        steps.reach(step).map_err(|stopped| DiskError::file("go on past a step of", &self.dir, stopped.into()))
     }
 
     /// Makes a disk without a limit in `dir`: a plain directory.

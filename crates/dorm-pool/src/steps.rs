@@ -55,13 +55,8 @@ pub(crate) struct Steps(pub(crate) AnySteps);
 
 impl Steps {
     pub(crate) fn reach(&self, step: Step) -> Result<(), PoolError> {
-        self.0.reach(step.name()).map_err(|stopped| {
-            let source = match stopped.full {
-                true => io::Error::new(io::ErrorKind::StorageFull, stopped),
-                false => io::Error::other(stopped),
-            };
-            PoolError::io("go on past a step of", Path::new("the pool"), source)
-        })
+        let stopped = |stopped| PoolError::io("go on past a step of", Path::new("the pool"), io::Error::from(stopped));
+        self.0.reach(step.name()).map_err(stopped)
     }
 
     pub(crate) fn alive(&self) -> bool {

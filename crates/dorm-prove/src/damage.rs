@@ -10,7 +10,6 @@ use serde_json::json;
 
 use crate::host::{names, word};
 use crate::probe::Probe;
-use crate::random::Random;
 use crate::report::Kind;
 use crate::world::{Fault, Stage, World, fault};
 
@@ -55,7 +54,7 @@ struct Damaged {
 }
 
 impl Damaged {
-    fn make(path: &Path, aside: &Path, damage: Damage, random: &mut Random) -> Result<Self> {
+    fn make(path: &Path, aside: &Path, damage: Damage, random: &mut fastrand::Rng) -> Result<Self> {
         let mut content = fs::read(path).with_context(|| format!("read {}", path.display()))?;
         // Other captures may share the file: it is replaced, not changed.
         fs::rename(path, aside).with_context(|| format!("set {} aside", path.display()))?;
@@ -64,9 +63,9 @@ impl Damaged {
             Damage::Cut => content.truncate(content.len() / 2),
             Damage::Emptied => content.clear(),
             Damage::Flipped => {
-                let at = random.below(content.len().max(1));
+                let at = random.usize(..content.len().max(1));
                 if let Some(byte) = content.get_mut(at) {
-                    *byte ^= 1 << random.below(8);
+                    *byte ^= 1 << random.u32(..8);
                 }
             }
             Damage::Removed => return Ok(damaged),
@@ -81,7 +80,7 @@ impl Damaged {
 }
 
 /// Damages every file of an image in every way; answers how often, and what was found.
-pub(crate) async fn run(world: &mut World, of: Of, random: &mut Random) -> Result<(u64, Vec<Fault>)> {
+pub(crate) async fn run(world: &mut World, of: Of, random: &mut fastrand::Rng) -> Result<(u64, Vec<Fault>)> {
     if let Some((snapshot, _)) = world.origin.take() {
         world.forget(&snapshot).await?;
     }

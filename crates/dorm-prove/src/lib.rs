@@ -15,7 +15,6 @@ mod host;
 mod operation;
 mod probe;
 mod proof;
-mod random;
 mod report;
 mod small_disk;
 mod steps;

@@ -11,7 +11,6 @@ use anyhow::{Context as _, Result, bail};
 use crate::damage::{self, Of};
 use crate::full_disk::{self, Full, Saving};
 use crate::operation::{self, Cast, Heard, Operation};
-use crate::random::Random;
 use crate::report::{Finding, Kind, Report, Times};
 use crate::small_disk::SmallDisk;
 use crate::steps::{Act, Step};
@@ -49,7 +48,7 @@ pub async fn prove(
         disk: None,
         tried: BTreeMap::new(),
         filled: BTreeMap::new(),
-        random: Random::from_seed(setting.seed),
+        random: fastrand::Rng::with_seed(setting.seed),
         begun: Instant::now(),
     };
     let ended = tokio::select! {
@@ -168,7 +167,7 @@ struct Proof<'a> {
     tried: BTreeMap<Operation, BTreeMap<Step, Times>>,
     /// The same for steps at which the disk was filled.
     filled: BTreeMap<Saving, BTreeMap<Step, Times>>,
-    random: Random,
+    random: fastrand::Rng,
     begun: Instant,
 }
 

@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use dorm_agent_client::Agent;
 use dorm_lifecycle::{
-    Actor as By, CaptureId, Command, Context, Denied, Effect, EventKind, Input, Observation, Outcome, RunId, Sandbox,
-    State, Step, step,
+    Actor as By, CaptureId, Command, Denied, Effect, EventKind, Input, Observation, Outcome, RunId, Sandbox, State,
+    Step, step,
 };
 use dorm_store::{OperationRecord, SandboxRecord, SnapshotRecord};
 use futures_util::future::BoxFuture;
@@ -220,19 +220,10 @@ impl Actor {
         self.work = Some(Box::pin(effects::carry_out(task, effect)));
     }
 
-    pub(crate) fn context(&mut self) -> Context {
-        self.follow_clock();
-        Context {
-            now: self.shared.now(),
-            operation: self.shared.ids().operation(),
-            limits: self.shared.settings.limits,
-        }
-    }
-
     /// What an input leads to now.
     pub(crate) fn ask(&mut self, input: Input) -> Result<Step, Denied> {
-        let context = self.context();
-        step(&self.record.sandbox, &input, &context)
+        self.take_activity();
+        step(&self.record.sandbox, &input, &self.shared.context())
     }
 
     async fn handle(&mut self, message: Message) {
@@ -259,7 +250,6 @@ impl Actor {
 
     async fn command(&mut self, command: Command, by: By, reply: Reply<SandboxView>) {
         let word = command_word(&command);
-        self.take_activity();
         let made = match self.ask(Input::Command(command.clone())) {
             Ok(made) => made,
             Err(denied) => {
@@ -294,7 +284,7 @@ impl Actor {
 
     /// Moves the record along with a clock that was set. Whatever is decided or recorded next has the clock's new time,
     /// so this comes before it.
-    pub(crate) fn follow_clock(&mut self) {
+    fn follow_clock(&mut self) {
         self.shared.look_at_clock();
         let jumps = self.shared.clock_watch.jumps();
         if jumps == self.jumps {
@@ -302,10 +292,8 @@ impl Actor {
         }
         let millis = self.shared.clock_watch.since(self.jumps);
         self.jumps = jumps;
-        let now = self.shared.now();
-        let context = Context { now, operation: self.shared.ids().operation(), limits: self.shared.settings.limits };
         let input = Input::Command(Command::ClockSet(millis));
-        if let Ok(made) = step(&self.record.sandbox, &input, &context)
+        if let Ok(made) = step(&self.record.sandbox, &input, &self.shared.context())
             && made.outcome == Outcome::Changed
         {
             self.record.sandbox = made.next;
@@ -323,7 +311,6 @@ impl Actor {
     }
 
     async fn due(&mut self) {
-        self.take_activity();
         let Ok(made) = self.ask(Input::Command(Command::Expire)) else { return };
         match (made.outcome, made.effect.clone()) {
             (Outcome::Changed, Some(effect)) => {
@@ -441,7 +428,6 @@ impl Actor {
 
     async fn observe(&mut self, seen: Seen) {
         let Seen { observation, agent, bytes } = seen;
-        self.take_activity();
         let recorded = self.record_observation(observation, bytes).await;
         let Some(observation) = recorded else { return };
         self.agent = agent;
@@ -470,7 +456,7 @@ impl Actor {
         self.shared.timers.set(&sandbox.id, after);
     }
 
-    pub(crate) fn take_activity(&mut self) {
+    fn take_activity(&mut self) {
         self.follow_clock();
         self.record.sandbox.last_active = self.record.sandbox.last_active.max(self.activity.last());
     }

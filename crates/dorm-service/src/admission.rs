@@ -8,7 +8,7 @@ use std::fmt::Debug;
 use std::sync::{Mutex, PoisonError};
 
 use dorm_lifecycle::{Sandbox, SandboxId, State};
-use dorm_store::{SandboxFilter, SandboxRecord, SnapshotStatus};
+use dorm_store::{SandboxRecord, SnapshotStatus};
 use tokio::sync::MutexGuard;
 
 use crate::actor::Message;
@@ -121,7 +121,7 @@ impl Shared {
             }
         }
         if let Some(budget) = budgets.disk_bytes {
-            let used = self.images_and_snapshots().await?;
+            let used = self.captures_bytes(&self.living().await?).await?;
             if used.saturating_add(bytes) > budget {
                 let reason = format!("sleep images and snapshots occupy {used} of the {budget} bytes they may");
                 return Err(refused(what, reason));
@@ -130,11 +130,11 @@ impl Shared {
         Ok(())
     }
 
-    /// What sleep images and snapshots occupy by their records, in bytes. Copies that share files count each.
-    pub(crate) async fn images_and_snapshots(&self) -> Result<u64, ServiceError> {
-        let sandboxes = self.store.sandboxes(&SandboxFilter::default()).await?;
+    /// What the sleep images of `living` and all snapshots occupy by their records, in bytes. Copies that share files
+    /// count each.
+    pub(crate) async fn captures_bytes(&self, living: &[SandboxRecord]) -> Result<u64, ServiceError> {
         let mut bytes = 0u64;
-        for SandboxRecord { sandbox, .. } in &sandboxes {
+        for SandboxRecord { sandbox, .. } in living {
             bytes += sandbox.state.image().into_iter().chain(&sandbox.older).map(|image| image.bytes).sum::<u64>();
         }
         let snapshots = self.store.snapshots(None).await?;

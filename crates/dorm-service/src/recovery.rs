@@ -5,12 +5,8 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use dorm_engine::{EngineError, FoundRun};
-use dorm_lifecycle::{
-    Actor as By, Effect, Recovery, RunCondition, RunId, SandboxId, SnapshotId, State, StateName, recover,
-};
-use dorm_store::{
-    Change, OperationKind, OperationRecord, OperationResult, SandboxFilter, SandboxRecord, SnapshotStatus,
-};
+use dorm_lifecycle::{Actor as By, Effect, Recovery, RunCondition, RunId, SandboxId, SnapshotId, State, recover};
+use dorm_store::{Change, OperationKind, OperationRecord, OperationResult, SandboxRecord, SnapshotStatus};
 
 use crate::actor::{Actor, First};
 use crate::effects::{self, Task};
@@ -41,7 +37,7 @@ impl Service {
     pub async fn open(parts: Parts) -> Result<(Self, RecoveryReport), ServiceError> {
         let shared = Shared::new(parts);
         let mut report = RecoveryReport::default();
-        let living = living(&shared).await?;
+        let living = shared.living().await?;
         let found = answered(&shared, shared.engine.inventory()).await?;
         report.sandboxes = living.len();
         report.runs = found.len();
@@ -67,11 +63,6 @@ impl Service {
         }
         Ok((Self { shared }, report))
     }
-}
-
-async fn living(shared: &Shared) -> Result<Vec<SandboxRecord>, ServiceError> {
-    let states = StateName::ALL.into_iter().filter(|name| *name != StateName::Terminated).collect();
-    Ok(shared.store.sandboxes(&SandboxFilter { states, ..SandboxFilter::default() }).await?)
 }
 
 /// Operations of which nothing goes on: what they wrote is cleared away, then they are closed.

@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use dorm_engine::Engine;
-use dorm_lifecycle::{Limits, ProjectId, RunId, SandboxId, Timestamp};
+use dorm_lifecycle::{Context, Limits, ProjectId, RunId, SandboxId, StateName, Timestamp};
 use dorm_pool::Pool;
-use dorm_store::{Change, EventRecord, Store, StoreError};
+use dorm_store::{Change, EventRecord, SandboxFilter, SandboxRecord, Store, StoreError};
 use tokio::sync::{oneshot, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -136,6 +136,17 @@ impl Shared {
 
     pub(crate) fn now(&self) -> Timestamp {
         self.clock.now()
+    }
+
+    /// What a decision of this moment depends on.
+    pub(crate) fn context(&self) -> Context {
+        Context { now: self.now(), operation: self.ids().operation(), limits: self.settings.limits }
+    }
+
+    /// Every sandbox that is not over.
+    pub(crate) async fn living(&self) -> Result<Vec<SandboxRecord>, StoreError> {
+        let states = StateName::ALL.into_iter().filter(|name| *name != StateName::Terminated).collect();
+        self.store.sandboxes(&SandboxFilter { states, ..SandboxFilter::default() }).await
     }
 
     pub(crate) fn ids(&self) -> Ids<'_> {

@@ -7,6 +7,7 @@
 pub mod planted;
 
 use std::fmt::Debug;
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -20,6 +21,13 @@ pub struct Stopped {
     pub step: &'static str,
     /// Whether to fail as if the disk were full, rather than as if it were broken.
     pub full: bool,
+}
+
+impl From<Stopped> for io::Error {
+    fn from(stopped: Stopped) -> Self {
+        let kind = if stopped.full { io::ErrorKind::StorageFull } else { io::ErrorKind::Other };
+        Self::new(kind, stopped)
+    }
 }
 
 /// Who is asked at each step.

@@ -204,7 +204,6 @@ impl Actor {
 
     pub(super) async fn take_snapshot(&mut self, reply: Reply<SnapshotRecord>) {
         let command = dorm_lifecycle::Command::Snapshot(self.shared.ids().snapshot());
-        self.take_activity();
         let made = match self.ask(Input::Command(command)) {
             Ok(made) => made,
             Err(denied) => {

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use dorm_lifecycle::{CaptureId, StateName};
-use dorm_store::{SandboxFilter, SnapshotStatus};
+use dorm_lifecycle::CaptureId;
+use dorm_store::{OperationRecord, SandboxRecord, SnapshotRecord, SnapshotStatus};
 
+use super::images;
 use crate::error::ServiceError;
 use crate::shared::Service;
 
@@ -79,7 +80,11 @@ impl Service {
         let captures = shared.pool.captures().await?;
         let drafts = shared.pool.drafts().await?;
         let images = shared.pool.images().await?;
-        let (holders, freed) = self.holders().await?;
+        // Then in the order in which a capture goes from one holder to the next, so that none is seen between two.
+        let operations = shared.store.open_operations().await?;
+        let (living, snapshots) = (shared.living().await?, shared.store.snapshots(None).await?);
+        let holders = holders(&operations, &living, &snapshots);
+        let freed = shared.store.to_discard().await?;
         let mut artefacts = Vec::new();
         let ids = captures.into_iter().map(|id| (ArtefactKind::Capture, id));
         for (kind, id) in ids.chain(drafts.into_iter().map(|id| (ArtefactKind::Draft, id))) {
@@ -91,9 +96,9 @@ impl Service {
             };
             artefacts.push(Artefact { kind, id: id.to_string(), bytes, fate, why });
         }
-        let users = self.image_users().await?;
         for image in images {
-            let mut why = users.get(image.digest.as_str()).cloned().unwrap_or_default();
+            let holders = images::holders(&image.digest, &living, &snapshots);
+            let mut why: Vec<_> = holders.into_iter().map(|holder| format!("{holder} stands on it")).collect();
             why.extend(image.tags.iter().map(|tag| format!("it is tagged '{tag}'")));
             if why.is_empty() {
                 why.push("it was imported, and stays until it is removed by name".to_owned());
@@ -118,52 +123,37 @@ impl Service {
         let left: Vec<_> = self.shared.store.to_discard().await?.iter().map(CaptureId::to_string).collect();
         Ok(before.into_iter().filter(|artefact| !left.contains(&artefact.id)).collect())
     }
+}
 
-    /// Who needs each capture, and which ones are to be deleted.
-    async fn holders(&self) -> Result<(BTreeMap<CaptureId, Vec<String>>, Vec<CaptureId>), ServiceError> {
-        let store = &self.shared.store;
-        let mut holders: BTreeMap<CaptureId, Vec<String>> = BTreeMap::new();
-        let mut hold = |capture: &CaptureId, why: String| holders.entry(capture.clone()).or_default().push(why);
-        let freed = store.to_discard().await?;
-        for operation in store.open_operations().await? {
-            if let Some(capture) = &operation.capture {
-                hold(capture, format!("operation {} ({}) is in progress", operation.id, operation.kind.as_str()));
-            }
+/// Who needs each capture.
+fn holders(
+    operations: &[OperationRecord],
+    living: &[SandboxRecord],
+    snapshots: &[SnapshotRecord],
+) -> BTreeMap<CaptureId, Vec<String>> {
+    let mut holders: BTreeMap<CaptureId, Vec<String>> = BTreeMap::new();
+    let mut hold = |capture: &CaptureId, why: String| holders.entry(capture.clone()).or_default().push(why);
+    for operation in operations {
+        if let Some(capture) = &operation.capture {
+            hold(capture, format!("operation {} ({}) is in progress", operation.id, operation.kind.as_str()));
         }
-        for record in store.sandboxes(&SandboxFilter::default()).await? {
-            let sandbox = record.sandbox;
-            if let Some(image) = sandbox.state.image() {
-                let state = sandbox.state.name();
-                let why =
-                    format!("sandbox {} ({state}) has it as its image of generation {}", sandbox.id, image.generation);
-                hold(&image.capture, why);
-            }
-            for image in &sandbox.older {
-                let why = format!("sandbox {} keeps it to fall back to generation {}", sandbox.id, image.generation);
-                hold(&image.capture, why);
-            }
-        }
-        for snapshot in store.snapshots(None).await? {
-            if snapshot.status == SnapshotStatus::Completed {
-                hold(&snapshot.capture, format!("it is the content of snapshot {}", snapshot.id));
-            }
-        }
-        Ok((holders, freed))
     }
-
-    /// Who needs each image.
-    async fn image_users(&self) -> Result<BTreeMap<String, Vec<String>>, ServiceError> {
-        let store = &self.shared.store;
-        let mut users: BTreeMap<String, Vec<String>> = BTreeMap::new();
-        let states = StateName::ALL.into_iter().filter(|name| *name != StateName::Terminated).collect();
-        for record in store.sandboxes(&SandboxFilter { states, ..SandboxFilter::default() }).await? {
-            let image = record.sandbox.spec.image.to_string();
-            users.entry(image).or_default().push(format!("sandbox {} stands on it", record.sandbox.id));
+    for SandboxRecord { sandbox, .. } in living {
+        if let Some(image) = sandbox.state.image() {
+            let state = sandbox.state.name();
+            let why =
+                format!("sandbox {} ({state}) has it as its image of generation {}", sandbox.id, image.generation);
+            hold(&image.capture, why);
         }
-        for snapshot in store.snapshots(None).await? {
-            let image = snapshot.image.to_string();
-            users.entry(image).or_default().push(format!("snapshot {} stands on it", snapshot.id));
+        for image in &sandbox.older {
+            let why = format!("sandbox {} keeps it to fall back to generation {}", sandbox.id, image.generation);
+            hold(&image.capture, why);
         }
-        Ok(users)
     }
+    for snapshot in snapshots {
+        if snapshot.status == SnapshotStatus::Completed {
+            hold(&snapshot.capture, format!("it is the content of snapshot {}", snapshot.id));
+        }
+    }
+    holders
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use dorm_lifecycle::{
-    Actor as By, Context, Digest, Effect, Egress, Keeping, Name, OnTimeout, Origin, Resources, SandboxSpec, SnapshotId,
+    Actor as By, Digest, Effect, Egress, Keeping, Name, OnTimeout, Origin, Resources, SandboxSpec, SnapshotId,
     Timeouts, Variables, create,
 };
 use dorm_store::{Change, NewEvent, SandboxRecord, SnapshotStatus};
@@ -83,8 +83,7 @@ impl Service {
         let spec = spec(asked, image, resources);
         shared.look_at_clock();
         let jumps = shared.clock_watch.jumps();
-        let context =
-            Context { now: shared.now(), operation: shared.ids().operation(), limits: shared.settings.limits };
+        let context = shared.context();
         let made = create(shared.ids().sandbox(), shared.settings.project.clone(), spec, origin, &context)?;
         let effect = made.effect.clone().unwrap_or(Effect::Stop { run: made.next.run_id() });
         let events = made.events.iter().map(|(kind, detail)| NewEvent {

@@ -1,6 +1,6 @@
 //! Looking at sandboxes.
 
-use dorm_lifecycle::{Command, Input, Limits, Name, Outcome, Sandbox, SandboxId, State, step};
+use dorm_lifecycle::{Command, Input, Name, Outcome, Sandbox, SandboxId, State, step};
 use dorm_store::{SandboxFilter, SandboxRecord};
 
 use crate::error::ServiceError;
@@ -92,12 +92,7 @@ impl Service {
         command: &Command,
     ) -> Result<SandboxView, ServiceError> {
         let record = self.record(id).await?;
-        let context = dorm_lifecycle::Context {
-            now: self.shared.now(),
-            operation: self.shared.ids().operation(),
-            limits: Limits::default(),
-        };
-        match step(&record.sandbox, &Input::Command(command.clone()), &context) {
+        match step(&record.sandbox, &Input::Command(command.clone()), &self.shared.context()) {
             Ok(made) if made.outcome == Outcome::Already => Ok(self.shared.view(&record.sandbox)),
             // Only a daemon that stops has nobody for a living sandbox.
             Ok(_) => Err(ServiceError::Stopping),

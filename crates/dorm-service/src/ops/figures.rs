@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use dorm_lifecycle::StateName;
-use dorm_store::SandboxFilter;
 
 use crate::admission::Budgets;
 use crate::error::ServiceError;
@@ -37,9 +36,10 @@ impl Service {
     /// When records or the disk cannot be read.
     pub async fn figures(&self) -> Result<Figures, ServiceError> {
         let shared = &self.shared;
-        let states: Vec<_> = StateName::ALL.into_iter().filter(|name| *name != StateName::Terminated).collect();
-        let mut sandboxes: BTreeMap<StateName, usize> = states.iter().map(|state| (*state, 0)).collect();
-        for record in shared.store.sandboxes(&SandboxFilter { states, ..SandboxFilter::default() }).await? {
+        let living = shared.living().await?;
+        let states = StateName::ALL.into_iter().filter(|name| *name != StateName::Terminated);
+        let mut sandboxes: BTreeMap<StateName, usize> = states.map(|state| (state, 0)).collect();
+        for record in &living {
             *sandboxes.entry(record.sandbox.state.name()).or_default() += 1;
         }
         let (parked, parked_bytes) = shared.parking.held();
@@ -50,7 +50,7 @@ impl Service {
             committed_bytes: shared.ledger.committed(),
             available_bytes: shared.settings.host.available_memory(),
             disk_free_bytes: shared.pool.free_bytes().await?,
-            captures_bytes: shared.images_and_snapshots().await?,
+            captures_bytes: shared.captures_bytes(&living).await?,
             budgets: shared.settings.budgets,
         })
     }

@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use dorm_lifecycle::{Digest, StateName};
+use dorm_lifecycle::Digest;
 use dorm_pool::{Image, Progress};
-use dorm_store::SandboxFilter;
+use dorm_store::{SandboxRecord, SnapshotRecord};
 
 use crate::error::ServiceError;
 use crate::shared::{Service, chain};
@@ -50,19 +50,15 @@ impl Service {
     /// # Errors
     /// From the pool, with the list of holders when it is in use.
     pub async fn remove_image(&self, image: &Digest) -> Result<(), ServiceError> {
-        let states = StateName::ALL.into_iter().filter(|name| *name != StateName::Terminated).collect();
-        let filter = SandboxFilter { states, ..SandboxFilter::default() };
-        let mut holders = Vec::new();
-        for record in self.shared.store.sandboxes(&filter).await? {
-            if record.sandbox.spec.image == *image {
-                holders.push(format!("sandbox {}", record.sandbox.id));
-            }
-        }
-        for snapshot in self.shared.store.snapshots(None).await? {
-            if snapshot.image == *image {
-                holders.push(format!("snapshot {}", snapshot.id));
-            }
-        }
-        Ok(self.shared.pool.remove_image(image, &holders).await?)
+        let (living, snapshots) = (self.shared.living().await?, self.shared.store.snapshots(None).await?);
+        Ok(self.shared.pool.remove_image(image, &holders(image, &living, &snapshots)).await?)
     }
+}
+
+/// Who stands on an image.
+pub(crate) fn holders(image: &Digest, living: &[SandboxRecord], snapshots: &[SnapshotRecord]) -> Vec<String> {
+    let sandboxes = living.iter().map(|record| &record.sandbox).filter(|sandbox| sandbox.spec.image == *image);
+    let snapshots = snapshots.iter().filter(|snapshot| snapshot.image == *image);
+    let snapshots = snapshots.map(|snapshot| format!("snapshot {}", snapshot.id));
+    sandboxes.map(|sandbox| format!("sandbox {}", sandbox.id)).chain(snapshots).collect()
 }
