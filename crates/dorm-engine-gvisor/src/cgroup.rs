@@ -35,6 +35,9 @@ const REMOVE_LIMIT: Duration = Duration::from_secs(30);
 const CPU_PERIOD_MICROS: u64 = 100_000;
 /// What the sentry needs beside the guest's memory.
 const SENTRY_BYTES: u64 = 64 << 20;
+/// How far a guest may grow while it is told to stand still. On a busy host that takes some hundred milliseconds, in
+/// which a guest was seen to pass 64 MiB, and then the kernel killed whom it liked.
+const MARGIN_BYTES: u64 = 256 << 20;
 
 /// The limits of one group, as the host counts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -48,12 +51,13 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// What the host must give so that a guest can have `resources`: memory for the sentry beside the guest's, and
-    /// four host threads for one of the guest's (systrap stubs), 64 more for the sentry itself.
+    /// What the host must give so that a guest can have `resources`: memory for the sentry beside the guest's and for
+    /// the time in which a shortage is answered, four host threads for one of the guest's (systrap stubs), 64 more for
+    /// the sentry itself.
     pub fn for_guest(resources: &Resources) -> Self {
         Self {
             cpu_millis: resources.cpu_millis,
-            memory_bytes: resources.memory_bytes.saturating_add(SENTRY_BYTES),
+            memory_bytes: resources.memory_bytes.saturating_add(SENTRY_BYTES + MARGIN_BYTES),
             threads: u64::from(resources.processes) * 4 + 64,
         }
     }

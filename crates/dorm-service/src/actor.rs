@@ -388,6 +388,7 @@ impl Actor {
         match effects::relieve(&self.task(), run, lately).await {
             Ok(Some(detail)) => {
                 self.relieved = Some(tokio::time::Instant::now());
+                tracing::info!(%run, detail, "memory ran high and was relieved");
                 self.note(EventKind::MemoryRelieved, By::Host, Some(detail)).await;
             }
             Ok(None) => {}

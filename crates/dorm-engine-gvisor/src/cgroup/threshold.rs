@@ -18,7 +18,7 @@ use rustix::fs::inotify;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-use super::{Cgroup, CgroupError, Controller, Place, Version, file, memory};
+use super::{Cgroup, CgroupError, Controller, MARGIN_BYTES, Place, Version, file, memory};
 
 /// The fastest growth reckoned with while the kernel's event does not help, in bytes per millisecond. Guests were
 /// seen to grow by a quarter of it.
@@ -28,8 +28,10 @@ const LOOK_AGAIN_MS: std::ops::RangeInclusive<u64> = 20..=200;
 /// Above the level looking is about the fall below it, which nobody waits for.
 const LOOK_AGAIN_ABOVE: Duration = Duration::from_millis(50);
 
-/// Where the soft threshold lies below a hard limit, both in bytes: at 80 %, or 64 MiB below, whichever is more.
+/// Where the soft threshold lies below a hard limit, both in bytes: of what is left without the margin at 80 %, or
+/// 64 MiB below, whichever is more.
 pub fn soft_threshold(limit: u64) -> u64 {
+    let limit = limit.saturating_sub(MARGIN_BYTES);
     (limit - limit / 5).max(limit.saturating_sub(64 << 20))
 }
 
@@ -175,10 +177,11 @@ mod tests {
 
     #[test]
     fn the_soft_threshold_is_near_the_limit_for_large_sandboxes_and_a_fifth_below_for_small_ones() {
-        assert_eq!(soft_threshold(100 * MIB), 80 * MIB);
-        assert_eq!(soft_threshold(320 * MIB), 256 * MIB);
-        assert_eq!(soft_threshold(576 * MIB), 512 * MIB);
-        assert_eq!(soft_threshold(4096 * MIB), 4032 * MIB);
+        let below = |limit_mib: u64| soft_threshold(limit_mib * MIB + MARGIN_BYTES);
+        assert_eq!(below(100), 80 * MIB);
+        assert_eq!(below(320), 256 * MIB);
+        assert_eq!(below(576), 512 * MIB);
+        assert_eq!(below(4096), 4032 * MIB);
         assert_eq!(soft_threshold(0), 0);
         assert!(soft_threshold(u64::MAX) < u64::MAX);
     }
