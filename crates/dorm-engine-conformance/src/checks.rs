@@ -84,6 +84,7 @@ checks! {
     limits {
         a_full_disk_is_told_and_passes,
         too_much_memory_costs_one_process,
+        a_run_short_of_memory_can_be_captured_and_is_held,
         usage_is_told_of_a_run,
     }
     ports {

@@ -37,7 +37,14 @@ struct State {
     /// Up to when the guest's clock counts.
     counted: Instant,
     stood_still_since: Instant,
+    /// It stands still for its memory, not because it is held.
+    is_short: bool,
+    /// Until when only the agent runs.
+    relief: Option<Instant>,
 }
+
+/// How long only the agent runs while nobody names a victim.
+const NAMING: Duration = Duration::from_secs(10);
 
 impl Machine {
     /// A run that is being made: nothing can be done with it but ending it.
@@ -46,7 +53,14 @@ impl Machine {
         let condition = RunCondition::Broken;
         Arc::new(Self {
             spec,
-            state: Mutex::new(State { guest: None, condition, counted: now, stood_still_since: now }),
+            state: Mutex::new(State {
+                guest: None,
+                condition,
+                counted: now,
+                stood_still_since: now,
+                is_short: false,
+                relief: None,
+            }),
             changed: watch::Sender::new(0),
             ended: watch::Sender::new(false),
             session: Mutex::new(None),
@@ -84,6 +98,8 @@ impl Machine {
             // Settling may have paused it for its memory.
             self.stand_still(&mut state);
         }
+        state.is_short = false;
+        state.relief = None;
         Some(state.stood_still_since.elapsed())
     }
 
@@ -104,6 +120,7 @@ impl Machine {
         match before {
             RunCondition::Paused | RunCondition::Parked => {
                 state.condition = RunCondition::Running;
+                state.is_short = false;
                 state.counted = Instant::now();
                 drop(state);
                 self.tell();
@@ -113,12 +130,26 @@ impl Machine {
         before
     }
 
-    /// Kills a process inside, whether the guest runs or not.
+    /// Kills a process inside, whether the guest runs or not, or lets the agent alone go on. A guest that is held stays
+    /// so.
     pub(crate) fn relieve(&self, victim: Option<u32>) -> RunCondition {
-        if let Some(guest) = &mut self.lock().guest {
-            guest.relieve(victim);
+        let mut state = self.lock();
+        let before = state.condition;
+        match victim {
+            Some(_) => {
+                if let Some(guest) = &mut state.guest {
+                    guest.relieve(victim);
+                }
+                state.relief = None;
+            }
+            None if state.is_short => state.relief = Some(Instant::now() + NAMING),
+            None => {}
         }
-        let before = self.go_on();
+        let is_short = state.is_short;
+        drop(state);
+        if is_short {
+            self.go_on();
+        }
         self.tell();
         before
     }
@@ -257,11 +288,16 @@ impl Machine {
         let passed = now.saturating_duration_since(state.counted);
         guest.clock_us += u64::try_from(passed.as_micros()).unwrap_or(u64::MAX);
         state.counted = now;
+        match state.relief {
+            Some(until) if now < until => return (Some(until - now), Moved::No),
+            Some(_) | None => state.relief = None,
+        }
         let settled = guest.settle();
         let wait = settled.wake_us.map(|wake| Duration::from_micros(wake.saturating_sub(guest.clock_us)));
         let (used, limit) = guest.memory();
         if used > limit / 10 * 8 {
             self.stand_still(state);
+            state.is_short = true;
             self.notices.send(Notice::MemoryHigh { run: self.spec.run.clone() });
         }
         (wait, settled.moved)

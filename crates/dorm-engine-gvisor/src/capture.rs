@@ -19,6 +19,7 @@ use crate::engine::Shared;
 use crate::error::GvisorError;
 use crate::hull::{Hull, blocking};
 use crate::notes::Phase;
+use crate::relief::end_relief;
 use crate::run::Turn;
 
 impl Shared {
@@ -28,7 +29,9 @@ impl Shared {
         let run = self.runs.get(id)?;
         let mut turn = run.turn().await;
         let hull = run.living(OPERATION)?;
+        end_relief(&run, hull).await;
         pause(hull, &mut turn).await.map_err(|error| error.of(OPERATION, id))?;
+        run.set_short(false);
         write_image(hull, into).await.map_err(|error| error.of(OPERATION, id))?;
         Ok(Captured { files: IMAGE_FILES.map(PathBuf::from).into(), stopped: turn.stood() })
     }
@@ -53,6 +56,7 @@ impl Shared {
         let run = self.runs.get(id)?;
         let mut turn = run.turn().await;
         let hull = run.living(OPERATION)?;
+        run.set_short(false);
         resume(hull, &mut turn).await.map_err(|error| error.of(OPERATION, id))
     }
 }

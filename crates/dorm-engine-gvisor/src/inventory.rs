@@ -17,6 +17,7 @@ use crate::engine::Shared;
 use crate::error::{GvisorError, chain};
 use crate::hull::{Host, Hull};
 use crate::notes::{Home, Note, Phase};
+use crate::relief::adopt_relief;
 use crate::run::{Run, lock};
 
 impl Shared {
@@ -26,16 +27,13 @@ impl Shared {
             let Some(id) = note.run() else { continue };
             let hull = self.host.find_hull(&home, &note)?;
             let is_alive = hull.as_ref().is_some_and(Hull::is_alive);
-            if let Some(hull) = hull.as_ref().filter(|_| is_alive && note.memory_bytes > 0)
-                && hull.group.memory_limit().is_ok_and(|limit| limit > note.memory_bytes + (note.memory_bytes >> 4))
-                && let Err(error) = hull.group.set_memory_limit(note.memory_bytes)
-            {
-                // The earlier daemon died while it gave more room for a moment.
-                tracing::warn!(run = %id, error = %chain(&error), "a run keeps more memory than its limit");
-            }
+            let limit = note.memory_bytes;
             let run = Arc::new(Run::found(id, home, note, hull));
             self.runs.insert(run.clone());
-            if is_alive {
+            if let Some(hull) = run.hull().filter(|_| is_alive) {
+                if limit > 0 && hull.group.memory_limit().is_ok_and(|now| now > limit + (limit >> 4)) {
+                    adopt_relief(&run, hull, limit);
+                }
                 self.watch(&run);
             }
         }

@@ -65,7 +65,12 @@ async fn reason(hull: &Hull) -> String {
 
 /// Pauses the guest each time it passes its soft threshold, until its group is gone.
 async fn watch_memory(engine: &Weak<Shared>, watched: &Weak<Run>, hull: &Hull) {
-    let armed = hull.group.memory_limit().and_then(|limit| Threshold::arm(&hull.group, soft_threshold(limit)));
+    let Some(run) = watched.upgrade() else { return };
+    // Its group may have more room than its limit for a moment.
+    let noted = run.turn().await.note().map(|note| note.memory_bytes).filter(|limit| *limit > 0);
+    drop(run);
+    let limit = noted.map_or_else(|| hull.group.memory_limit(), Ok);
+    let armed = limit.and_then(|limit| Threshold::arm(&hull.group, soft_threshold(limit)));
     let mut threshold = match armed {
         Ok(threshold) => threshold,
         // The run was over before it could be watched.
@@ -91,7 +96,9 @@ async fn on_high(shared: &Shared, run: &Run, hull: &Hull) -> Result<(), GvisorEr
         return Ok(());
     }
     pause(hull, &mut turn).await?;
+    run.set_short(true);
     if listener.send(Notice::MemoryHigh { run: run.id.clone() }).await.is_err() {
+        run.set_short(false);
         resume(hull, &mut turn).await?;
     }
     Ok(())

@@ -14,13 +14,15 @@ use std::time::Duration;
 
 use dorm_engine::EngineError;
 use dorm_lifecycle::RunId;
+use tokio::sync::oneshot;
 
 use crate::capture::resume;
 use crate::cgroup::soft_threshold;
 use crate::engine::Shared;
 use crate::error::{GvisorError, chain};
 use crate::hull::Hull;
-use crate::run::Run;
+use crate::notes::Phase;
+use crate::run::{Relieved, Run};
 
 /// How much more the guest may take at least while the victim is looked for.
 const ROOM_BYTES: u64 = 1 << 30;
@@ -37,17 +39,22 @@ impl Shared {
         let mut turn = run.turn().await;
         let hull = run.living(OPERATION)?;
         let limit = turn.note().map_or(0, |note| note.memory_bytes);
+        let is_held = turn.phase() != Phase::Running && !run.is_short();
         let killed = match victim {
             Some(pid) => hull.control.signal(hull.home.id(), pid, libc::SIGKILL).await,
+            None if is_held => return Ok(()),
             None => {
                 signal_others(hull, libc::SIGSTOP).await;
                 if limit > 0 { give_room(&run, hull, limit).await } else { Ok(()) }
             }
         };
-        resume(hull, &mut turn).await.map_err(|error| error.of(OPERATION, id))?;
+        if !is_held {
+            run.set_short(false);
+            resume(hull, &mut turn).await.map_err(|error| error.of(OPERATION, id))?;
+        }
         if victim.is_some() {
             signal_others(hull, libc::SIGCONT).await;
-            run.relieved();
+            run.relieved(Relieved::Killed);
         }
         match killed {
             // A victim that has ended meanwhile is no reason to keep the guest standing.
@@ -55,6 +62,26 @@ impl Shared {
             Err(error) => Err(error.of(OPERATION, id)),
         }
     }
+}
+
+/// Lets the stopped processes of a run go on, so that it is not captured with them stopped. The more room stays until
+/// it is not needed.
+pub(crate) async fn end_relief(run: &Run, hull: &Hull) {
+    if run.is_in_relief() {
+        signal_others(hull, libc::SIGCONT).await;
+        run.relieved(Relieved::Nobody);
+    }
+}
+
+/// Takes up what a daemon that died in the middle of a relief has left: stopped processes, and more room.
+pub(crate) fn adopt_relief(run: &Arc<Run>, hull: &Hull, limit: u64) {
+    let (run, hull) = (run.clone(), hull.clone());
+    tokio::spawn(async move {
+        let turn = run.turn().await;
+        signal_others(&hull, libc::SIGCONT).await;
+        drop(turn);
+        take_room_back(&run, &hull, limit, Relieved::Nobody).await;
+    });
 }
 
 /// The agent's process id in every sandbox.
@@ -76,24 +103,41 @@ async fn signal_others(hull: &Hull, signal: i32) {
 }
 
 async fn give_room(run: &Arc<Run>, hull: &Hull, limit: u64) -> Result<(), GvisorError> {
-    if !run.begin_relief() {
-        return Ok(());
-    }
+    let Some(over) = run.begin_relief() else { return Ok(()) };
     let given = hull.group(move |group| group.set_memory_limit(limit.saturating_add(limit.max(ROOM_BYTES)))).await;
     if given.is_err() {
         run.end_relief();
         return given;
     }
-    tokio::spawn(take_room_back(run.clone(), hull.clone(), limit));
+    tokio::spawn(see_it_end(run.clone(), hull.clone(), limit, over));
     Ok(())
 }
 
-async fn take_room_back(run: Arc<Run>, hull: Hull, limit: u64) {
-    if tokio::time::timeout(NAMING, run.until_relieved()).await.is_err() {
-        signal_others(&hull, libc::SIGCONT).await;
+async fn see_it_end(run: Arc<Run>, hull: Hull, limit: u64, over: oneshot::Receiver<Relieved>) {
+    let how = match tokio::time::timeout(NAMING, over).await {
+        Ok(Ok(how)) => how,
+        Ok(Err(_)) | Err(_) => {
+            signal_others(&hull, libc::SIGCONT).await;
+            Relieved::Nobody
+        }
+    };
+    // Whoever goes on to grow is met again.
+    if how == Relieved::Nobody {
+        run.end_relief();
     }
+    take_room_back(&run, &hull, limit, how).await;
+    if how == Relieved::Killed {
+        run.end_relief();
+    }
+}
+
+async fn take_room_back(run: &Run, hull: &Hull, limit: u64, how: Relieved) {
     let end = tokio::time::Instant::now() + RETURN;
     loop {
+        // A later shortage has its own end.
+        if how == Relieved::Nobody && run.is_in_relief() {
+            return;
+        }
         let is_over = tokio::time::Instant::now() > end;
         let uses = hull.group(crate::cgroup::Cgroup::usage).await.map(|usage| usage.memory_bytes);
         match uses {
@@ -113,5 +157,4 @@ async fn take_room_back(run: Arc<Run>, hull: Hull, limit: u64) {
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    run.end_relief();
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use dorm_engine::EngineError;
 use dorm_lifecycle::RunId;
-use tokio::sync::OwnedMutexGuard;
+use tokio::sync::{OwnedMutexGuard, oneshot};
 
 use crate::error::{GvisorError, chain};
 use crate::hull::Hull;
@@ -22,8 +22,19 @@ pub(crate) struct Run {
     turn: Arc<tokio::sync::Mutex<Turn>>,
     thread: Mutex<Option<Thread>>,
     is_stopping: AtomicBool,
+    /// It stands still for its memory, not because it is held.
+    is_short: AtomicBool,
     in_relief: AtomicBool,
-    relieved: tokio::sync::Notify,
+    relief: Mutex<Option<oneshot::Sender<Relieved>>>,
+}
+
+/// How the time ended in which a run had more room.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Relieved {
+    /// A process was killed, whose memory is on its way back.
+    Killed,
+    /// Nobody was: it may be short again at once.
+    Nobody,
 }
 
 /// What may only be looked at or changed by whoever has the run's turn.
@@ -44,8 +55,9 @@ impl Run {
             turn: Arc::default(),
             thread: Mutex::default(),
             is_stopping: AtomicBool::new(false),
+            is_short: AtomicBool::new(false),
             in_relief: AtomicBool::new(false),
-            relieved: tokio::sync::Notify::new(),
+            relief: Mutex::default(),
         }
     }
 
@@ -99,9 +111,24 @@ impl Run {
         self.is_stopping.store(true, Ordering::SeqCst);
     }
 
-    /// Begins the time in which it may use more memory; `false` when it has begun already.
-    pub(crate) fn begin_relief(&self) -> bool {
-        !self.in_relief.swap(true, Ordering::SeqCst)
+    /// Says whether it stands still for its memory. Only for who has its turn.
+    pub(crate) fn set_short(&self, is_short: bool) {
+        self.is_short.store(is_short, Ordering::SeqCst);
+    }
+
+    pub(crate) fn is_short(&self) -> bool {
+        self.is_short.load(Ordering::SeqCst)
+    }
+
+    /// Begins the time in which it may use more memory and is not paused for it. Answers how it will end; nothing when
+    /// it has begun already.
+    pub(crate) fn begin_relief(&self) -> Option<oneshot::Receiver<Relieved>> {
+        if self.in_relief.swap(true, Ordering::SeqCst) {
+            return None;
+        }
+        let (sender, receiver) = oneshot::channel();
+        *lock(&self.relief) = Some(sender);
+        Some(receiver)
     }
 
     pub(crate) fn is_in_relief(&self) -> bool {
@@ -112,15 +139,11 @@ impl Run {
         self.in_relief.store(false, Ordering::SeqCst);
     }
 
-    /// What used too much has been killed.
-    pub(crate) fn relieved(&self) {
-        if self.is_in_relief() {
-            self.relieved.notify_one();
+    /// Says how it ended, once.
+    pub(crate) fn relieved(&self, how: Relieved) {
+        if let Some(sender) = lock(&self.relief).take() {
+            let _ = sender.send(how);
         }
-    }
-
-    pub(crate) async fn until_relieved(&self) {
-        self.relieved.notified().await;
     }
 
     /// Whether its end is wanted.

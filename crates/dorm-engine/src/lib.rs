@@ -154,7 +154,8 @@ pub trait Engine: Send + Sync + 'static {
     async fn usage(&self, run: &RunId) -> Result<Usage, EngineError>;
 
     /// The answer to [`Notice::MemoryHigh`]: kills `victim`, a process id inside as the agent knows it, and lets the run
-    /// continue. Without a victim the run just continues, so that the agent can be asked for one.
+    /// continue. Without a victim only its agent continues, so that it can be asked for one, until a victim is named,
+    /// the run is captured, or 10 s have passed. A run that stands still for anything else than its memory stays so.
     async fn relieve(&self, run: &RunId, victim: Option<u32>) -> Result<(), EngineError>;
 
     /// What runs on this host, also from before a restart of the daemon. Found runs can be used like any other.

@@ -62,6 +62,9 @@ pub(crate) enum First {
     Nothing,
 }
 
+/// How long after a failed relief the next is tried.
+const RELIEVE_AGAIN: Duration = Duration::from_secs(1);
+
 /// Who waits for the operation in progress.
 pub(crate) enum Waiting {
     View(&'static str, Reply<SandboxView>),
@@ -74,7 +77,9 @@ pub(crate) struct Actor {
     pub(crate) activity: Arc<Activity>,
     inbox: mpsc::UnboundedReceiver<Message>,
     agent: Option<Agent>,
-    work: Option<BoxFuture<'static, Seen>>,
+    work: Option<BoxFuture<'static, Option<Seen>>>,
+    /// Lets the agent of a run go on that became short of memory while an operation is in progress.
+    relief: Option<BoxFuture<'static, ()>>,
     /// The capture the operation in progress writes.
     pub(crate) capture: Option<CaptureId>,
     /// The record of the operation in progress.
@@ -130,6 +135,7 @@ impl Actor {
             inbox,
             agent: None,
             work: None,
+            relief: None,
             capture: None,
             operation: None,
             snapshot: None,
@@ -146,6 +152,11 @@ impl Actor {
     async fn live(mut self, first: First) {
         self.begin_with(first).await;
         loop {
+            if self.work.is_none()
+                && let Some(relief) = self.relief.take()
+            {
+                relief.await;
+            }
             self.answer_later().await;
             if matches!(self.record.sandbox.state, State::Terminated { .. }) && self.work.is_none() {
                 break;
@@ -157,9 +168,11 @@ impl Actor {
                     biased;
                     seen = work => {
                         self.work = None;
+                        let Some(seen) = seen else { return };
                         self.observe(seen).await;
                         continue;
                     }
+                    () = over(&mut self.relief) => continue,
                     message = self.inbox.recv() => message,
                 },
                 None => tokio::select! {
@@ -190,16 +203,34 @@ impl Actor {
             }
             First::Report(observation) => self.observe(Seen::of(observation)).await,
             First::Adopt(run) => {
-                let seen = effects::adopt(&self.task(), &run).await;
-                match seen {
+                let task = self.task();
+                match self.meanwhile(effects::adopt(&task, &run)).await {
                     Ok(agent) => self.agent = Some(agent),
                     Err(reason) => self.observe(Seen::of(Observation::RunLost(reason))).await,
                 }
             }
             First::GoOn(run, report) => {
-                let seen = effects::go_on_after_restart(&self.task(), &run, report).await;
+                let task = self.task();
+                let seen = self.meanwhile(effects::go_on_after_restart(&task, &run, report)).await;
                 self.observe(seen).await;
             }
+        }
+    }
+
+    /// Waits for what a sandbox begins with, and leaves what it is told meanwhile for later.
+    async fn meanwhile<T>(&mut self, work: impl Future<Output = T>) -> T {
+        let mut work = std::pin::pin!(work);
+        loop {
+            let message = tokio::select! {
+                biased;
+                done = &mut work => return done,
+                () = over(&mut self.relief) => continue,
+                Some(message) = self.inbox.recv() => message,
+            };
+            if let Message::MemoryHigh { run } = &message {
+                self.breathe(run);
+            }
+            self.later.push_back(message);
         }
     }
 
@@ -233,7 +264,7 @@ impl Actor {
             Message::Use { what, reply } => self.lend(what, reply).await,
             Message::Evict { reply } => self.evict(reply).await,
             Message::RunEnded { run, reason } => self.run_ended(&run, reason).await,
-            Message::MemoryHigh { run } => self.relieve(&run).await,
+            Message::MemoryHigh { run } => self.memory_high(run).await,
             Message::Due => self.due().await,
             Message::ClockSet => self.clock_set().await,
         }
@@ -376,10 +407,24 @@ impl Actor {
         self.observe(Seen::of(Observation::RunLost(reason))).await;
     }
 
-    async fn relieve(&mut self, run: &RunId) {
-        if *run != self.record.sandbox.run_id() || self.work.is_some() {
-            return;
+    /// Memory ran high, so the guest stands still. An operation in progress may need its agent, and who is to be killed
+    /// is found out when it is over.
+    async fn memory_high(&mut self, run: RunId) {
+        if self.work.is_some() {
+            self.breathe(&run);
+            self.later.push_back(Message::MemoryHigh { run });
+        } else if run == self.record.sandbox.run_id() && matches!(self.record.sandbox.state, State::Running { .. }) {
+            self.relieve(&run).await;
         }
+    }
+
+    fn breathe(&mut self, run: &RunId) {
+        if self.relief.is_none() {
+            self.relief = Some(Box::pin(effects::breathe(self.shared.clone(), run.clone())));
+        }
+    }
+
+    async fn relieve(&mut self, run: &RunId) {
         let now = tokio::time::Instant::now();
         let lately = match self.relieved {
             Some(at) if now.duration_since(at) < Duration::from_secs(5) => effects::Lately::Relieved,
@@ -392,7 +437,17 @@ impl Actor {
                 self.note(EventKind::MemoryRelieved, By::Host, Some(detail)).await;
             }
             Ok(None) => {}
-            Err(reason) => tracing::warn!(%run, reason, "memory ran high and could not be relieved"),
+            Err(reason) => {
+                tracing::warn!(%run, reason, "memory ran high and could not be relieved; trying again");
+                let (shared, run) = (self.shared.clone(), run.clone());
+                self.shared.tasks.spawn(async move {
+                    tokio::select! {
+                        () = tokio::time::sleep(RELIEVE_AGAIN) => {}
+                        () = shared.stopping.cancelled() => return,
+                    }
+                    shared.tell(&run.sandbox.clone(), Message::MemoryHigh { run });
+                });
+            }
         }
     }
 
@@ -469,6 +524,15 @@ impl Actor {
     pub(crate) fn view(&self) -> SandboxView {
         self.shared.view(&self.record.sandbox)
     }
+}
+
+/// Waits until a relief in progress is over; without one for ever.
+async fn over(relief: &mut Option<BoxFuture<'static, ()>>) {
+    match relief {
+        Some(going) => going.await,
+        None => std::future::pending().await,
+    }
+    *relief = None;
 }
 
 fn command_word(command: &Command) -> &'static str {

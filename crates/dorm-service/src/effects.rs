@@ -62,15 +62,15 @@ impl Seen {
     }
 }
 
-/// Carries out one effect to its end, good or bad.
-pub(crate) async fn carry_out(task: Task, effect: Effect) -> Seen {
-    match effect {
+/// Carries out one effect to its end, good or bad. Nothing is seen of one that is left to the next start.
+pub(crate) async fn carry_out(task: Task, effect: Effect) -> Option<Seen> {
+    Some(match effect {
         Effect::Start { run, origin } => start(&task, &run, &origin).await,
         Effect::Save { run } => save::save(&task, &run).await,
         Effect::Snapshot { run, .. } => save::snapshot(&task, &run).await,
         Effect::Wake { parked, fresh, image } => wake::wake(&task, &parked, &fresh, &image).await,
-        Effect::Stop { run } => stop(&task, &run).await,
-    }
+        Effect::Stop { run } => return stop(&task, &run).await,
+    })
 }
 
 /// Why an attempt did not work, in one line.
@@ -181,17 +181,17 @@ async fn must_end_all(task: &Task, run: &RunId) -> Result<(), Reason> {
     Ok(())
 }
 
-/// Stopping is never given up: it is reported and tried again.
-async fn stop(task: &Task, run: &RunId) -> Seen {
+/// Stopping is never given up: it is reported and tried again, by the next daemon if this one is stopped.
+async fn stop(task: &Task, run: &RunId) -> Option<Seen> {
     let limit = task.shared.settings.limits.terminate;
     loop {
         match within(limit, "terminating", must_end_all(task, run)).await {
-            Ok(()) => return Seen::of(Observation::Stopped),
+            Ok(()) => return Some(Seen::of(Observation::Stopped)),
             Err(reason) => tracing::error!(%run, reason, "a terminated sandbox still holds something; trying again"),
         }
         tokio::select! {
             biased;
-            () = task.shared.stopping.cancelled() => std::future::pending().await,
+            () = task.shared.stopping.cancelled() => return None,
             () = tokio::time::sleep(Duration::from_secs(1)) => {}
         }
     }
@@ -207,19 +207,31 @@ pub(crate) enum Lately {
 }
 
 /// Answers memory that ran high: lets the guest go on, asks the agent which process is the greediest, kills that.
-/// Answers nothing when the memory of one who was killed before came back after all.
+/// Answers nothing when the memory of one who was killed before came back after all, or no process has any. After a
+/// failure the guest may still stand still.
 pub(crate) async fn relieve(task: &Task, run: &RunId, lately: Lately) -> Result<Option<String>, Reason> {
     within(RELIEF, "relieving", relieve_now(task, run, lately)).await
+}
+
+/// Lets the agent of a run that is short of memory go on, for an operation that is in progress.
+pub(crate) async fn breathe(shared: Arc<Shared>, run: RunId) {
+    let breath = async { shared.engine.relieve(&run, None).await.map_err(|error| error.chain()) };
+    if let Err(reason) = within(UNDO, "letting its agent go on", breath).await {
+        tracing::warn!(%run, reason, "memory ran high during an operation, which may fail for it");
+    }
 }
 
 async fn relieve_now(task: &Task, run: &RunId, lately: Lately) -> Result<Option<String>, Reason> {
     let engine = &task.shared.engine;
     engine.relieve(run, None).await.map_err(|error| error.chain())?;
-    if lately == Lately::Relieved && sinks(task, run).await? {
+    if sinks(task, run, lately).await? {
         engine.relieve(run, Some(NOBODY)).await.map_err(|error| error.chain())?;
         return Ok(None);
     }
-    let Some(agent) = &task.agent else { return Err("its agent is not connected".to_owned()) };
+    let agent = match &task.agent {
+        Some(agent) if !agent.is_closed() => agent.clone(),
+        Some(_) | None => connect(task, run).await.map_err(|error| reason(&error))?,
+    };
     let greediest = tokio::time::timeout(AGENT, agent.greediest()).await;
     let victim = greediest.map_err(|_| "its agent does not answer".to_owned())?;
     match victim {
@@ -229,7 +241,8 @@ async fn relieve_now(task: &Task, run: &RunId, lately: Lately) -> Result<Option<
         }
         None => {
             engine.relieve(run, Some(NOBODY)).await.map_err(|error| error.chain())?;
-            Err("no process uses much memory".to_owned())
+            tracing::warn!(%run, "memory ran high, and no process uses much of it");
+            Ok(None)
         }
     }
 }
@@ -237,12 +250,16 @@ async fn relieve_now(task: &Task, run: &RunId, lately: Lately) -> Result<Option<
 /// No process has this id: a relief of it only says that the matter is over.
 const NOBODY: u32 = u32::MAX >> 1;
 
-/// Whether the run's memory falls below three quarters of its limit while it goes on: the kernel may take seconds to
+/// Whether the run's memory is below three quarters of its limit, or falls below it: the kernel may take seconds to
 /// give back that of a killed process.
-async fn sinks(task: &Task, run: &RunId) -> Result<bool, Reason> {
+async fn sinks(task: &Task, run: &RunId, lately: Lately) -> Result<bool, Reason> {
     let enough = task.sandbox.spec.resources.memory_bytes / 4 * 3;
     let used = async || task.shared.engine.usage(run).await.map(|usage| usage.memory_bytes);
-    for _ in 0..400 {
+    let looks = match lately {
+        Lately::Relieved => 400,
+        Lately::Quiet => 1,
+    };
+    for _ in 0..looks {
         let now = used().await.map_err(|error| error.chain())?;
         if now < enough {
             return Ok(true);

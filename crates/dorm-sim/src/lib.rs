@@ -58,7 +58,9 @@ use world::World;
 pub struct Outcome {
     /// Its seed.
     pub seed: u64,
-    /// The hash of its trace: the same for the same seed and store.
+    /// What its guests did with their memory.
+    pub guests: Guests,
+    /// The hash of its trace: the same for the same seed, store and guests.
     pub hash: u64,
     /// The length of its trace.
     pub lines: u64,
@@ -85,8 +87,14 @@ impl Outcome {
             StoreKind::Memory => "",
             StoreKind::Sqlite => " --sqlite",
         };
+        let guests = match self.guests {
+            Guests::Modest => "",
+            Guests::Hungry => " --hungry",
+        };
         let (seed, what, tail) = (self.seed, &failure.what, failure.tail.join("\n"));
-        Some(format!("{tail}\n\nseed {seed}: {what}\nsee it again: cargo xtask sim --seed {seed}{option} --verbose"))
+        Some(format!(
+            "{tail}\n\nseed {seed}: {what}\nsee it again: cargo xtask sim --seed {seed}{option}{guests} --verbose"
+        ))
     }
 }
 
@@ -151,7 +159,7 @@ impl Simulator {
         let figures = history.tell().await?;
         let (hash, lines, wrong) = trace.end();
         let failure = wrong.map(|(what, tail)| Failure { what, tail });
-        Ok(Outcome { seed, hash, lines, figures, failure })
+        Ok(Outcome { seed, guests: self.guests, hash, lines, figures, failure })
     }
 }
 

@@ -4,10 +4,10 @@
 
 use std::ops::Range;
 
-use dorm_sim::{Echo, Simulator, StoreKind};
+use dorm_sim::{Echo, Guests, Simulator, StoreKind};
 
-fn tell(seeds: Range<u64>, store: StoreKind) {
-    let simulator = Simulator::new().unwrap();
+fn tell(seeds: Range<u64>, store: StoreKind, guests: Guests) {
+    let simulator = Simulator::new().unwrap().with(guests);
     for seed in seeds {
         let outcome = simulator.run(seed, store, Echo::Off).unwrap();
         if let Some(report) = outcome.report(store) {
@@ -18,32 +18,32 @@ fn tell(seeds: Range<u64>, store: StoreKind) {
 
 #[test]
 fn nothing_is_wrong_in_histories_1_to_2500() {
-    tell(1..2501, StoreKind::Memory);
+    tell(1..2501, StoreKind::Memory, Guests::Modest);
 }
 
 #[test]
 fn nothing_is_wrong_in_histories_2501_to_5000() {
-    tell(2501..5001, StoreKind::Memory);
+    tell(2501..5001, StoreKind::Memory, Guests::Modest);
 }
 
 #[test]
-fn nothing_is_wrong_in_histories_5001_to_7500() {
-    tell(5001..7501, StoreKind::Memory);
+fn nothing_is_wrong_in_histories_5001_to_7500_with_hungry_guests() {
+    tell(5001..7501, StoreKind::Memory, Guests::Hungry);
 }
 
 #[test]
-fn nothing_is_wrong_in_histories_7501_to_9700() {
-    tell(7501..9701, StoreKind::Memory);
+fn nothing_is_wrong_in_histories_7501_to_9700_with_hungry_guests() {
+    tell(7501..9701, StoreKind::Memory, Guests::Hungry);
 }
 
 #[test]
 fn nothing_is_wrong_in_histories_9701_to_9850_with_sqlite() {
-    tell(9701..9851, StoreKind::Sqlite);
+    tell(9701..9851, StoreKind::Sqlite, Guests::Modest);
 }
 
 #[test]
-fn nothing_is_wrong_in_histories_9851_to_10000_with_sqlite() {
-    tell(9851..10_001, StoreKind::Sqlite);
+fn nothing_is_wrong_in_histories_9851_to_10000_with_sqlite_and_hungry_guests() {
+    tell(9851..10_001, StoreKind::Sqlite, Guests::Hungry);
 }
 
 #[test]
@@ -57,8 +57,10 @@ fn nothing_is_wrong_in_histories_that_have_failed() {
     }
     assert!(!seeds.is_empty());
     for seed in seeds {
-        tell(seed..seed + 1, StoreKind::Memory);
-        tell(seed..seed + 1, StoreKind::Sqlite);
+        for guests in [Guests::Modest, Guests::Hungry] {
+            tell(seed..seed + 1, StoreKind::Memory, guests);
+            tell(seed..seed + 1, StoreKind::Sqlite, guests);
+        }
     }
 }
 

@@ -3,8 +3,10 @@
 use bytes::Bytes;
 use dorm_agent_client::{AgentError, ExitStatus, RemoveScope, WriteOptions};
 use dorm_engine::Notice;
+use dorm_lifecycle::{RunCondition, RunId};
+use tokio::sync::mpsc::Receiver;
 
-use crate::story::{Story, guest_path};
+use crate::story::{Answering, Guest, Story, guest_path};
 
 pub(super) async fn a_full_disk_is_told_and_passes(story: &Story) {
     let mut spec = story.spec();
@@ -32,25 +34,67 @@ pub(super) async fn too_much_memory_costs_one_process(story: &Story) {
     // Once more, to see that the threshold is armed again.
     for round in 0..2 {
         let hungry = guest.answering(&story.subject.programs().hungry, &[]).await;
-        // What the dead process had may take a moment to be free, so there may be more than one notice.
-        let mut ended = std::pin::pin!(guest.agent.wait(hungry.process));
-        let mut relieved = 0;
-        let status = loop {
-            tokio::select! {
-                biased;
-                status = &mut ended => break status.expect("its end"),
-                notice = notices.recv() => match notice {
-                    Some(Notice::MemoryHigh { run }) => assert_eq!(run, *guest.run()),
-                    other => panic!("memory ran high, but the notice is {other:?}"),
-                },
-            }
-            assert!(relieved < 20, "the process that has all the memory is not killed");
-            story.engine().relieve(guest.run(), Some(hungry.pid)).await.expect("relieve");
-            relieved += 1;
-        };
-        assert_eq!((status, relieved > 0), (ExitStatus::Signal(9), true));
+        dies_for_its_memory(story, &guest, &mut notices, &hungry).await;
         assert_eq!(guest.ask(&mut counter).await, format!("kept {}", round + 2));
     }
+}
+
+/// Answers what is told of `guest`'s memory until `hungry` is dead.
+async fn dies_for_its_memory(story: &Story, guest: &Guest, notices: &mut Receiver<Notice>, hungry: &Answering) {
+    // What the dead process had may take a moment to be free, so there may be more than one notice.
+    let mut ended = std::pin::pin!(guest.agent.wait(hungry.process));
+    let mut relieved = 0;
+    let status = loop {
+        tokio::select! {
+            biased;
+            status = &mut ended => break status.expect("its end"),
+            () = memory_is_high(guest.run(), notices) => {}
+        }
+        assert!(relieved < 20, "the process that has all the memory is not killed");
+        story.engine().relieve(guest.run(), Some(hungry.pid)).await.expect("relieve");
+        relieved += 1;
+    };
+    assert_eq!((status, relieved > 0), (ExitStatus::Signal(9), true));
+}
+
+async fn memory_is_high(run: &RunId, notices: &mut Receiver<Notice>) {
+    loop {
+        match notices.recv().await {
+            Some(Notice::MemoryHigh { run: short }) if short == *run => return,
+            // Of a run that has been stopped since.
+            Some(Notice::MemoryHigh { .. }) => {}
+            other => panic!("memory ran high, but the notice is {other:?}"),
+        }
+    }
+}
+
+pub(super) async fn a_run_short_of_memory_can_be_captured_and_is_held(story: &Story) {
+    let mut notices = story.engine().notices();
+    let guest = story.start().await;
+    let mut counter = story.counting(&guest, "kept").await;
+    assert_eq!(guest.ask(&mut counter).await, "kept 1");
+    let hungry = guest.answering(&story.subject.programs().hungry, &[]).await;
+    memory_is_high(guest.run(), &mut notices).await;
+    story.engine().relieve(guest.run(), None).await.expect("let the agent go on");
+    assert_eq!(guest.agent.greediest().await, Some(hungry.pid));
+    let image = story.capture(&guest).await;
+    let mut in_child = counter;
+    story.engine().relieve(guest.run(), None).await.expect("leave it as it is");
+    assert_eq!(story.condition(guest.run()).await, Some(RunCondition::Paused));
+    story.engine().go_on(guest.run()).await.expect("go on");
+    // It may stand still again before its agent has answered.
+    let (answered, ()) = tokio::join!(guest.agent.go_on(), dies_for_its_memory(story, &guest, &mut notices, &hungry));
+    answered.expect("an agent that answers again");
+    assert_eq!(guest.ask(&mut counter).await, "kept 2");
+    story.stop(guest).await;
+    // What is captured is not that only the agent ran. And whoever begins short of memory is told of as well.
+    let spec = story.spec();
+    story.engine().restore(&spec, &image.directory).await.expect("restore");
+    memory_is_high(&spec.run, &mut notices).await;
+    story.engine().relieve(&spec.run, Some(hungry.pid)).await.expect("relieve");
+    let child = story.attach(spec).await;
+    assert_eq!(child.agent.wait(hungry.process).await.expect("its end"), ExitStatus::Signal(9));
+    assert_eq!(child.ask(&mut in_child).await, "kept 2");
 }
 
 pub(super) async fn usage_is_told_of_a_run(story: &Story) {

@@ -53,24 +53,33 @@ impl Memory {
             (Some(_) | None, _) => return Ok(Self { counter: None, file }),
         };
         let least = earliest.counter.as_ref().map_or(0, |counter| counter.count.least);
-        let count = count_in(directory, known)?;
+        let Counted { count, has_more } = count_in(directory, known)?;
         if count < least || count > known.count.most {
             let most = known.count.most;
             return Err(format!("the image holds {} {count}, which should be {least} to {most}", known.token));
         }
-        let count = Bounds { least: count, most: count };
+        let count = Bounds { least: count, most: if has_more { known.count.most } else { count } };
         Ok(Self { counter: Some(Counter { count, ..known.clone() }), file })
     }
 }
 
+/// What an image says of a counter.
+struct Counted {
+    count: u64,
+    /// It had been asked for more, and had not come to it.
+    has_more: bool,
+}
+
 /// The number of `counter` in the image in `directory`.
-fn count_in(directory: &Path, counter: &Counter) -> Result<u64, String> {
+fn count_in(directory: &Path, counter: &Counter) -> Result<Counted, String> {
     let path = directory.join(IMAGE_MEMORY);
     let text = fs::read(&path).map_err(|error| format!("cannot read {}: {error}", path.display()))?;
     let memory: Value = serde_json::from_slice(&text).map_err(|error| format!("{}: {error}", path.display()))?;
-    let program = &memory["processes"][counter.process.to_string()]["program"]["counter"];
+    let process = &memory["processes"][counter.process.to_string()];
+    let program = &process["program"]["counter"];
     if program["token"].as_str() != Some(counter.token.as_str()) {
         return Err(format!("the image has no process {} with the token {}", counter.process, counter.token));
     }
-    program["count"].as_u64().ok_or_else(|| format!("{}: the counter has no count", path.display()))
+    let count = program["count"].as_u64().ok_or_else(|| format!("{}: the counter has no count", path.display()))?;
+    Ok(Counted { count, has_more: process["input"]["bytes"] != "" })
 }
