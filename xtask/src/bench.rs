@@ -46,29 +46,25 @@ pub(crate) async fn run(dorm: &Path, images: &Path, json_file: Option<&Path>) ->
     let log = std::env::temp_dir().join("dorm-bench.log");
     let mut daemon = Daemon::start(dorm, &directory.join("data"), images, &log, &[])?;
     let peer = Peer::new(&directory.join("peer"), &rootfs(&daemon, images).await?)?;
-    let measured = measure(&daemon, &peer).await;
-    let idle = idle(&daemon).await;
+    let mut rows = Vec::new();
+    let measured = async {
+        rows.extend(measure(&daemon, &peer).await?);
+        let idle = idle(&daemon).await?;
+        scale::real(&mut daemon, &mut rows).await?;
+        rows.push(scale::fake(&dorm.with_file_name("dorm-sim"))?);
+        Ok::<_, anyhow::Error>(idle)
+    };
+    let idle = measured.await;
     peer.clear();
-    let many = match &measured {
-        Ok(_) => scale::real(&mut daemon).await,
-        Err(_) => Ok(Vec::new()),
-    };
-    let fake = match &many {
-        Ok(_) => scale::fake(&dorm.with_file_name("dorm-sim")).map(Some),
-        Err(_) => Ok(None),
-    };
     let ended = daemon.end().await;
     let _ = std::fs::remove_dir_all(&directory);
-    let (mut rows, idle) = (measured?, idle?);
-    rows.extend(many?);
-    rows.extend(fake?);
-    ended?;
+    // What was measured before something failed is still worth reading.
     print(&rows);
-    println!("{idle}");
     if let Some(path) = json_file {
         write(&rows, path)?;
     }
-    Ok(())
+    println!("{}", idle?);
+    ended
 }
 
 async fn rootfs(daemon: &Daemon, images: &Path) -> Result<PathBuf> {

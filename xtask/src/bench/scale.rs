@@ -18,14 +18,13 @@ const FOUND: f64 = 5000.0;
 /// Over how long the deadlines are spread, in seconds.
 const MINUTE: f64 = 60.0;
 
-/// Measures on real sandboxes, with a daemon of its own.
-pub(super) async fn real(daemon: &mut Daemon) -> Result<Vec<Row>> {
-    let mut rows = vec![deadlines(daemon, 30).await?];
+/// Measures on real sandboxes.
+pub(super) async fn real(daemon: &mut Daemon, rows: &mut Vec<Row>) -> Result<()> {
+    rows.push(deadlines(daemon, 30).await?);
     rows.push(one_resume(daemon).await?);
     daemon.end_sandboxes().await?;
     rows.push(after_a_kill(daemon).await?);
-    daemon.end_sandboxes().await?;
-    Ok(rows)
+    daemon.end_sandboxes().await
 }
 
 async fn create(daemon: &Daemon, name: String, timeout: Option<f64>) -> Result<Value> {
@@ -73,15 +72,17 @@ async fn one_resume(daemon: &Daemon) -> Result<Row> {
     let mut row = Row::new("50 requests to a suspended one: resumes, and the promise", 1.0);
     let made = create(daemon, "busy".to_owned(), None).await?;
     let id = made["id"].as_str().context("id")?;
+    daemon.write(id, "/srv/who", b"busy".to_vec()).await?;
     let server =
-        json!({ "argv": ["python3", "-m", "http.server", "8000", "--bind", "0.0.0.0", "--directory", "/etc"] });
+        json!({ "argv": ["python3", "-m", "http.server", "8000", "--bind", "0.0.0.0", "--directory", "/srv"] });
     daemon.post(&format!("/sandboxes/{id}/processes"), server).await?;
-    until(PATIENCE, "the server answers", || async { Ok(daemon.visit(id, 8000, "/hostname").await.is_ok()) }).await?;
+    until(PATIENCE, "the server answers", || async { Ok(daemon.visit(id, 8000, "/who").await.is_ok()) }).await?;
     daemon.act(id, "suspend").await?;
     daemon.act(id, "evict").await?;
-    let visits = (0..50).map(|_| daemon.visit(id, 8000, "/hostname"));
+    let visits = (0..50).map(|_| daemon.visit(id, 8000, "/who"));
     for answer in futures_util::future::join_all(visits).await {
-        ensure!(answer?.trim() == "busy", "a request got another answer");
+        let answer = answer?;
+        ensure!(answer == "busy", "a request was answered with {answer:?}");
     }
     let events = daemon.get(&format!("/events?sandbox={id}")).await?;
     let resumed = events["events"].as_array().into_iter().flatten().filter(|event| event["kind"] == "resumed").count();
