@@ -7,7 +7,7 @@ use std::fs;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use dorm_agent_client::Agent;
 use dorm_engine::{EngineError, RunSpec};
@@ -21,6 +21,7 @@ use crate::error::{GvisorError, chain};
 use crate::hull::{Hull, Order};
 use crate::notes::{Duty, Note, Phase, Reach};
 use crate::run::{Run, Turn};
+use crate::spares::{Progress, Spare};
 use crate::stream;
 
 /// How long the agent may take to answer the first time.
@@ -98,8 +99,14 @@ impl Shared {
         spec: &RunSpec,
         origin: Origin,
     ) -> Result<(), GvisorError> {
+        let _busy = self.spares.hold_back();
+        let asked = Instant::now();
         let order = order(spec);
-        let (hull, note) = self.hull_for(spec, &order).await?;
+        let wanted = match &origin {
+            Origin::Cold => Progress::Booted,
+            Origin::Image(_) => Progress::Empty,
+        };
+        let Spare { hull, note, progress } = self.hull_for(spec, &order, wanted).await?;
         run.take_hull(turn, hull, note);
         let Some(hull) = run.hull() else { return Ok(()) };
         hull.reach("gvisor: hull claimed")?;
@@ -107,13 +114,18 @@ impl Shared {
             self.host.network.allow(lease.id, &spec.egress).await?;
             hull.reach("gvisor: egress allowed")?;
         }
+        let hulled = Instant::now();
         let begun = async {
-            match origin {
-                Origin::Cold => hull.control.start(hull.home.id()).await,
-                Origin::Image(files) => hull.control.restore(files).await,
+            match (origin, progress) {
+                (Origin::Cold, Progress::Booted) => Ok(()),
+                (Origin::Cold, Progress::Empty) => hull.control.start(hull.home.id()).await,
+                (Origin::Image(files), _) => hull.control.restore(files).await,
             }?;
+            let begun = Instant::now();
             hull.reach("gvisor: guest begun")?;
             self.greet(hull, spec.run.generation).await?;
+            let (hull_took, beginning, greeting) = (hulled - asked, begun - hulled, begun.elapsed());
+            tracing::debug!(run = %spec.run, ?hull_took, ?beginning, ?greeting, "begun");
             hull.reach("gvisor: agent answered")
         };
         tokio::select! {
@@ -125,27 +137,27 @@ impl Shared {
     }
 
     /// A hull that is already the run's: a spare one, or else a new one.
-    async fn hull_for(&self, spec: &RunSpec, order: &Order) -> Result<(Hull, Note), GvisorError> {
+    async fn hull_for(&self, spec: &RunSpec, order: &Order, wanted: Progress) -> Result<Spare, GvisorError> {
         let duty = Duty::Run { run: spec.run.to_string(), phase: Phase::Beginning };
-        while let Some((hull, mut note)) = self.spares.take(order) {
-            note.duty = duty.clone();
-            note.memory_bytes = order.limits.memory_bytes;
-            match claim(&hull, &note, order).await {
-                Ok(()) => return Ok((hull, note)),
+        while let Some(mut spare) = self.spares.take(order, wanted) {
+            spare.note.duty = duty.clone();
+            spare.note.memory_bytes = order.limits.memory_bytes;
+            let hull = &spare.hull;
+            match claim(hull, &spare.note, order).await {
+                Ok(()) => return Ok(spare),
                 Err(error) => {
                     tracing::warn!(hull = hull.home.id(), error = %chain(&error), "a spare hull was not fit for use and is removed");
                     self.host.destroy(&hull.home).await?;
                 }
             }
         }
-        let _busy = self.spares.hold_back();
         let (hull, mut note) = self.host.make(order, duty).await?;
         note.memory_bytes = order.limits.memory_bytes;
-        Ok((hull, note))
+        Ok(Spare { hull, note, progress: Progress::Empty })
     }
 
     /// Waits until the agent inside answers.
-    async fn greet(&self, hull: &Hull, generation: u64) -> Result<(), GvisorError> {
+    pub(crate) async fn greet(&self, hull: &Hull, generation: u64) -> Result<(), GvisorError> {
         let (stream, _thread) = stream::open(&hull.home)?;
         let answered = tokio::time::timeout(HELLO_LIMIT, Agent::connect(stream, generation)).await;
         let late = |_| GvisorError::Late { operation: "the agent's first answer", limit: HELLO_LIMIT };

@@ -44,19 +44,39 @@ const MARGIN_BYTES: u64 = 256 << 20;
 pub struct Limits {
     /// CPU time per second of wall time, in thousandths of one CPU; at least 10.
     pub cpu_millis: u32,
+    /// Who yields to whom when all CPUs are busy.
+    pub precedence: Precedence,
     /// Memory in bytes, file cache included. Past it the kernel kills.
     pub memory_bytes: u64,
     /// Host processes and threads.
     pub threads: u64,
 }
 
+/// Whose turn it is when all CPUs are busy.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Precedence {
+    /// As much as its CPU limit is worth.
+    Fair,
+    /// What the others leave.
+    Last,
+}
+
 impl Limits {
+    /// The weight of the group among others, in thousandths of a CPU.
+    fn weight_millis(&self) -> u32 {
+        match self.precedence {
+            Precedence::Fair => self.cpu_millis,
+            Precedence::Last => 0,
+        }
+    }
+
     /// What the host must give so that a guest can have `resources`: memory for the sentry beside the guest's and for
     /// the time in which a shortage is answered, four host threads for one of the guest's (systrap stubs), 64 more for
     /// the sentry itself.
     pub fn for_guest(resources: &Resources) -> Self {
         Self {
             cpu_millis: resources.cpu_millis,
+            precedence: Precedence::Fair,
             memory_bytes: resources.memory_bytes.saturating_add(SENTRY_BYTES + MARGIN_BYTES),
             threads: u64::from(resources.processes) * 4 + 64,
         }
@@ -240,8 +260,8 @@ impl Cgroup {
         }
         if let Ok(cpu) = self.place(Controller::Cpu) {
             let limited = match cpu.version {
-                Version::V1 => v1::limit_cpu(&cpu.dir, limits.cpu_millis),
-                Version::V2 => v2::limit_cpu(&cpu.dir, limits.cpu_millis),
+                Version::V1 => v1::limit_cpu(&cpu.dir, limits.cpu_millis, limits.weight_millis()),
+                Version::V2 => v2::limit_cpu(&cpu.dir, limits.cpu_millis, limits.weight_millis()),
             };
             match limited {
                 // The kernel offers the controller but would not hand it down.

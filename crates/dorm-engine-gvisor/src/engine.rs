@@ -23,7 +23,7 @@ use crate::notes::Phase;
 use crate::probe::{self, Probe};
 use crate::process;
 use crate::run::Runs;
-use crate::spares::{self, Spares};
+use crate::spares::{self, Spare, Spares};
 use crate::stream;
 
 pub(crate) const NAME: &str = "gvisor";
@@ -306,7 +306,7 @@ impl Engine for GvisorEngine {
     }
 
     async fn close(&self) {
-        for (hull, _) in self.shared.spares.close().await {
+        for Spare { hull, .. } in self.shared.spares.close().await {
             if let Err(error) = self.shared.host.destroy(&hull.home).await {
                 tracing::warn!(hull = hull.home.id(), error = %crate::error::chain(&error), "a spare hull was left behind");
             }

@@ -2,6 +2,9 @@
 //!
 //! Only an optimisation: with none there everything works, slower. They are made one at a time, while nobody waits
 //! for a hull of his own. A hull fits one image; the images used last have some.
+//!
+//! In a booted one the agent runs already and waits frozen for who it is to be: a start only lets it go on. An empty
+//! one can be filled from an image as well.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,7 +14,7 @@ use std::time::Duration;
 use dorm_lifecycle::{Digest, Resources};
 use tokio::sync::Notify;
 
-use crate::cgroup::{Cgroup, Limits};
+use crate::cgroup::{Cgroup, Limits, Precedence};
 use crate::engine::Shared;
 use crate::error::{GvisorError, chain};
 use crate::hull::{Hull, Order};
@@ -35,9 +38,30 @@ pub(crate) struct Spares {
     filling: tokio::sync::Mutex<()>,
 }
 
+/// How far a spare hull is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Progress {
+    /// Nothing runs in it.
+    Empty,
+    /// Its agent has answered.
+    Booted,
+}
+
+/// A hull on the shelf.
+#[derive(Debug)]
+pub(crate) struct Spare {
+    pub(crate) hull: Hull,
+    pub(crate) note: Note,
+    pub(crate) progress: Progress,
+}
+
+/// What is kept of each image. Sandboxes without a network are rare.
+const KINDS: [(Reach, Progress); 3] =
+    [(Reach::Networked, Progress::Booted), (Reach::Networked, Progress::Empty), (Reach::Alone, Progress::Empty)];
+
 #[derive(Debug, Default)]
 struct Shelf {
-    ready: Vec<(Hull, Note)>,
+    ready: Vec<Spare>,
     /// The images used last, the latest first.
     wanted: VecDeque<(Digest, std::path::PathBuf)>,
     is_closed: bool,
@@ -70,12 +94,17 @@ impl Spares {
         }
     }
 
-    /// A hull that fits `order`, which is the caller's from now on.
-    pub(crate) fn take(&self, order: &Order) -> Option<(Hull, Note)> {
+    /// A hull that fits `order`, which is the caller's from now on; one of `progress` if there is any, else an empty one.
+    pub(crate) fn take(&self, order: &Order, progress: Progress) -> Option<Spare> {
         let mut shelf = lock(&self.shelf);
-        let fits =
-            |(_, note): &(Hull, Note)| note.is_for(&order.image, order.reach) && note.disk_bytes == order.disk_bytes;
-        let at = shelf.ready.iter().position(fits)?;
+        let find = |progress| {
+            shelf.ready.iter().position(|spare| {
+                spare.progress == progress
+                    && spare.note.is_for(&order.image, order.reach)
+                    && spare.note.disk_bytes == order.disk_bytes
+            })
+        };
+        let at = find(progress).or_else(|| find(Progress::Empty))?;
         let taken = shelf.ready.swap_remove(at);
         drop(shelf);
         self.wake.notify_one();
@@ -99,11 +128,11 @@ impl Spares {
 
     /// How many hulls are ready for `image`.
     pub(crate) fn count(&self, image: &Digest) -> usize {
-        lock(&self.shelf).ready.iter().filter(|(_, note)| note.image == image.as_str()).count()
+        lock(&self.shelf).ready.iter().filter(|spare| spare.note.image == image.as_str()).count()
     }
 
     /// Takes down all hulls; no more are made.
-    pub(crate) async fn close(&self) -> Vec<(Hull, Note)> {
+    pub(crate) async fn close(&self) -> Vec<Spare> {
         lock(&self.shelf).is_closed = true;
         self.wake.notify_one();
         // The one in the making is removed by its maker.
@@ -111,23 +140,25 @@ impl Spares {
         std::mem::take(&mut lock(&self.shelf).ready)
     }
 
-    fn missing(&self) -> Option<Order> {
+    fn missing(&self) -> Option<(Order, Progress)> {
         let shelf = lock(&self.shelf);
         if shelf.is_closed || self.busy.load(Ordering::SeqCst) > 0 {
             return None;
         }
         for (image, rootfs) in &shelf.wanted {
-            for reach in [Reach::Networked, Reach::Alone] {
-                let ready = shelf.ready.iter().filter(|(_, note)| note.is_for(image, reach)).count();
-                if ready < self.of_each {
+            for (reach, progress) in KINDS {
+                let fits = |spare: &&Spare| spare.progress == progress && spare.note.is_for(image, reach);
+                if shelf.ready.iter().filter(fits).count() < self.of_each {
                     let resources = Resources::default();
-                    return Some(Order {
+                    let order = Order {
                         image: image.clone(),
                         rootfs: rootfs.clone(),
                         reach,
                         disk_bytes: resources.disk_bytes,
-                        limits: Limits::for_guest(&resources),
-                    });
+                        // Whoever is at work goes first.
+                        limits: Limits { precedence: Precedence::Last, ..Limits::for_guest(&resources) },
+                    };
+                    return Some((order, progress));
                 }
             }
         }
@@ -135,21 +166,21 @@ impl Spares {
     }
 
     /// Hulls of images that are no longer among those used last.
-    fn unwanted(&self) -> Vec<(Hull, Note)> {
+    fn unwanted(&self) -> Vec<Spare> {
         let mut shelf = lock(&self.shelf);
         let Shelf { ready, wanted, .. } = &mut *shelf;
-        let unwanted = |(_, note): &mut (Hull, Note)| !wanted.iter().any(|(image, _)| image.as_str() == note.image);
+        let unwanted = |spare: &mut Spare| !wanted.iter().any(|(image, _)| image.as_str() == spare.note.image);
         ready.extract_if(.., unwanted).collect()
     }
 
     /// Puts a hull on the shelf; gives it back when the shelf is closed.
     #[must_use]
-    fn put(&self, hull: Hull, note: Note) -> Option<Hull> {
+    fn put(&self, spare: Spare) -> Option<Spare> {
         let mut shelf = lock(&self.shelf);
         if shelf.is_closed {
-            return Some(hull);
+            return Some(spare);
         }
-        shelf.ready.push((hull, note));
+        shelf.ready.push(spare);
         None
     }
 
@@ -165,13 +196,13 @@ pub(crate) async fn keep_filled(engine: Weak<Shared>) {
         if shared.spares.is_closed() {
             return;
         }
-        for (hull, _) in shared.spares.unwanted() {
+        for Spare { hull, .. } in shared.spares.unwanted() {
             if let Err(error) = shared.host.destroy(&hull.home).await {
                 tracing::warn!(hull = hull.home.id(), error = %chain(&error), "a spare hull was left behind; sweep will clear it");
             }
         }
         let outcome = match shared.spares.missing() {
-            Some(order) => fill_one(&shared, &order).await,
+            Some((order, progress)) => fill_one(&shared, &order, progress).await,
             None => {
                 let wake = shared.spares.wake.clone();
                 // Waiting must not keep the engine alive.
@@ -188,16 +219,30 @@ pub(crate) async fn keep_filled(engine: Weak<Shared>) {
     }
 }
 
-async fn fill_one(shared: &Arc<Shared>, order: &Order) -> Result<(), GvisorError> {
+async fn fill_one(shared: &Arc<Shared>, order: &Order, progress: Progress) -> Result<(), GvisorError> {
     let _filling = shared.spares.filling.lock().await;
     let (hull, note) = shared.host.make(order, Duty::Spare).await?;
-    if let Err(error) = hull.group(Cgroup::freeze).await {
+    if let Err(error) = prepare(shared, &hull, progress).await {
         shared.host.destroy(&hull.home).await?;
         return Err(error);
     }
     shared.host.reach("gvisor: spare hull ready")?;
-    if let Some(hull) = shared.spares.put(hull, note) {
+    if let Some(Spare { hull, .. }) = shared.spares.put(Spare { hull, note, progress }) {
         shared.host.destroy(&hull.home).await?;
     }
     Ok(())
+}
+
+async fn prepare(shared: &Arc<Shared>, hull: &Hull, progress: Progress) -> Result<(), GvisorError> {
+    if progress == Progress::Booted {
+        let booted = async {
+            hull.control.start(hull.home.id()).await?;
+            shared.greet(hull, 0).await
+        };
+        tokio::select! {
+            booted = booted => booted?,
+            () = hull.processes.sandbox.ended() => return Err(GvisorError::Died { said: hull.home.last_words() }),
+        }
+    }
+    hull.group(Cgroup::freeze).await
 }

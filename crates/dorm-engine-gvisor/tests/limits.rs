@@ -8,10 +8,10 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use dorm_engine_gvisor::cgroup::{Cgroup, CgroupError, Limits, Support, Threshold};
+use dorm_engine_gvisor::cgroup::{Cgroup, CgroupError, Limits, Precedence, Support, Threshold};
 
 const MIB: u64 = 1 << 20;
-const LIMITS: Limits = Limits { cpu_millis: 1000, memory_bytes: 64 * MIB, threads: 50 };
+const LIMITS: Limits = Limits { cpu_millis: 1000, precedence: Precedence::Fair, memory_bytes: 64 * MIB, threads: 50 };
 /// The soft threshold in these tests.
 const LEVEL: u64 = 32 * MIB;
 

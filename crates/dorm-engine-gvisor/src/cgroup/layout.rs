@@ -153,7 +153,12 @@ impl Support {
             Controller::ALL.into_iter().map(|controller| (controller, layout.version(controller))).collect();
         static PROBES: AtomicU32 = AtomicU32::new(0);
         let name = format!("dormouse-probe-{}-{}", std::process::id(), PROBES.fetch_add(1, Ordering::Relaxed));
-        let limits = super::Limits { cpu_millis: 1000, memory_bytes: 64 << 20, threads: 64 };
+        let limits = super::Limits {
+            cpu_millis: 1000,
+            precedence: super::Precedence::Fair,
+            memory_bytes: 64 << 20,
+            threads: 64,
+        };
         let can_create = super::Cgroup::create_in(&layout, &name, &limits)
             .and_then(|group| group.remove())
             .map_err(|error| error.chain());

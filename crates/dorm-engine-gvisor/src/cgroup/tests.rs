@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::*;
 
-const LIMITS: Limits = Limits { cpu_millis: 1500, memory_bytes: 128 << 20, threads: 264 };
+const LIMITS: Limits = Limits { cpu_millis: 1500, precedence: Precedence::Fair, memory_bytes: 128 << 20, threads: 264 };
 
 /// An empty directory of one's own, removed at the end, also when the test fails.
 pub(crate) struct Scratch(PathBuf);
@@ -194,7 +194,7 @@ async fn version_2_reports_a_shortage_once_per_rise() {
 fn limits_of_a_guest_leave_room_for_the_sentry() {
     let resources = Resources { cpu_millis: 500, memory_bytes: 512 << 20, disk_bytes: 0, processes: 100 };
     let limits = Limits::for_guest(&resources);
-    assert_eq!(limits, Limits { cpu_millis: 500, memory_bytes: 832 << 20, threads: 464 });
+    assert_eq!(limits, Limits { cpu_millis: 500, precedence: Precedence::Fair, memory_bytes: 832 << 20, threads: 464 });
 }
 
 #[test]

@@ -8,8 +8,8 @@ use super::file;
 use super::{CPU_PERIOD_MICROS, CgroupError, MemoryUse};
 
 /// CPU time per period, and the weight among groups that all want to run.
-pub(super) fn limit_cpu(dir: &Path, cpu_millis: u32) -> Result<(), CgroupError> {
-    let shares = (u64::from(cpu_millis) * 1024 / 1000).clamp(2, 262_144);
+pub(super) fn limit_cpu(dir: &Path, cpu_millis: u32, weight_millis: u32) -> Result<(), CgroupError> {
+    let shares = (u64::from(weight_millis) * 1024 / 1000).clamp(2, 262_144);
     file::write(dir, "cpu.shares", &shares.to_string())?;
     file::write_if_there(dir, "cpu.cfs_period_us", &CPU_PERIOD_MICROS.to_string())?;
     let quota = u64::from(cpu_millis) * CPU_PERIOD_MICROS / 1000;

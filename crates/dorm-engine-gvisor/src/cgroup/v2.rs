@@ -102,10 +102,10 @@ pub(super) fn step_aside(dir: &Path) -> Result<(), CgroupError> {
 }
 
 /// CPU time per period, and the weight among groups that all want to run.
-pub(super) fn limit_cpu(dir: &Path, cpu_millis: u32) -> Result<(), CgroupError> {
+pub(super) fn limit_cpu(dir: &Path, cpu_millis: u32, weight_millis: u32) -> Result<(), CgroupError> {
     let quota = u64::from(cpu_millis) * CPU_PERIOD_MICROS / 1000;
     file::write(dir, "cpu.max", &format!("{quota} {CPU_PERIOD_MICROS}"))?;
-    let weight = (u64::from(cpu_millis) / 10).clamp(1, 10_000);
+    let weight = (u64::from(weight_millis) / 10).clamp(1, 10_000);
     file::write_if_there(dir, "cpu.weight", &weight.to_string()).map(drop)
 }
 

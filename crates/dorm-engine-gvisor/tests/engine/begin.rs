@@ -55,7 +55,7 @@ async fn spare_hulls_are_used_and_made_again_and_go_when_the_engine_closes() {
     let Some(place) = Place::with(network.clone()) else { return };
     let engine = place.open(1).await;
     engine.prepare(&place.image, &place.rootfs()).await.unwrap();
-    let all_there = || async { engine.spare_hulls(&place.image) == 2 };
+    let all_there = || async { engine.spare_hulls(&place.image) == 3 };
     wait_for("spare hulls", all_there).await;
     for egress in [Egress::None, Egress::Public] {
         let mut spec = place.spec();

@@ -1,7 +1,7 @@
 //! Holding a guest still and saving it: for a sleep, after which it stays still, and for a snapshot, after which it
 //! goes on.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use dorm_agent_client::Agent;
 use dorm_lifecycle::{CaptureId, Observation, Origin, RunId, SleepImage};
@@ -61,6 +61,7 @@ async fn capture(task: &Task, run: &RunId) -> Result<Capture, Reason> {
         Some(agent) if !agent.is_closed() => quiesce(agent).await?,
         _ => quiesce(&connect(task, run).await.map_err(|error| reason(&error))?).await?,
     }
+    let began = Instant::now();
     let need = shared.engine.usage(run).await.map_err(|error| error.chain())?.memory_bytes;
     let draft = shared.pool.begin(id, need).await.map_err(|error| reason(&error))?;
     let written = shared.engine.capture(run, draft.directory()).await;
@@ -71,8 +72,11 @@ async fn capture(task: &Task, run: &RunId) -> Result<Capture, Reason> {
             return Err(error.chain());
         }
     };
-    let facts = facts(task);
-    draft.commit(facts, &written.files).await.map_err(|error| reason(&error))
+    let captured = Instant::now();
+    let committed = draft.commit(facts(task), &written.files).await.map_err(|error| reason(&error))?;
+    let (writing, committing) = (captured - began, captured.elapsed());
+    tracing::debug!(%run, bytes = committed.bytes(), ?writing, ?committing, "captured");
+    Ok(committed)
 }
 
 async fn quiesce(agent: &Agent) -> Result<(), Reason> {

@@ -1,5 +1,7 @@
 //! Bringing a guest back: from where it is parked, else from its image.
 
+use std::time::Instant;
+
 use dorm_agent_client::{Agent, Identity, Variable};
 use dorm_engine::RunSpec;
 use dorm_lifecycle::{CaptureId, Observation, OnUnrestorable, Restored, RunId, SleepImage};
@@ -100,6 +102,7 @@ impl From<NotRestored> for Reason {
 
 /// Checks a capture to its last byte, then starts a run from it. No code of the guest runs before that.
 pub(super) async fn restore(task: &Task, spec: &RunSpec, capture: &CaptureId) -> Result<(), NotRestored> {
+    let began = Instant::now();
     let capabilities = task.shared.engine.capabilities();
     let expected = Expected {
         engine: capabilities.name.to_owned(),
@@ -113,8 +116,11 @@ pub(super) async fn restore(task: &Task, spec: &RunSpec, capture: &CaptureId) ->
         | PoolError::MissingImage { .. } => NotRestored::Unusable(reason(&error)),
         _ => NotRestored::Failed(reason(&error)),
     })?;
-    let restored = task.shared.engine.restore(spec, &capture.directory).await;
-    restored.map_err(|error| NotRestored::Failed(error.chain()))
+    let verified = Instant::now();
+    task.shared.engine.restore(spec, &capture.directory).await.map_err(|error| NotRestored::Failed(error.chain()))?;
+    let (verifying, restoring) = (verified - began, verified.elapsed());
+    tracing::debug!(run = %spec.run, bytes = capture.bytes(), ?verifying, ?restoring, "restored");
+    Ok(())
 }
 
 /// What the agent tells the sandbox about itself when a run begins or goes on.
