@@ -34,7 +34,8 @@ pub(crate) struct ServeOptions {
     /// The runsc to use.
     #[arg(long, env = "DORM_RUNSC", default_value = "runsc")]
     runsc: PathBuf,
-    /// How many prepared sandboxes of each kind (booted, empty, without a network) wait for use. 0 for none: everything works, slower.
+    /// How many prepared sandboxes of each kind (booted, empty, without a network) wait for use. 0 for none: everything
+    /// works, slower.
     #[arg(long, env = "DORM_HULLS", default_value_t = 1)]
     hulls: usize,
     /// How many suspended sandboxes may stay in memory.
