@@ -102,6 +102,8 @@ kinds! {
     KeepingSet = "keeping_set",
     /// It came back with less than its newest image holds, as it was allowed to.
     Degraded = "degraded",
+    /// Others were made of it.
+    Forked = "forked",
 }
 
 #[cfg(test)]

@@ -181,7 +181,8 @@ fn leads(kind: EventKind) -> bool {
         | EventKind::Held
         | EventKind::Released
         | EventKind::KeepingSet
-        | EventKind::Degraded => false,
+        | EventKind::Degraded
+        | EventKind::Forked => false,
     }
 }
 

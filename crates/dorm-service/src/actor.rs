@@ -6,16 +6,16 @@
 mod answers;
 pub(crate) mod record;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
 use dorm_agent_client::Agent;
 use dorm_lifecycle::{
-    Actor as By, CaptureId, Command, Denied, Effect, EventKind, Input, Observation, Outcome, RunId, Sandbox, State,
-    Step, step,
+    Actor as By, CaptureId, Command, Denied, Effect, EventKind, Input, Observation, Outcome, RunId, Sandbox,
+    SnapshotId, State, Step, step,
 };
-use dorm_store::{OperationRecord, SandboxRecord, SnapshotRecord};
+use dorm_store::{OperationRecord, Removal, SandboxRecord, SnapshotRecord};
 use futures_util::future::BoxFuture;
 use tokio::sync::{mpsc, oneshot};
 
@@ -33,7 +33,7 @@ pub(crate) enum Message {
     /// A caller wants something; the answer comes when it holds or has failed.
     Command { command: Command, by: By, reply: Reply<SandboxView> },
     /// A caller wants a snapshot.
-    Snapshot { reply: Reply<SnapshotRecord> },
+    Snapshot { asked: SnapshotAsked, reply: Reply<SnapshotRecord> },
     /// A caller wants to speak to the agent.
     Use { what: Use, reply: Reply<(Agent, InUse)> },
     /// Its memory is to be given back, if it is parked.
@@ -46,6 +46,13 @@ pub(crate) enum Message {
     Due,
     /// The wall clock was set.
     ClockSet,
+}
+
+/// A snapshot that somebody wants.
+pub(crate) struct SnapshotAsked {
+    pub(crate) id: SnapshotId,
+    pub(crate) labels: BTreeMap<String, String>,
+    pub(crate) removal: Removal,
 }
 
 /// What an actor does first.
@@ -260,7 +267,7 @@ impl Actor {
     async fn handle(&mut self, message: Message) {
         match message {
             Message::Command { command, by, reply } => self.command(command, by, reply).await,
-            Message::Snapshot { reply } => self.take_snapshot(reply).await,
+            Message::Snapshot { asked, reply } => self.take_snapshot(asked, reply).await,
             Message::Use { what, reply } => self.lend(what, reply).await,
             Message::Evict { reply } => self.evict(reply).await,
             Message::RunEnded { run, reason } => self.run_ended(&run, reason).await,
@@ -500,6 +507,8 @@ impl Actor {
         }
         self.capture = None;
         self.operation = None;
+        // It may be the last that used a snapshot.
+        self.shared.removals.poke();
         self.answer(&observation);
     }
 

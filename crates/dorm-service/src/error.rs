@@ -83,6 +83,22 @@ pub enum ServiceError {
         /// What it is.
         state: StateName,
     },
+    /// A fork was asked for that cannot be made.
+    #[error("cannot fork sandbox {sandbox}: {what}")]
+    BadFork {
+        /// Which.
+        sandbox: SandboxId,
+        /// What is wrong with it.
+        what: String,
+    },
+    /// A fork of all or none was given up.
+    #[error("could not fork sandbox {sandbox}, and none of its children is left: {reason}")]
+    ForkFailed {
+        /// Which.
+        sandbox: SandboxId,
+        /// Why.
+        reason: String,
+    },
     /// The lifecycle refuses.
     #[error("cannot {operation} sandbox {sandbox}: {denied}")]
     Denied {
@@ -150,8 +166,8 @@ impl ServiceError {
             | Self::FixedBySnapshot { .. }
             | Self::NotRunning { .. }
             | Self::Denied { denied: Denied::NotSuspendable | Denied::TooManyHolds(_), .. } => Code::Conflict,
-            Self::Spec(_) | Self::Id(_) => Code::InvalidArgument,
-            Self::OperationFailed { .. } => Code::Failed,
+            Self::Spec(_) | Self::Id(_) | Self::BadFork { .. } => Code::InvalidArgument,
+            Self::OperationFailed { .. } | Self::ForkFailed { .. } => Code::Failed,
             Self::NotAdmitted { .. } => Code::NoRoom,
             Self::Stopping | Self::StillWaking(_) => Code::Unavailable,
             Self::Agent(error) => agent_code(error),
@@ -175,6 +191,8 @@ impl ServiceError {
             Self::NotRunning { state: StateName::Suspended | StateName::Suspending, .. } => "resume it first",
             Self::NotRunning { .. } => "create a new sandbox",
             Self::Denied { denied, .. } => denied.next_step(),
+            Self::BadFork { .. } => "",
+            Self::ForkFailed { .. } => "the source is as it was; mend the reason and try again",
             Self::OperationFailed { state: StateName::Running, .. } => "it goes on running; try again",
             Self::OperationFailed { state: StateName::Suspended, .. } => "its image is untouched; try again",
             Self::OperationFailed { .. } => "look at its events, and at `dorm doctor`",

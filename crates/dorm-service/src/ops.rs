@@ -7,6 +7,7 @@ mod describe;
 mod events;
 pub(crate) mod exec;
 pub(crate) mod figures;
+pub(crate) mod fork;
 mod images;
 mod reach;
 mod resume;

@@ -12,6 +12,7 @@ use crate::actor::{Actor, First};
 use crate::effects::{self, Task};
 use crate::error::ServiceError;
 use crate::notices;
+use crate::removals;
 use crate::shared::{Parts, Service, Shared};
 
 /// How long an engine may take to say what runs on the host, or to clear away what nobody knows.
@@ -61,8 +62,25 @@ impl Service {
             let found = runs.remove(&record.sandbox.id).unwrap_or_default();
             revive(&shared, record, &found, &mut report).await;
         }
-        Ok((Self { shared }, report))
+        let service = Self { shared };
+        for snapshot in service.shared.store.snapshots(None).await? {
+            service.shared.removals.note(&snapshot);
+        }
+        end_forks(&service, &mut report).await?;
+        service.shared.tasks.spawn(removals::keep_removing(service.clone()));
+        Ok((service, report))
     }
+}
+
+async fn end_forks(service: &Service, report: &mut RecoveryReport) -> Result<(), ServiceError> {
+    for operation in service.shared.store.open_operations().await? {
+        let Some(plan) = &operation.fork else { continue };
+        service.shared.removals.begin_fork(&plan.snapshot);
+        report.lines.push(format!("fork {}: the daemon was stopped in the middle of it", operation.id));
+        let service = service.clone();
+        service.shared.tasks.clone().spawn(async move { service.end_fork(operation).await });
+    }
+    Ok(())
 }
 
 /// Operations of which nothing goes on: what they wrote is cleared away, then they are closed.
@@ -79,6 +97,8 @@ async fn close_operations(
             }
             // These belong to a state, and whoever drives the sandbox ends them.
             OperationKind::Create | OperationKind::Resume | OperationKind::Terminate => {}
+            // Its children are revived first.
+            OperationKind::Fork => {}
         }
     }
     Ok(())

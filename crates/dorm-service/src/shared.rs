@@ -19,6 +19,7 @@ use crate::clock::{Clock, ClockWatch};
 use crate::error::ServiceError;
 use crate::identity::{Ids, Randomness, SystemRandomness};
 use crate::parking::{ParkLimits, Parking};
+use crate::removals::Removals;
 use crate::timers::Timers;
 
 /// What a service is made of.
@@ -94,6 +95,7 @@ pub(crate) struct Shared {
     pub(crate) tasks: TaskTracker,
     /// Runs of which nothing is needed and that could not be ended yet.
     unended: Mutex<BTreeSet<RunId>>,
+    pub(crate) removals: Removals,
     /// Held by whoever deletes a snapshot.
     pub(crate) deletions: tokio::sync::Mutex<()>,
     /// Held from reading a webhook to writing it.
@@ -125,6 +127,7 @@ impl Shared {
                 stopping: CancellationToken::new(),
                 tasks: TaskTracker::new(),
                 unended: Mutex::default(),
+                removals: Removals::default(),
                 deletions: tokio::sync::Mutex::default(),
                 webhooks: tokio::sync::Mutex::default(),
                 webhook_news: watch::channel(0).0,

@@ -35,6 +35,7 @@ fn change(number: u64) -> Change {
         began: Timestamp::from_millis(number),
         deadline: Timestamp::from_millis(number),
         capture: None,
+        fork: None,
         ended: None,
     };
     Change { events: vec![event], operations: vec![operation], ..Change::default() }

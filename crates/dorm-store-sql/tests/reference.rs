@@ -194,6 +194,7 @@ fn operation(&(number, began, has_ended): &(u8, u64, bool)) -> OperationRecord {
         began: at(began),
         deadline: at(9_000),
         capture: None,
+        fork: None,
         ended: has_ended.then_some((at(8_000), OperationResult::Done)),
     }
 }
@@ -210,6 +211,8 @@ fn snapshot(&(number, created, of): &(u8, u64, u8)) -> SnapshotRecord {
         resources: Resources::default(),
         created: at(created),
         bytes: created,
+        labels: std::collections::BTreeMap::new(),
+        removal: dorm_store::Removal::Asked,
         status: SnapshotStatus::Completed,
     }
 }

@@ -20,9 +20,9 @@ use crate::{NewEvent, OperationRecord, SnapshotRecord, WebhookRecord};
 /// The version in which sandboxes are written.
 pub const SANDBOX: u64 = 2;
 /// The version in which operations are written.
-pub const OPERATION: u64 = 1;
+pub const OPERATION: u64 = 2;
 /// The version in which snapshots are written.
-pub const SNAPSHOT: u64 = 1;
+pub const SNAPSHOT: u64 = 2;
 /// The version in which events are written.
 pub const EVENT: u64 = 2;
 /// The version in which webhooks are written.
@@ -83,7 +83,7 @@ pub fn decode_sandbox(text: &str) -> Result<Sandbox, CodecError> {
 /// # Errors
 /// [`CodecError::Unwritable`], which no operation is known to cause.
 pub fn encode_operation(operation: &OperationRecord) -> Result<String, CodecError> {
-    encode::<v1::OperationRow>(operation.into())
+    encode::<v2::OperationRow>(operation.into())
 }
 
 /// The operation of a text.
@@ -92,7 +92,8 @@ pub fn encode_operation(operation: &OperationRecord) -> Result<String, CodecErro
 /// Any [`CodecError`] but [`CodecError::Unwritable`].
 pub fn decode_operation(text: &str) -> Result<OperationRecord, CodecError> {
     match version(text)? {
-        OPERATION => decode::<v1::OperationRow>(text, OPERATION).map(OperationRecord::from),
+        1 => decode::<v1::OperationRow>(text, 1).map(v2::OperationRow::from).map(OperationRecord::from),
+        OPERATION => decode::<v2::OperationRow>(text, OPERATION).map(OperationRecord::from),
         found => Err(CodecError::Version { found, newest: OPERATION }),
     }
 }
@@ -102,7 +103,7 @@ pub fn decode_operation(text: &str) -> Result<OperationRecord, CodecError> {
 /// # Errors
 /// [`CodecError::Unwritable`], which no snapshot is known to cause.
 pub fn encode_snapshot(snapshot: &SnapshotRecord) -> Result<String, CodecError> {
-    encode::<v1::SnapshotRow>(snapshot.into())
+    encode::<v2::SnapshotRow>(snapshot.into())
 }
 
 /// The snapshot of a text.
@@ -111,7 +112,8 @@ pub fn encode_snapshot(snapshot: &SnapshotRecord) -> Result<String, CodecError> 
 /// Any [`CodecError`] but [`CodecError::Unwritable`].
 pub fn decode_snapshot(text: &str) -> Result<SnapshotRecord, CodecError> {
     match version(text)? {
-        SNAPSHOT => decode::<v1::SnapshotRow>(text, SNAPSHOT).map(SnapshotRecord::from),
+        1 => decode::<v1::SnapshotRow>(text, 1).map(v2::SnapshotRow::from).map(SnapshotRecord::from),
+        SNAPSHOT => decode::<v2::SnapshotRow>(text, SNAPSHOT).map(SnapshotRecord::from),
         found => Err(CodecError::Version { found, newest: SNAPSHOT }),
     }
 }

@@ -1,5 +1,7 @@
 //! What is stored.
 
+use std::collections::BTreeMap;
+
 use dorm_lifecycle::{
     Actor, CaptureId, Digest, EventKind, OperationId, ProjectId, Resources, Sandbox, SandboxId, SnapshotId, Timestamp,
     WebhookId,
@@ -29,12 +31,14 @@ pub enum OperationKind {
     Terminate,
     /// Deletes a snapshot.
     DeleteSnapshot,
+    /// Makes several sandboxes of one.
+    Fork,
 }
 
 impl OperationKind {
     /// Every kind.
-    pub const ALL: [Self; 6] =
-        [Self::Create, Self::Suspend, Self::Resume, Self::Snapshot, Self::Terminate, Self::DeleteSnapshot];
+    pub const ALL: [Self; 7] =
+        [Self::Create, Self::Suspend, Self::Resume, Self::Snapshot, Self::Terminate, Self::DeleteSnapshot, Self::Fork];
 
     /// Its word in records and answers.
     pub const fn as_str(self) -> &'static str {
@@ -45,6 +49,7 @@ impl OperationKind {
             Self::Snapshot => "snapshot",
             Self::Terminate => "terminate",
             Self::DeleteSnapshot => "delete_snapshot",
+            Self::Fork => "fork",
         }
     }
 }
@@ -75,8 +80,30 @@ pub struct OperationRecord {
     pub deadline: Timestamp,
     /// The capture it writes, journalled before the first byte of it.
     pub capture: Option<CaptureId>,
+    /// What a fork is to make; none for every other kind.
+    pub fork: Option<ForkPlan>,
     /// When it ended and how; none while it is open.
     pub ended: Option<(Timestamp, OperationResult)>,
+}
+
+/// What a fork is to make, recorded before any of it is made.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ForkPlan {
+    /// The snapshot through which they are made.
+    pub snapshot: SnapshotId,
+    /// The sandboxes.
+    pub children: Vec<SandboxId>,
+    /// What becomes of the others when one cannot be made.
+    pub together: Together,
+}
+
+/// What becomes of the children of a fork when one of them cannot be made.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Together {
+    /// None of them stays.
+    AllOrNone,
+    /// The others stay.
+    Each,
 }
 
 /// What state a snapshot is in.
@@ -127,8 +154,23 @@ pub struct SnapshotRecord {
     pub created: Timestamp,
     /// Its size on disk in bytes; 0 until it is complete.
     pub bytes: u64,
+    /// Free text, by key.
+    pub labels: BTreeMap<String, String>,
+    /// When it goes.
+    pub removal: Removal,
     /// Its state.
     pub status: SnapshotStatus,
+}
+
+/// When a snapshot goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Removal {
+    /// When somebody deletes it.
+    Asked,
+    /// At this moment, or as soon afterwards as nobody uses it.
+    At(Timestamp),
+    /// As soon as nobody uses it.
+    WhenFree,
 }
 
 /// An event that is to be recorded.

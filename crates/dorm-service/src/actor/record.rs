@@ -2,14 +2,12 @@
 
 use std::time::Duration;
 
-use dorm_lifecycle::{
-    Actor as By, CaptureId, EventKind, Input, Observation, Outcome, Sandbox, SnapshotId, State, Step,
-};
+use dorm_lifecycle::{Actor as By, CaptureId, EventKind, Input, Observation, Outcome, Sandbox, State, Step};
 use dorm_store::{
     Change, NewEvent, OperationKind, OperationRecord, OperationResult, SandboxRecord, SnapshotRecord, SnapshotStatus,
 };
 
-use super::{Actor, Message, Reply, Waiting};
+use super::{Actor, Message, Reply, SnapshotAsked, Waiting};
 use crate::effects;
 use crate::error::ServiceError;
 use crate::shared::{Shared, chain};
@@ -24,6 +22,15 @@ struct Measured {
 impl Actor {
     /// Records what a command leads to, before anything is done. Nothing has changed when this fails.
     pub(super) async fn record_command(&mut self, made: Step, by: By) -> Result<(), ServiceError> {
+        self.record_operation(made, by, None).await
+    }
+
+    async fn record_operation(
+        &mut self,
+        made: Step,
+        by: By,
+        asked: Option<&SnapshotAsked>,
+    ) -> Result<(), ServiceError> {
         let mut change = Change { discard: discarded(&self.record.sandbox, &made.next), ..Change::default() };
         #[cfg(feature = "planted-bugs")]
         if dorm_steps::planted::is(dorm_steps::planted::Planted::ImageReleasedEarly)
@@ -46,10 +53,8 @@ impl Actor {
             | State::Terminated { .. } => None,
         };
         let operation = operation(&made.next, by, self.shared.now(), capture.as_ref());
-        let snapshot = match (&made.next.state, &capture) {
-            (State::Snapshotting { snapshot, .. }, Some(capture)) => {
-                Some(snapshot_record(&self.shared, &made.next, snapshot, capture))
-            }
+        let snapshot = match (asked, &capture) {
+            (Some(asked), Some(capture)) => Some(snapshot_record(&self.shared, &made.next, asked, capture)),
             _ => None,
         };
         change.operations.extend(operation.clone());
@@ -202,8 +207,8 @@ impl Actor {
         }
     }
 
-    pub(super) async fn take_snapshot(&mut self, reply: Reply<SnapshotRecord>) {
-        let command = dorm_lifecycle::Command::Snapshot(self.shared.ids().snapshot());
+    pub(super) async fn take_snapshot(&mut self, asked: SnapshotAsked, reply: Reply<SnapshotRecord>) {
+        let command = dorm_lifecycle::Command::Snapshot(asked.id.clone());
         let made = match self.ask(Input::Command(command)) {
             Ok(made) => made,
             Err(denied) => {
@@ -213,8 +218,8 @@ impl Actor {
             }
         };
         match (made.outcome, made.effect.clone()) {
-            (Outcome::Wait, _) => self.later.push_back(Message::Snapshot { reply }),
-            (Outcome::Changed, Some(effect)) => match self.record_command(made, By::User).await {
+            (Outcome::Wait, _) => self.later.push_back(Message::Snapshot { asked, reply }),
+            (Outcome::Changed, Some(effect)) => match self.record_operation(made, By::User, Some(&asked)).await {
                 Ok(()) => {
                     self.waiting.push(Waiting::Snapshot(reply));
                     self.begin(effect);
@@ -224,21 +229,21 @@ impl Actor {
                 }
             },
             (Outcome::Changed | Outcome::Already, _) => {
-                let answer = self.snapshot_of_image().await;
+                let answer = self.snapshot_of_image(&asked).await;
                 let _ = reply.send(answer);
             }
         }
     }
 
     /// A snapshot of a suspended sandbox: its sleep image under another name. Nothing runs.
-    async fn snapshot_of_image(&mut self) -> Result<SnapshotRecord, ServiceError> {
+    async fn snapshot_of_image(&mut self, asked: &SnapshotAsked) -> Result<SnapshotRecord, ServiceError> {
         let sandbox = self.record.sandbox.clone();
         let Some(image) = sandbox.state.image().cloned() else {
             return Err(self.failed("take a snapshot of", "it has no image"));
         };
         let now = self.shared.now();
-        let (snapshot, capture) = (self.shared.ids().snapshot(), self.shared.ids().capture());
-        let mut record = snapshot_record(&self.shared, &sandbox, &snapshot, &capture);
+        let (snapshot, capture) = (asked.id.clone(), self.shared.ids().capture());
+        let mut record = snapshot_record(&self.shared, &sandbox, asked, &capture);
         record.generation = image.generation;
         let mut operation = OperationRecord {
             id: self.shared.ids().operation(),
@@ -248,6 +253,7 @@ impl Actor {
             began: now,
             deadline: now.after(self.shared.settings.limits.snapshot),
             capture: Some(capture.clone()),
+            fork: None,
             ended: None,
         };
         let began =
@@ -315,6 +321,7 @@ fn operation(
         began: now,
         deadline: *deadline,
         capture: capture.cloned(),
+        fork: None,
         ended: None,
     })
 }
@@ -324,13 +331,13 @@ pub(crate) fn first_operation(sandbox: &Sandbox, by: By) -> Option<OperationReco
     operation(sandbox, by, sandbox.created, None)
 }
 
-fn snapshot_record(shared: &Shared, sandbox: &Sandbox, id: &SnapshotId, capture: &CaptureId) -> SnapshotRecord {
+fn snapshot_record(shared: &Shared, sandbox: &Sandbox, asked: &SnapshotAsked, capture: &CaptureId) -> SnapshotRecord {
     let parent = match &sandbox.origin {
         dorm_lifecycle::Origin::Image => None,
         dorm_lifecycle::Origin::Snapshot { snapshot, .. } => Some(snapshot.clone()),
     };
     SnapshotRecord {
-        id: id.clone(),
+        id: asked.id.clone(),
         project: sandbox.project.clone(),
         source: sandbox.id.clone(),
         generation: sandbox.generation,
@@ -340,6 +347,8 @@ fn snapshot_record(shared: &Shared, sandbox: &Sandbox, id: &SnapshotId, capture:
         resources: sandbox.spec.resources,
         created: shared.now(),
         bytes: 0,
+        labels: asked.labels.clone(),
+        removal: asked.removal,
         status: SnapshotStatus::InProgress,
     }
 }

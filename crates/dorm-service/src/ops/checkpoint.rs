@@ -1,17 +1,31 @@
 //! Memory snapshots: taking, listing, deleting, and cloning through one.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use dorm_lifecycle::{Actor as By, Name, Origin, SandboxId, SnapshotId, State, StateName};
 use dorm_store::{
-    Change, OperationKind, OperationRecord, OperationResult, SandboxFilter, SnapshotRecord, SnapshotStatus,
+    Change, OperationKind, OperationRecord, OperationResult, Removal, SandboxFilter, SnapshotRecord, SnapshotStatus,
 };
 
 use super::create::{CreateFrom, CreateSandbox};
-use crate::actor::Message;
+use crate::actor::{Message, SnapshotAsked};
 use crate::error::ServiceError;
 use crate::shared::{Service, Shared};
 use crate::view::SandboxView;
+
+/// How long after a deletion that failed it is tried again.
+const AGAIN: Duration = Duration::from_secs(60);
+
+/// What else is wanted of a new snapshot.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct SnapshotSettings {
+    /// Free text, by key.
+    pub labels: BTreeMap<String, String>,
+    /// After which time it goes by itself; by default never.
+    pub expires: Option<Duration>,
+}
 
 /// A clone, and the snapshot it was made through, which stays.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -30,10 +44,40 @@ impl Service {
     /// `Denied` for one that is over; `OperationFailed` when it could not be taken: the source goes on, and the
     /// snapshot's record says why.
     pub async fn checkpoint(&self, id: &SandboxId) -> Result<SnapshotRecord, ServiceError> {
+        self.checkpoint_as(id, SnapshotSettings::default()).await
+    }
+
+    /// [`Service::checkpoint`], with labels and a time at which the snapshot goes.
+    ///
+    /// # Errors
+    /// Those of [`Service::checkpoint`].
+    pub async fn checkpoint_as(
+        &self,
+        id: &SandboxId,
+        settings: SnapshotSettings,
+    ) -> Result<SnapshotRecord, ServiceError> {
         self.shared.admit_write("take a snapshot", 0).await?;
-        match self.ask(id, |reply| Message::Snapshot { reply }).await {
+        let removal = settings.expires.map_or(Removal::Asked, |after| Removal::At(self.shared.now().after(after)));
+        let asked = SnapshotAsked { id: self.shared.ids().snapshot(), labels: settings.labels, removal };
+        self.snapshot_as(id, asked).await
+    }
+
+    pub(super) async fn snapshot_as(
+        &self,
+        id: &SandboxId,
+        asked: SnapshotAsked,
+    ) -> Result<SnapshotRecord, ServiceError> {
+        let (snapshot, removal) = (asked.id.clone(), asked.removal);
+        let taken = self.ask(id, |reply| Message::Snapshot { asked, reply }).await;
+        match (&taken, removal) {
+            (Ok(record), _) => self.shared.removals.note(record),
+            // Of one that failed there may be a record.
+            (Err(_), Removal::WhenFree) => self.shared.removals.expect(&snapshot, None),
+            (Err(_), Removal::Asked | Removal::At(_)) => {}
+        }
+        match taken {
             Err(ServiceError::NoSandbox(_)) => {
-                let command = dorm_lifecycle::Command::Snapshot(self.shared.ids().snapshot());
+                let command = dorm_lifecycle::Command::Snapshot(snapshot);
                 let view = self.command_to_the_dead(id, &command).await?;
                 Err(ServiceError::NotRunning { sandbox: id.clone(), state: view.sandbox.state.name() })
             }
@@ -87,6 +131,7 @@ impl Service {
     ///
     /// # Errors
     /// `SnapshotNotReady` while it is being made, or while a sandbox is starting from it.
+    /// What goes wrong after it was recorded that the snapshot goes is tried again later.
     pub async fn delete_snapshot(&self, id: &SnapshotId) -> Result<(), ServiceError> {
         let (service, id) = (self.clone(), id.clone());
         // Whoever asked may go away at any moment; what is recorded is done to its end.
@@ -94,16 +139,39 @@ impl Service {
         self.shared.tasks.spawn(work).await.unwrap_or(Err(ServiceError::Stopping))
     }
 
-    async fn delete_now(&self, id: &SnapshotId) -> Result<(), ServiceError> {
+    /// Has a snapshot deleted as soon as nobody uses it. Nothing can be created from it any more.
+    ///
+    /// # Errors
+    /// `NoSnapshot`.
+    pub async fn delete_snapshot_when_free(&self, id: &SnapshotId) -> Result<(), ServiceError> {
+        let (service, id) = (self.clone(), id.clone());
+        let work = async move {
+            let _turn = service.shared.deletions.lock().await;
+            let mut snapshot = service.snapshot(&id).await?;
+            if snapshot.status == SnapshotStatus::InProgress {
+                // Its maker writes its record.
+                return Err(ServiceError::SnapshotNotReady { snapshot: id, status: "in_progress".to_owned() });
+            }
+            snapshot.removal = Removal::WhenFree;
+            service.shared.commit(Change { snapshots: vec![snapshot], ..Change::default() }).await?;
+            service.shared.removals.expect(&id, None);
+            Ok(())
+        };
+        self.shared.tasks.spawn(work).await.unwrap_or(Err(ServiceError::Stopping))
+    }
+
+    pub(crate) async fn delete_now(&self, id: &SnapshotId) -> Result<(), ServiceError> {
         // Of two who delete the same, the second must not write down again what the first has forgotten.
         let _turn = self.shared.deletions.lock().await;
         let mut snapshot = self.snapshot(id).await?;
         let not_ready = |status: String| ServiceError::SnapshotNotReady { snapshot: id.clone(), status };
         match &snapshot.status {
-            SnapshotStatus::InProgress | SnapshotStatus::Deleting => {
-                return Err(not_ready(snapshot.status.as_str().to_owned()));
-            }
+            SnapshotStatus::InProgress => return Err(not_ready(snapshot.status.as_str().to_owned())),
+            SnapshotStatus::Deleting => return self.delete_again(&snapshot).await,
             SnapshotStatus::Completed | SnapshotStatus::Failed(_) => {}
+        }
+        if self.shared.removals.is_forking(id) {
+            return Err(not_ready("in use by a fork that is being made".to_owned()));
         }
         let filter = SandboxFilter { states: vec![StateName::Pending], ..SandboxFilter::default() };
         for record in self.shared.store.sandboxes(&filter).await? {
@@ -123,12 +191,26 @@ impl Service {
             began: now,
             deadline: now.after(self.shared.settings.limits.terminate),
             capture: Some(snapshot.capture.clone()),
+            fork: None,
             ended: None,
         };
         snapshot.status = SnapshotStatus::Deleting;
         let began = Change { snapshots: vec![snapshot], operations: vec![operation.clone()], ..Change::default() };
         self.shared.commit(began).await?;
-        finish_deletion(&self.shared, operation, vec![id.clone()]).await
+        let finished = finish_deletion(&self.shared, operation, vec![id.clone()]).await;
+        finished.inspect_err(|_| self.shared.removals.expect(id, Some(now.after(AGAIN))))
+    }
+
+    /// Deletes a snapshot that could not be deleted when it was begun.
+    async fn delete_again(&self, snapshot: &SnapshotRecord) -> Result<(), ServiceError> {
+        let open = self.shared.store.open_operations().await?.into_iter();
+        let mut deletions = open.filter(|operation| {
+            operation.kind == OperationKind::DeleteSnapshot && operation.capture.as_ref() == Some(&snapshot.capture)
+        });
+        match deletions.next() {
+            Some(operation) => finish_deletion(&self.shared, operation, vec![snapshot.id.clone()]).await,
+            None => Err(ServiceError::NoSnapshot(snapshot.id.clone())),
+        }
     }
 }
 

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use dorm_lifecycle::{
-    Actor as By, Digest, Effect, Egress, Keeping, Name, OnTimeout, Origin, Resources, SandboxSpec, SnapshotId,
-    Timeouts, Variables, create,
+    Actor as By, Digest, Effect, Egress, Keeping, Name, OnTimeout, Origin, Resources, SandboxId, SandboxSpec,
+    SnapshotId, Timeouts, Variables, create,
 };
-use dorm_store::{Change, NewEvent, SandboxRecord, SnapshotStatus};
+use dorm_store::{Change, NewEvent, Removal, SandboxRecord, SnapshotStatus};
 use tokio::sync::oneshot;
 
 use crate::actor::{Actor, First, Seat, record::first_operation};
@@ -76,6 +76,17 @@ impl Service {
     /// `Spec`, `NameTaken`, no such image or snapshot: nothing is recorded then. `OperationFailed` when its run could
     /// not begin: its record says so, and nothing else is left.
     pub async fn create(&self, asked: CreateSandbox) -> Result<SandboxView, ServiceError> {
+        if let CreateFrom::Snapshot(id) = &asked.from
+            && self.snapshot(id).await?.removal == Removal::WhenFree
+        {
+            let status = "to go as soon as nobody uses it".to_owned();
+            return Err(ServiceError::SnapshotNotReady { snapshot: id.clone(), status });
+        }
+        self.create_as(self.shared.ids().sandbox(), asked).await
+    }
+
+    /// [`Service::create`], with an id that is on record already.
+    pub(super) async fn create_as(&self, id: SandboxId, asked: CreateSandbox) -> Result<SandboxView, ServiceError> {
         let shared = &self.shared;
         let (image, resources, origin) = self.source(&asked).await?;
         shared.admit_write("create a sandbox", 0).await?;
@@ -84,7 +95,7 @@ impl Service {
         shared.look_at_clock();
         let jumps = shared.clock_watch.jumps();
         let context = shared.context();
-        let made = create(shared.ids().sandbox(), shared.settings.project.clone(), spec, origin, &context)?;
+        let made = create(id, shared.settings.project.clone(), spec, origin, &context)?;
         let effect = made.effect.clone().unwrap_or(Effect::Stop { run: made.next.run_id() });
         let events = made.events.iter().map(|(kind, detail)| NewEvent {
             project: made.next.project.clone(),

@@ -3,6 +3,7 @@
 
 mod damage;
 mod faults;
+mod forks;
 mod life;
 mod restarts;
 mod room;

@@ -9,14 +9,17 @@ use dorm_lifecycle::{
 };
 
 use super::v1::{
-    CauseRow, EgressRow, EndedRow, OnTimeoutRow, OperationRow, OriginRow, ResourcesRow, ResultRow, SleepImageRow,
-    SnapshotRow, StateRow, StatusRow,
+    CauseRow, EgressRow, EndedRow, OnTimeoutRow, OriginRow, ResourcesRow, ResultRow, SleepImageRow, StateRow, StatusRow,
 };
 use super::v2::{
-    EventRow, HoldRow, KeepingRow, OnUnrestorableRow, RestoredRow, SandboxRow, SpecRow, TimeoutsRow, WebhookRow,
+    EventRow, ForkRow, HoldRow, KeepingRow, OnUnrestorableRow, OperationRow, RemovalRow, RestoredRow, SandboxRow,
+    SnapshotRow, SpecRow, TimeoutsRow, TogetherRow, WebhookRow,
 };
 use super::word::{Length, Millis, Text, Word};
-use crate::{NewEvent, OperationRecord, OperationResult, SnapshotRecord, SnapshotStatus, WebhookRecord};
+use crate::{
+    ForkPlan, NewEvent, OperationRecord, OperationResult, Removal, SnapshotRecord, SnapshotStatus, Together,
+    WebhookRecord,
+};
 
 fn text<T: Clone>(value: &T) -> Text<T> {
     Text(value.clone())
@@ -321,7 +324,7 @@ impl From<StateRow> for State {
 
 impl From<&OperationRecord> for OperationRow {
     fn from(operation: &OperationRecord) -> Self {
-        let OperationRecord { id, kind, sandbox, actor, began, deadline, capture, ended } = operation;
+        let OperationRecord { id, kind, sandbox, actor, began, deadline, capture, fork, ended } = operation;
         Self {
             v: super::OPERATION,
             id: text(id),
@@ -331,6 +334,7 @@ impl From<&OperationRecord> for OperationRow {
             began: Millis(*began),
             deadline: Millis(*deadline),
             capture: capture.as_ref().map(text),
+            fork: fork.as_ref().map(ForkRow::from),
             ended: ended.as_ref().map(|(at, result)| EndedRow {
                 at: Millis(*at),
                 result: match result {
@@ -352,10 +356,38 @@ impl From<OperationRow> for OperationRecord {
             began: row.began.0,
             deadline: row.deadline.0,
             capture: row.capture.map(|capture| capture.0),
+            fork: row.fork.map(ForkPlan::from),
             ended: row.ended.map(|EndedRow { at, result }| match result {
                 ResultRow::Done => (at.0, OperationResult::Done),
                 ResultRow::Failed(reason) => (at.0, OperationResult::Failed(reason)),
             }),
+        }
+    }
+}
+
+impl From<&ForkPlan> for ForkRow {
+    fn from(plan: &ForkPlan) -> Self {
+        let ForkPlan { snapshot, children, together } = plan;
+        Self {
+            snapshot: text(snapshot),
+            children: children.iter().map(text).collect(),
+            together: match together {
+                Together::AllOrNone => TogetherRow::AllOrNone,
+                Together::Each => TogetherRow::Each,
+            },
+        }
+    }
+}
+
+impl From<ForkRow> for ForkPlan {
+    fn from(row: ForkRow) -> Self {
+        Self {
+            snapshot: row.snapshot.0,
+            children: row.children.into_iter().map(|child| child.0).collect(),
+            together: match row.together {
+                TogetherRow::AllOrNone => Together::AllOrNone,
+                TogetherRow::Each => Together::Each,
+            },
         }
     }
 }
@@ -373,6 +405,8 @@ impl From<&SnapshotRecord> for SnapshotRow {
             resources,
             created,
             bytes,
+            labels,
+            removal,
             status,
         } = record;
         Self {
@@ -387,6 +421,12 @@ impl From<&SnapshotRecord> for SnapshotRow {
             resources: resources.into(),
             created: Millis(*created),
             bytes: *bytes,
+            labels: labels.clone(),
+            removal: match removal {
+                Removal::Asked => RemovalRow::Asked,
+                Removal::At(at) => RemovalRow::At(Millis(*at)),
+                Removal::WhenFree => RemovalRow::WhenFree,
+            },
             status: match status {
                 SnapshotStatus::InProgress => StatusRow::InProgress,
                 SnapshotStatus::Completed => StatusRow::Completed,
@@ -410,6 +450,12 @@ impl From<SnapshotRow> for SnapshotRecord {
             resources: row.resources.into(),
             created: row.created.0,
             bytes: row.bytes,
+            labels: row.labels,
+            removal: match row.removal {
+                RemovalRow::Asked => Removal::Asked,
+                RemovalRow::At(at) => Removal::At(at.0),
+                RemovalRow::WhenFree => Removal::WhenFree,
+            },
             status: match row.status {
                 StatusRow::InProgress => SnapshotStatus::InProgress,
                 StatusRow::Completed => SnapshotStatus::Completed,

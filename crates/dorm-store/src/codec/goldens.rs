@@ -3,7 +3,7 @@
 //! A golden that no longer fits is never rewritten: the format has moved and needs a new version. `DORM_UPDATE=1`
 //! writes only those that are not there.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -18,7 +18,10 @@ use super::{
     decode_event, decode_operation, decode_sandbox, decode_snapshot, decode_webhook, encode_event, encode_operation,
     encode_sandbox, encode_snapshot, encode_webhook,
 };
-use crate::{NewEvent, OperationKind, OperationRecord, OperationResult, SnapshotRecord, SnapshotStatus, WebhookRecord};
+use crate::{
+    ForkPlan, NewEvent, OperationKind, OperationRecord, OperationResult, Removal, SnapshotRecord, SnapshotStatus,
+    Together, WebhookRecord,
+};
 
 fn directory(version: u64) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(format!("goldens/v{version}"))
@@ -173,11 +176,37 @@ fn operations() -> Vec<(String, OperationRecord)> {
             began: at(1_790_000_000_000),
             deadline: at(1_790_000_060_000),
             capture: (!deletes).then(|| CaptureId::from_random([3; 20])),
+            fork: (kind == OperationKind::Fork).then(|| fork_plan(Together::AllOrNone)),
             ended,
         };
         list.push((format!("operation-{}-{name}", kind.as_str()), record));
     }
     list
+}
+
+fn fork_plan(together: Together) -> ForkPlan {
+    ForkPlan {
+        snapshot: SnapshotId::from_random([4; 20]),
+        children: vec![SandboxId::from_random([13; 20]), SandboxId::from_random([14; 20])],
+        together,
+    }
+}
+
+/// What version 1 could not say.
+fn newer_operations() -> Vec<(String, OperationRecord)> {
+    let each = OperationRecord { fork: Some(fork_plan(Together::Each)), ..operations().pop().unwrap().1 };
+    vec![("operation-fork-each".to_owned(), each)]
+}
+
+fn newer_snapshots() -> Vec<(String, SnapshotRecord)> {
+    let base = snapshots().remove(1).1;
+    let labels = [("team".to_owned(), "Bücher".to_owned())].into();
+    let removal = Removal::At(at(1_790_000_900_000));
+    let passing = SnapshotRecord { removal: Removal::WhenFree, ..base.clone() };
+    vec![
+        ("snapshot-that-expires".to_owned(), SnapshotRecord { labels, removal, ..base }),
+        ("snapshot-that-passes".to_owned(), passing),
+    ]
 }
 
 fn snapshots() -> Vec<(String, SnapshotRecord)> {
@@ -198,6 +227,8 @@ fn snapshots() -> Vec<(String, SnapshotRecord)> {
         resources: Resources::default(),
         created: at(1_790_000_000_000),
         bytes: 73_400_320,
+        labels: BTreeMap::new(),
+        removal: Removal::Asked,
         status,
     };
     statuses.map(|status| (format!("snapshot-{}", status.as_str()), record(status))).to_vec()
@@ -288,6 +319,11 @@ fn upgraded<T: PartialEq + std::fmt::Debug>(
     files
 }
 
+/// Those that version 1 knew.
+fn known<T>(records: Vec<(String, T)>) -> Vec<(String, T)> {
+    records.into_iter().filter(|(name, _)| directory(1).join(format!("{name}.json")).exists()).collect()
+}
+
 fn there(version: u64) -> BTreeSet<String> {
     let entries = fs::read_dir(directory(version)).unwrap();
     entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
@@ -313,14 +349,17 @@ fn every_golden_loads_and_is_written_the_same() {
         |text| decode_webhook(text).unwrap(),
     ));
     second.extend(written(2, all_events, |record| encode_event(record).unwrap(), event_of));
-    assert_eq!(there(2), second, "every golden has a record that it is compared with");
     let operation_of = |text: &str| decode_operation(text).unwrap();
     let snapshot_of = |text: &str| decode_snapshot(text).unwrap();
-    let mut first = written(1, operations(), |record| encode_operation(record).unwrap(), operation_of);
-    first.extend(written(1, snapshots(), |record| encode_snapshot(record).unwrap(), snapshot_of));
-    first.extend(upgraded(1, sandboxes(), sandbox_of));
-    let known = |(name, _): &(String, NewEvent)| directory(1).join(format!("{name}.json")).exists();
-    first.extend(upgraded(1, events().into_iter().filter(known).collect(), event_of));
+    let all_operations = operations().into_iter().chain(newer_operations()).collect();
+    let all_snapshots = snapshots().into_iter().chain(newer_snapshots()).collect();
+    second.extend(written(2, all_operations, |record| encode_operation(record).unwrap(), operation_of));
+    second.extend(written(2, all_snapshots, |record| encode_snapshot(record).unwrap(), snapshot_of));
+    assert_eq!(there(2), second, "every golden has a record that it is compared with");
+    let mut first = upgraded(1, sandboxes(), sandbox_of);
+    first.extend(upgraded(1, known(operations()), operation_of));
+    first.extend(upgraded(1, snapshots(), snapshot_of));
+    first.extend(upgraded(1, known(events()), event_of));
     assert_eq!(there(1), first, "every golden has a record that it is compared with");
 }
 

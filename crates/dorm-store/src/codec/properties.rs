@@ -16,7 +16,10 @@ use super::{
     CodecError, decode_event, decode_operation, decode_sandbox, decode_snapshot, encode_event, encode_operation,
     encode_sandbox, encode_snapshot,
 };
-use crate::{NewEvent, OperationKind, OperationRecord, OperationResult, SnapshotRecord, SnapshotStatus};
+use crate::{
+    ForkPlan, NewEvent, OperationKind, OperationRecord, OperationResult, Removal, SnapshotRecord, SnapshotStatus,
+    Together,
+};
 
 fn time() -> impl Strategy<Value = Timestamp> {
     any::<u64>().prop_map(Timestamp::from_millis)
@@ -182,9 +185,9 @@ fn operation() -> impl Strategy<Value = OperationRecord> {
     });
     (
         (operation_id(), select(OperationKind::ALL.to_vec()), option::of(sandbox_id()), select(Actor::ALL.to_vec())),
-        (time(), time(), option::of(capture_id()), option::of((time(), result))),
+        (time(), time(), option::of(capture_id()), option::of(fork_plan()), option::of((time(), result))),
     )
-        .prop_map(|((id, kind, sandbox, actor), (began, deadline, capture, ended))| OperationRecord {
+        .prop_map(|((id, kind, sandbox, actor), (began, deadline, capture, fork, ended))| OperationRecord {
             id,
             kind,
             sandbox,
@@ -192,8 +195,15 @@ fn operation() -> impl Strategy<Value = OperationRecord> {
             began,
             deadline,
             capture,
+            fork,
             ended,
         })
+}
+
+fn fork_plan() -> impl Strategy<Value = ForkPlan> {
+    let together = prop_oneof![Just(Together::AllOrNone), Just(Together::Each)];
+    (snapshot_id(), prop::collection::vec(sandbox_id(), 0..4), together)
+        .prop_map(|(snapshot, children, together)| ForkPlan { snapshot, children, together })
 }
 
 fn snapshot() -> impl Strategy<Value = SnapshotRecord> {
@@ -203,12 +213,18 @@ fn snapshot() -> impl Strategy<Value = SnapshotRecord> {
         any::<String>().prop_map(SnapshotStatus::Failed),
         Just(SnapshotStatus::Deleting),
     ];
+    let removal = prop_oneof![Just(Removal::Asked), Just(Removal::WhenFree), time().prop_map(Removal::At)];
     (
         (snapshot_id(), project(), sandbox_id(), any::<u64>(), option::of(snapshot_id())),
         (capture_id(), "[0-9a-f]{64}", resources(), time(), any::<u64>(), status),
+        (prop::collection::btree_map(any::<String>(), any::<String>(), 0..3), removal),
     )
         .prop_map(
-            |((id, project, source, generation, parent), (capture, image, resources, created, bytes, status))| {
+            |(
+                (id, project, source, generation, parent),
+                (capture, image, resources, created, bytes, status),
+                (labels, removal),
+            )| {
                 SnapshotRecord {
                     id,
                     project,
@@ -220,6 +236,8 @@ fn snapshot() -> impl Strategy<Value = SnapshotRecord> {
                     resources,
                     created,
                     bytes,
+                    labels,
+                    removal,
                     status,
                 }
             },

@@ -1,5 +1,7 @@
 //! Rows of version 1 as rows of version 2: what did not exist yet gets the value that means what was meant then.
 
+use std::collections::BTreeMap;
+
 use super::word::Millis;
 use super::{v1, v2};
 
@@ -71,6 +73,44 @@ impl From<v1::EventRow> for v2::EventRow {
             detail: row.detail,
             took: None,
             bytes: None,
+        }
+    }
+}
+
+impl From<v1::OperationRow> for v2::OperationRow {
+    fn from(row: v1::OperationRow) -> Self {
+        Self {
+            v: 2,
+            id: row.id,
+            kind: row.kind,
+            sandbox: row.sandbox,
+            actor: row.actor,
+            began: row.began,
+            deadline: row.deadline,
+            capture: row.capture,
+            fork: None,
+            ended: row.ended,
+        }
+    }
+}
+
+impl From<v1::SnapshotRow> for v2::SnapshotRow {
+    fn from(row: v1::SnapshotRow) -> Self {
+        Self {
+            v: 2,
+            id: row.id,
+            project: row.project,
+            source: row.source,
+            generation: row.generation,
+            parent: row.parent,
+            capture: row.capture,
+            image: row.image,
+            resources: row.resources,
+            created: row.created,
+            bytes: row.bytes,
+            labels: BTreeMap::new(),
+            removal: v2::RemovalRow::Asked,
+            status: row.status,
         }
     }
 }

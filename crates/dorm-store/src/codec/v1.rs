@@ -1,7 +1,7 @@
 //! The rows of version 1. They are a contract: a change here that a golden notices needs a version of its own.
 //!
-//! They have no rules and no behaviour. Operations and snapshots are written like this; sandboxes and events have
-//! moved on to version 2, and `upgrade` makes rows of that from these.
+//! They have no rules and no behaviour. What is
+//! written now is of version 2, and `upgrade` makes rows of that from these.
 
 use std::collections::BTreeMap;
 
@@ -146,10 +146,11 @@ pub(super) enum StateRow {
     },
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct OperationRow {
-    pub(super) v: u64,
+    #[serde(rename = "v")]
+    pub(super) _v: u64,
     pub(super) id: Text<OperationId>,
     pub(super) kind: Word<OperationKind>,
     #[serde(deserialize_with = "present")]
@@ -177,10 +178,11 @@ pub(super) enum ResultRow {
     Failed(String),
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct SnapshotRow {
-    pub(super) v: u64,
+    #[serde(rename = "v")]
+    pub(super) _v: u64,
     pub(super) id: Text<SnapshotId>,
     pub(super) project: Text<ProjectId>,
     pub(super) source: Text<SandboxId>,

@@ -1,13 +1,16 @@
-//! The rows of version 2: sandboxes that keep several images, can be held awake and tell what they came back with, and
-//! events that tell how long it took and how much it was. A contract like version 1, whose other rows they are made of.
+//! The rows of version 2: sandboxes that keep several images, can be held awake and tell what they came back with;
+//! events that tell how long it took and how much it was; forks; snapshots with labels that may go by themselves. A contract like version 1, whose other rows they are made of.
 
 use std::collections::BTreeMap;
 
-use dorm_lifecycle::{Actor, Digest, EventKind, HoldId, Name, OperationId, ProjectId, SandboxId, WebhookId};
+use dorm_lifecycle::{
+    Actor, CaptureId, Digest, EventKind, HoldId, Name, OperationId, ProjectId, SandboxId, SnapshotId, WebhookId,
+};
 use serde::{Deserialize, Serialize};
 
-use super::v1::{EgressRow, OnTimeoutRow, OriginRow, ResourcesRow, SleepImageRow, StateRow};
+use super::v1::{EgressRow, EndedRow, OnTimeoutRow, OriginRow, ResourcesRow, SleepImageRow, StateRow, StatusRow};
 use super::word::{Length, Millis, Text, Word, present};
+use crate::OperationKind;
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -119,4 +122,66 @@ pub(super) struct WebhookRow {
     pub(super) kinds: Vec<Word<EventKind>>,
     pub(super) created: Millis,
     pub(super) delivered: u64,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct OperationRow {
+    pub(super) v: u64,
+    pub(super) id: Text<OperationId>,
+    pub(super) kind: Word<OperationKind>,
+    #[serde(deserialize_with = "present")]
+    pub(super) sandbox: Option<Text<SandboxId>>,
+    pub(super) actor: Word<Actor>,
+    pub(super) began: Millis,
+    pub(super) deadline: Millis,
+    #[serde(deserialize_with = "present")]
+    pub(super) capture: Option<Text<CaptureId>>,
+    #[serde(deserialize_with = "present")]
+    pub(super) fork: Option<ForkRow>,
+    #[serde(deserialize_with = "present")]
+    pub(super) ended: Option<EndedRow>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ForkRow {
+    pub(super) snapshot: Text<SnapshotId>,
+    pub(super) children: Vec<Text<SandboxId>>,
+    pub(super) together: TogetherRow,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum TogetherRow {
+    AllOrNone,
+    Each,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SnapshotRow {
+    pub(super) v: u64,
+    pub(super) id: Text<SnapshotId>,
+    pub(super) project: Text<ProjectId>,
+    pub(super) source: Text<SandboxId>,
+    pub(super) generation: u64,
+    #[serde(deserialize_with = "present")]
+    pub(super) parent: Option<Text<SnapshotId>>,
+    pub(super) capture: Text<CaptureId>,
+    pub(super) image: Text<Digest>,
+    pub(super) resources: ResourcesRow,
+    pub(super) created: Millis,
+    pub(super) bytes: u64,
+    pub(super) labels: BTreeMap<String, String>,
+    pub(super) removal: RemovalRow,
+    pub(super) status: StatusRow,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum RemovalRow {
+    Asked,
+    At(Millis),
+    WhenFree,
 }

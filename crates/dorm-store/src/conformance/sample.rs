@@ -1,12 +1,15 @@
 //! Records to commit, with just what a check cares about as arguments.
 
+use std::collections::BTreeMap;
+
 use dorm_lifecycle::{
     Actor, CaptureId, Cause, EventKind, Name, OnTimeout, OperationId, Origin, ProjectId, Resources, Restored, Sandbox,
     SandboxId, SandboxSpec, SleepImage, SnapshotId, State, StateName, Timestamp,
 };
 
 use crate::{
-    Change, NewEvent, OperationKind, OperationRecord, SandboxRecord, SnapshotRecord, SnapshotStatus, Store, StoreError,
+    Change, NewEvent, OperationKind, OperationRecord, Removal, SandboxRecord, SnapshotRecord, SnapshotStatus, Store,
+    StoreError,
 };
 
 pub(super) fn bytes(number: u32) -> [u8; 20] {
@@ -101,6 +104,7 @@ pub(super) fn operation(number: u32, began: u64) -> OperationRecord {
         began: at(began),
         deadline: at(began + 60_000),
         capture: Some(CaptureId::from_random(bytes(number))),
+        fork: None,
         ended: None,
     }
 }
@@ -117,6 +121,8 @@ pub(super) fn snapshot(number: u32, created: u64) -> SnapshotRecord {
         resources: Resources::default(),
         created: at(created),
         bytes: 0,
+        labels: BTreeMap::new(),
+        removal: Removal::Asked,
         status: SnapshotStatus::InProgress,
     }
 }

@@ -1,0 +1,229 @@
+//! Forking: several sandboxes that go on from one moment of another.
+//!
+//! ```text
+//! record the fork ─► memory snapshot that goes when nobody uses it ─► children, each recorded before it begins
+//!    ─► record that it is over
+//! ```
+//!
+//! A daemon that dies in between leaves an open fork; the next one ends the children of one that is all or none, and
+//! lets those of another be.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use dorm_lifecycle::{Actor as By, Command, EventKind, Name, SandboxId, SandboxSpec};
+use dorm_store::{
+    Change, ForkPlan, NewEvent, OperationKind, OperationRecord, OperationResult, Removal, StoreError, Together,
+};
+use futures_util::StreamExt as _;
+
+use super::create::{CreateFrom, CreateSandbox};
+use crate::actor::SnapshotAsked;
+use crate::error::ServiceError;
+use crate::shared::{Service, Shared, chain};
+use crate::view::SandboxView;
+
+/// How many children one fork may have.
+pub const FORK_MAX: usize = 256;
+/// How many of them begin at the same time.
+const AT_ONCE: usize = 4;
+
+/// One of the sandboxes a fork is to make.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct ForkChild {
+    /// Its name; ephemeral without.
+    pub name: Option<Name>,
+    /// Variables for its processes, over those of the source.
+    pub variables: BTreeMap<String, String>,
+    /// Labels, over those of the source.
+    pub labels: BTreeMap<String, String>,
+}
+
+/// A fork, as somebody wants it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ForkAsked {
+    /// What is to be made, 1 to [`FORK_MAX`].
+    pub children: Vec<ForkChild>,
+    /// What becomes of the others when one cannot be made.
+    pub together: Together,
+}
+
+impl Service {
+    /// Makes several sandboxes that go on where `id` is now, with its settings, memory and processes, each with an
+    /// identity of its own. A running source goes on in the same run, a suspended one does not wake. The answers are in
+    /// the order of the children. With [`Together::AllOrNone`] either all of them are there or none is.
+    ///
+    /// # Errors
+    /// `BadFork` and `NameTaken` before anything is done; those of [`Service::checkpoint`]; `ForkFailed` when one of
+    /// all or none could not be made, and none is left.
+    pub async fn fork(
+        &self,
+        id: &SandboxId,
+        asked: ForkAsked,
+    ) -> Result<Vec<Result<SandboxView, ServiceError>>, ServiceError> {
+        let source = self.record(id).await?.sandbox.spec;
+        self.can_be_made(id, &asked).await?;
+        self.shared.admit_write("fork a sandbox", 0).await?;
+        let count = u64::try_from(asked.children.len()).unwrap_or(u64::MAX);
+        drop(self.shared.admit_run("fork a sandbox", source.resources.memory_bytes.saturating_mul(count)).await?);
+        let plan = ForkPlan {
+            snapshot: self.shared.ids().snapshot(),
+            children: asked.children.iter().map(|_| self.shared.ids().sandbox()).collect(),
+            together: asked.together,
+        };
+        let (service, id) = (self.clone(), id.clone());
+        // Whoever asked may go away at any moment; what is recorded is done to its end.
+        let work = async move { service.fork_now(&id, &source, plan, asked.children).await };
+        self.shared.tasks.spawn(work).await.unwrap_or(Err(ServiceError::Stopping))
+    }
+
+    async fn can_be_made(&self, id: &SandboxId, asked: &ForkAsked) -> Result<(), ServiceError> {
+        let bad = |what: String| ServiceError::BadFork { sandbox: id.clone(), what };
+        if asked.children.is_empty() || asked.children.len() > FORK_MAX {
+            return Err(bad(format!("it can have 1 to {FORK_MAX} children, not {}", asked.children.len())));
+        }
+        let mut names = BTreeSet::new();
+        for name in asked.children.iter().filter_map(|child| child.name.as_ref()) {
+            if !names.insert(name) {
+                return Err(bad(format!("two children cannot both have the name '{name}'")));
+            }
+            if let Some(holder) = self.shared.store.named(self.project(), name).await? {
+                return Err(StoreError::NameTaken { name: name.clone(), holder: holder.sandbox.id }.into());
+            }
+        }
+        Ok(())
+    }
+
+    async fn fork_now(
+        &self,
+        id: &SandboxId,
+        source: &SandboxSpec,
+        plan: ForkPlan,
+        children: Vec<ForkChild>,
+    ) -> Result<Vec<Result<SandboxView, ServiceError>>, ServiceError> {
+        let shared = &self.shared;
+        let now = shared.now();
+        let operation = OperationRecord {
+            id: shared.ids().operation(),
+            kind: OperationKind::Fork,
+            sandbox: Some(id.clone()),
+            actor: By::User,
+            began: now,
+            deadline: now.after(shared.settings.limits.snapshot).after(shared.settings.limits.start),
+            capture: None,
+            fork: Some(plan.clone()),
+            ended: None,
+        };
+        shared.removals.begin_fork(&plan.snapshot);
+        let _forking = Forking { shared: shared.clone(), plan: plan.clone() };
+        shared.commit(Change { operations: vec![operation.clone()], ..Change::default() }).await?;
+        let asked = SnapshotAsked { id: plan.snapshot.clone(), labels: BTreeMap::new(), removal: Removal::WhenFree };
+        if let Err(error) = self.snapshot_as(id, asked).await {
+            close(shared, operation, OperationResult::Failed(chain(&error)), None).await?;
+            return Err(error);
+        }
+        let asked: Vec<_> = children.into_iter().map(|child| of(source, &plan, child)).collect();
+        let creations = plan.children.clone().into_iter().zip(asked).map(|(child, asked)| {
+            let service = self.clone();
+            async move { service.create_as(child, asked).await }
+        });
+        let made: Vec<_> = futures_util::stream::iter(creations).buffered(AT_ONCE).collect().await;
+        let failures: Vec<String> =
+            made.iter().filter_map(|made| made.as_ref().err()).map(|error| chain(error)).collect();
+        if let (Together::AllOrNone, Some(first)) = (plan.together, failures.first()) {
+            let reason = format!("{} of {} children could not be made: {first}", failures.len(), made.len());
+            self.end_children(&plan, By::Host).await;
+            close(shared, operation, OperationResult::Failed(reason.clone()), None).await?;
+            return Err(ServiceError::ForkFailed { sandbox: id.clone(), reason });
+        }
+        let result = match failures.first() {
+            None => OperationResult::Done,
+            Some(first) => OperationResult::Failed(format!("{} of {} children: {first}", failures.len(), made.len())),
+        };
+        let ids: Vec<&str> = made.iter().flatten().map(|view| view.sandbox.id.as_str()).collect();
+        let generation = self.record(id).await.map_or(0, |record| record.sandbox.generation);
+        let event = NewEvent {
+            project: self.project().clone(),
+            sandbox: id.clone(),
+            at: shared.now(),
+            kind: EventKind::Forked,
+            actor: By::User,
+            operation: Some(operation.id.clone()),
+            generation,
+            detail: Some(format!("into {}", if ids.is_empty() { "nobody".to_owned() } else { ids.join(", ") })),
+            took: Some(shared.now().since(operation.began)),
+            bytes: None,
+        };
+        close(shared, operation, result, Some(event)).await?;
+        Ok(made)
+    }
+
+    /// Terminates every child of `plan` that is there.
+    async fn end_children(&self, plan: &ForkPlan, by: By) {
+        for child in &plan.children {
+            match self.command(child, Command::Terminate, by).await {
+                Ok(_) | Err(ServiceError::NoSandbox(_)) => {}
+                Err(error) => {
+                    tracing::warn!(sandbox = %child, error = %chain(&error), "a child of a fork that was given up stays");
+                }
+            }
+        }
+    }
+
+    /// Ends a fork in the middle of which a daemon died.
+    pub(crate) async fn end_fork(&self, operation: OperationRecord) {
+        let Some(plan) = operation.fork.clone() else { return };
+        if plan.together == Together::AllOrNone {
+            self.end_children(&plan, By::Recovery).await;
+        }
+        let result = OperationResult::Failed("the daemon was stopped in the middle of it".to_owned());
+        let id = operation.id.clone();
+        if let Err(error) = close(&self.shared, operation, result, None).await {
+            tracing::warn!(operation = %id, error = %chain(&error), "a fork is ended again at the next start");
+            return;
+        }
+        self.shared.removals.end_fork(&plan.snapshot);
+    }
+}
+
+/// As long as it exists the snapshot of a fork does not go.
+struct Forking {
+    shared: Arc<Shared>,
+    plan: ForkPlan,
+}
+
+impl Drop for Forking {
+    fn drop(&mut self) {
+        self.shared.removals.end_fork(&self.plan.snapshot);
+    }
+}
+
+/// What a child is created from: the source's settings, and what is asked for it.
+fn of(source: &SandboxSpec, plan: &ForkPlan, asked: ForkChild) -> CreateSandbox {
+    let over = |mut all: BTreeMap<String, String>, own| {
+        all.extend(own);
+        all
+    };
+    CreateSandbox {
+        name: asked.name,
+        egress: source.egress.clone(),
+        variables: over(source.variables.0.clone(), asked.variables),
+        auto_resume: source.auto_resume,
+        timeouts: source.timeouts,
+        keeping: source.keeping,
+        labels: over(source.labels.clone(), asked.labels),
+        ..CreateSandbox::new(CreateFrom::Snapshot(plan.snapshot.clone()))
+    }
+}
+
+async fn close(
+    shared: &Arc<Shared>,
+    mut operation: OperationRecord,
+    result: OperationResult,
+    event: Option<NewEvent>,
+) -> Result<(), ServiceError> {
+    operation.ended = Some((shared.now(), result));
+    let events = event.into_iter().collect();
+    shared.commit(Change { operations: vec![operation], events, ..Change::default() }).await?;
+    Ok(())
+}

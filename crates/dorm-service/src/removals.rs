@@ -1,0 +1,103 @@
+//! Snapshots that go by themselves: at their time, as soon as nobody uses them, or because deleting them failed before.
+//!
+//! One task for all. It sleeps until the next is due or something has changed that may have set one free.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use dorm_lifecycle::{SnapshotId, Timestamp};
+use dorm_store::{Removal, SnapshotRecord, SnapshotStatus};
+use tokio::sync::Notify;
+
+use crate::error::ServiceError;
+use crate::shared::{Service, chain};
+
+/// How long after a failure the next attempt is made.
+const AGAIN: Duration = Duration::from_secs(60);
+/// How long is slept at most, since the wall clock may be set meanwhile.
+const LOOK_AGAIN: Duration = Duration::from_secs(600);
+
+/// What is to go.
+#[derive(Default)]
+pub(crate) struct Removals {
+    /// Each with its time; none for as soon as nobody uses it.
+    due: Mutex<BTreeMap<SnapshotId, Option<Timestamp>>>,
+    /// Those through which a fork is being made.
+    forking: Mutex<BTreeSet<SnapshotId>>,
+    news: Notify,
+}
+
+impl Removals {
+    /// Takes down when a snapshot goes, if it does.
+    pub(crate) fn note(&self, snapshot: &SnapshotRecord) {
+        let at = match (&snapshot.status, snapshot.removal) {
+            (SnapshotStatus::Deleting, _) | (_, Removal::WhenFree) => None,
+            (_, Removal::At(at)) => Some(at),
+            (_, Removal::Asked) => return,
+        };
+        self.expect(&snapshot.id, at);
+    }
+
+    pub(crate) fn expect(&self, snapshot: &SnapshotId, at: Option<Timestamp>) {
+        self.due().insert(snapshot.clone(), at);
+        self.poke();
+    }
+
+    /// Something may have become free.
+    pub(crate) fn poke(&self) {
+        self.news.notify_one();
+    }
+
+    pub(crate) fn begin_fork(&self, snapshot: &SnapshotId) {
+        self.forking().insert(snapshot.clone());
+    }
+
+    pub(crate) fn end_fork(&self, snapshot: &SnapshotId) {
+        self.forking().remove(snapshot);
+        self.poke();
+    }
+
+    /// Whether a fork is being made through it.
+    pub(crate) fn is_forking(&self, snapshot: &SnapshotId) -> bool {
+        self.forking().contains(snapshot)
+    }
+
+    fn due(&self) -> MutexGuard<'_, BTreeMap<SnapshotId, Option<Timestamp>>> {
+        self.due.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn forking(&self) -> MutexGuard<'_, BTreeSet<SnapshotId>> {
+        self.forking.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Removes what is to go until the service stops.
+pub(crate) async fn keep_removing(service: Service) {
+    let shared = &service.shared;
+    loop {
+        let now = shared.now();
+        let is_due = |at: &Option<Timestamp>| at.is_none_or(|at| at <= now);
+        let due: Vec<SnapshotId> =
+            shared.removals.due().iter().filter(|(_, at)| is_due(at)).map(|(id, _)| id.clone()).collect();
+        for id in due {
+            match service.delete_now(&id).await {
+                Ok(()) | Err(ServiceError::NoSnapshot(_)) => _ = shared.removals.due().remove(&id),
+                // Whoever uses it says when that is over.
+                Err(ServiceError::SnapshotNotReady { .. }) => {}
+                Err(error) => {
+                    tracing::warn!(snapshot = %id, error = %chain(&error), "a snapshot that is to go stays for now");
+                    shared.removals.due().insert(id, Some(now.after(AGAIN)));
+                }
+            }
+        }
+        let next = shared.removals.due().values().flatten().filter(|at| **at > now).min().copied();
+        let wait = next.map_or(LOOK_AGAIN, |at| at.since(now).min(LOOK_AGAIN));
+        tokio::select! {
+            biased;
+            () = shared.stopping.cancelled() => return,
+            () = shared.removals.news.notified() => {}
+            () = tokio::time::sleep(wait) => {}
+        }
+    }
+}
