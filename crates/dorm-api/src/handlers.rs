@@ -4,6 +4,7 @@ pub(crate) mod daemon;
 pub(crate) mod events;
 pub(crate) mod exec;
 pub(crate) mod files;
+pub(crate) mod forks;
 pub(crate) mod images;
 pub(crate) mod keeping;
 pub(crate) mod output;

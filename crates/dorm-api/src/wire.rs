@@ -22,13 +22,13 @@ pub use process::{
     TerminalSize,
 };
 pub use sandbox::{
-    Cause, CauseKind, CloneRequest, Cloned, CreateSandbox, Egress, Hold, HoldRequest, OnTimeout, OnUnrestorable,
-    Operation, Residence, Resources, ResourcesRequest, Restored, Sandbox, SandboxPage, SetKeeping, SetTimeouts,
-    SleepImage, State, Usage,
+    Cause, CauseKind, CloneRequest, Cloned, CreateSandbox, Egress, ForkChild, ForkRequest, Forked, ForkedChild, Hold,
+    HoldRequest, OnTimeout, OnUnrestorable, Operation, Residence, Resources, ResourcesRequest, Restored, Sandbox,
+    SandboxPage, SetKeeping, SetTimeouts, SleepImage, State, Usage,
 };
 pub use snapshot::{
-    Engine, Health, Image, ImageList, ImportImage, ImportProgress, ImportStage, Info, Snapshot, SnapshotKind,
-    SnapshotList, SnapshotStatus,
+    CheckpointRequest, Engine, Health, Image, ImageList, ImportImage, ImportProgress, ImportStage, Info, Snapshot,
+    SnapshotKind, SnapshotList, SnapshotStatus,
 };
 pub use text::{Text, Time};
 pub use why::{Reason, Why};

@@ -92,12 +92,18 @@ pub enum ServiceError {
         what: String,
     },
     /// A fork of all or none was given up.
-    #[error("could not fork sandbox {sandbox}, and none of its children is left: {reason}")]
+    #[error(
+        "could not fork sandbox {sandbox}, and none of its children is left: {failed} of {count} could not be made"
+    )]
     ForkFailed {
         /// Which.
         sandbox: SandboxId,
-        /// Why.
-        reason: String,
+        /// How many could not be made.
+        failed: usize,
+        /// How many there were to be.
+        count: usize,
+        /// Why the first of them could not.
+        source: Box<ServiceError>,
     },
     /// The lifecycle refuses.
     #[error("cannot {operation} sandbox {sandbox}: {denied}")]
@@ -167,7 +173,8 @@ impl ServiceError {
             | Self::NotRunning { .. }
             | Self::Denied { denied: Denied::NotSuspendable | Denied::TooManyHolds(_), .. } => Code::Conflict,
             Self::Spec(_) | Self::Id(_) | Self::BadFork { .. } => Code::InvalidArgument,
-            Self::OperationFailed { .. } | Self::ForkFailed { .. } => Code::Failed,
+            Self::OperationFailed { .. } => Code::Failed,
+            Self::ForkFailed { source, .. } => source.code(),
             Self::NotAdmitted { .. } => Code::NoRoom,
             Self::Stopping | Self::StillWaking(_) => Code::Unavailable,
             Self::Agent(error) => agent_code(error),
@@ -192,7 +199,7 @@ impl ServiceError {
             Self::NotRunning { .. } => "create a new sandbox",
             Self::Denied { denied, .. } => denied.next_step(),
             Self::BadFork { .. } => "",
-            Self::ForkFailed { .. } => "the source is as it was; mend the reason and try again",
+            Self::ForkFailed { source, .. } => source.next_step(),
             Self::OperationFailed { state: StateName::Running, .. } => "it goes on running; try again",
             Self::OperationFailed { state: StateName::Suspended, .. } => "its image is untouched; try again",
             Self::OperationFailed { .. } => "look at its events, and at `dorm doctor`",

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use dorm_lifecycle::{CaptureId, RunCondition, RunId, State, StateName};
 use dorm_pool::Expected;
-use dorm_store::{EventFilter, SandboxFilter, SnapshotStatus, Store};
+use dorm_store::{EventFilter, Removal, SandboxFilter, SnapshotStatus, Store};
 
 use crate::world::World;
 
@@ -84,7 +84,22 @@ fn quiet(world: &World) -> Result<Result<(), String>> {
     if let Some((run, condition)) = runs.pop_first() {
         return Ok(Err(format!("run {run} ({condition:?}) belongs to nobody")));
     }
+    for (is_done, children) in world.model.forks_of_all_or_none() {
+        for child in children {
+            let record = world.model.record(&child);
+            let is_living = record.as_ref().is_some_and(|record| record.sandbox.state.name() != StateName::Terminated);
+            if is_done && record.is_none() {
+                return Ok(Err(format!("a fork is done, and there is no record of its child {child}")));
+            }
+            if !is_done && is_living {
+                return Ok(Err(format!("a fork of all or none has failed, and its child {child} lives")));
+            }
+        }
+    }
     for snapshot in world.model.snapshot_records() {
+        if snapshot.removal == Removal::WhenFree {
+            return Ok(Err(format!("snapshot {} is to go", snapshot.id)));
+        }
         match &snapshot.status {
             SnapshotStatus::Completed => {
                 if let Err(what) = own(&snapshot.capture, format!("snapshot {}", snapshot.id)) {

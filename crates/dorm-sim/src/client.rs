@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use dorm_lifecycle::{Keeping, OnUnrestorable, SandboxId, SnapshotId, Timeouts};
 use dorm_service::{Code, Service, ServiceError};
+use dorm_store::Together;
 
 use crate::model::Misfortune;
 use crate::random::Random;
@@ -21,6 +22,7 @@ const PATIENCE: Duration = Duration::from_secs(3600);
 pub(crate) enum Deed {
     Create { name: Option<u64>, timeouts: Timeouts, snapshot: Option<SnapshotId> },
     Clone(SandboxId, Option<u64>),
+    Fork(SandboxId, Vec<Option<u64>>, Together),
     Suspend(SandboxId),
     Resume(SandboxId),
     Checkpoint(SandboxId),
@@ -112,6 +114,7 @@ impl Client {
             87..90 => Deed::Reach(id),
             90 if self.world.guests == Guests::Hungry => Deed::Eat(id),
             90..93 => Deed::Look(id),
+            93 if self.world.guests == Guests::Hungry && living.len() < 6 => self.choose_fork(id),
             93..95 => Deed::List,
             95..97 => {
                 let most = if self.random.chance(50) { 10_000 } else { 100_000_000 };
@@ -129,6 +132,14 @@ impl Client {
         let timeouts = self.choose_timeouts();
         let snapshot = if self.random.chance(40) { self.random.pick(&snapshots).cloned() } else { None };
         Deed::Create { name, timeouts, snapshot }
+    }
+
+    fn choose_fork(&mut self, id: SandboxId) -> Deed {
+        let together = if self.random.chance(50) { Together::AllOrNone } else { Together::Each };
+        let count = 1 + self.random.below(4);
+        let first = self.random.below(6);
+        let names = (0..count).map(|number| self.random.chance(30).then_some((first + number) % 6)).collect();
+        Deed::Fork(id, names, together)
     }
 
     fn choose_timeouts(&mut self) -> Timeouts {

@@ -25,7 +25,7 @@ struct Arguments {
     /// With SQLite instead of a store in memory.
     #[arg(long)]
     sqlite: bool,
-    /// With guests that take all the memory they can get.
+    /// With guests that take all the memory they can get, and callers that fork.
     #[arg(long)]
     hungry: bool,
     /// Print every line of the trace.

@@ -7,12 +7,12 @@
 mod commits;
 mod memory;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use dorm_lifecycle::{CaptureId, Sandbox, SandboxId, SnapshotId, StateName};
-use dorm_store::{EventRecord, OperationRecord, SandboxRecord, SnapshotRecord};
+use dorm_store::{EventRecord, OperationRecord, OperationResult, SandboxRecord, SnapshotRecord, Together};
 
 use crate::trace::Trace;
 
@@ -42,6 +42,8 @@ struct State {
     sandboxes: BTreeMap<SandboxId, Known>,
     snapshots: BTreeMap<SnapshotId, KnownSnapshot>,
     operations: BTreeMap<String, OperationRecord>,
+    /// Children of forks that keep all or none: those are ended by the service itself.
+    all_or_none: BTreeSet<SandboxId>,
     discard: Vec<CaptureId>,
     events: Vec<EventRecord>,
     /// Values that callers wrote, so that none is written twice.
@@ -65,6 +67,7 @@ struct Known {
     /// Counts the moments from which what a caller was told before need not hold any more.
     epoch: u64,
     terminate_asked: bool,
+    is_of_all_or_none: bool,
     busy: bool,
 }
 
@@ -153,6 +156,17 @@ impl Model {
     pub(crate) fn open_operations(&self) -> Vec<OperationRecord> {
         let state = self.lock();
         state.operations.values().filter(|operation| operation.ended.is_none()).cloned().collect()
+    }
+
+    /// What forks of all or none have come to: whether each was done, and its children.
+    pub(crate) fn forks_of_all_or_none(&self) -> Vec<(bool, Vec<SandboxId>)> {
+        let state = self.lock();
+        let over = state.operations.values().filter_map(|operation| {
+            let plan = operation.fork.as_ref().filter(|plan| plan.together == Together::AllOrNone)?;
+            let (_, result) = operation.ended.as_ref()?;
+            Some((*result == OperationResult::Done, plan.children.clone()))
+        });
+        over.collect()
     }
 
     pub(crate) fn to_discard(&self) -> Vec<CaptureId> {

@@ -42,7 +42,7 @@ pub enum Guests {
     /// They use little.
     #[default]
     Modest,
-    /// Now and then one takes all it can get.
+    /// Now and then one takes all it can get; and callers fork.
     Hungry,
 }
 

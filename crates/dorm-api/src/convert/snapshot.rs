@@ -1,7 +1,7 @@
 //! Snapshots, images and imports.
 
 use dorm_pool as pool;
-use dorm_store::{SnapshotRecord, SnapshotStatus};
+use dorm_store::{Removal, SnapshotRecord, SnapshotStatus};
 
 use super::time;
 use crate::wire;
@@ -27,6 +27,12 @@ impl From<SnapshotRecord> for wire::Snapshot {
             bytes: snapshot.bytes,
             status,
             reason,
+            labels: snapshot.labels,
+            expires_at: match snapshot.removal {
+                Removal::At(at) => Some(time(at)),
+                Removal::Asked | Removal::WhenFree => None,
+            },
+            goes_when_free: snapshot.removal == Removal::WhenFree,
         }
     }
 }

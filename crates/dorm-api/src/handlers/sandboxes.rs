@@ -3,13 +3,13 @@
 use axum::extract::State;
 use axum::http::StatusCode;
 use dorm_lifecycle::{Actor, IdError};
-use dorm_service::CreateFrom;
+use dorm_service::{CreateFrom, SnapshotSettings};
 use dorm_store::SandboxFilter;
 use utoipa::IntoParams;
 
 use crate::convert;
 use crate::error::ApiError;
-use crate::extract::{Json, Query, Sandbox};
+use crate::extract::{Json, Query, Sandbox, seconds};
 use crate::routes::Api;
 use crate::wire;
 
@@ -190,6 +190,7 @@ pub(crate) async fn delete(State(api): State<Api>, Sandbox(id): Sandbox) -> Answ
 /// Takes a memory snapshot. A running sandbox goes on; a suspended one does not wake. When this answers, the snapshot
 /// is on disk, checked.
 #[utoipa::path(post, path = "/v1/sandboxes/{id}/checkpoint", tag = "snapshots",
+    request_body = wire::CheckpointRequest,
     params(("id" = String, Path, description = "id, or name of a living sandbox")),
     responses(
         (status = 201, body = wire::Snapshot),
@@ -198,8 +199,11 @@ pub(crate) async fn delete(State(api): State<Api>, Sandbox(id): Sandbox) -> Answ
 pub(crate) async fn checkpoint(
     State(api): State<Api>,
     Sandbox(id): Sandbox,
+    Json(asked): Json<wire::CheckpointRequest>,
 ) -> Result<(StatusCode, axum::Json<wire::Snapshot>), ApiError> {
-    Ok((StatusCode::CREATED, axum::Json(api.service.checkpoint(&id).await?.into())))
+    let expires = asked.expires_secs.map(|value| seconds("expires_secs", value)).transpose()?;
+    let settings = SnapshotSettings { labels: asked.labels, expires };
+    Ok((StatusCode::CREATED, axum::Json(api.service.checkpoint_as(&id, settings).await?.into())))
 }
 
 /// Takes a memory snapshot, and creates a sandbox that goes on from it with the source's settings and variables.

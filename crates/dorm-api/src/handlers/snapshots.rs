@@ -4,9 +4,11 @@ use axum::extract::{FromRequestParts, State};
 use axum::http::StatusCode;
 use axum::http::request::Parts;
 use dorm_lifecycle::{IdError, SnapshotId};
+use serde::Deserialize;
+use utoipa::IntoParams;
 
 use crate::error::ApiError;
-use crate::extract::parameter;
+use crate::extract::{Query, parameter};
 use crate::routes::Api;
 use crate::wire;
 
@@ -47,14 +49,31 @@ pub(crate) async fn describe(
     Ok(axum::Json(api.service.snapshot(&id).await?.into()))
 }
 
-/// Deletes a snapshot. Sandboxes that were made from it live on.
+/// How a snapshot is deleted.
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct DeleteQuery {
+    /// Whether it is kept while somebody uses it, and deleted afterwards. By default that is an error.
+    #[serde(default)]
+    when_free: bool,
+}
+
+/// Deletes a snapshot. Sandboxes that were made from it live on; one that is starting from it uses it.
 #[utoipa::path(delete, path = "/v1/snapshots/{id}", tag = "snapshots",
-    params(("id" = String, Path, description = "snapshot id")),
+    params(("id" = String, Path, description = "snapshot id"), DeleteQuery),
     responses(
-        (status = 204, description = "it is gone"),
+        (status = 204, description = "it is gone, or goes as soon as it is free"),
         (status = "default", body = wire::ErrorAnswer, description = "an error"),
     ))]
-pub(crate) async fn delete(State(api): State<Api>, Snapshot(id): Snapshot) -> Result<StatusCode, ApiError> {
-    api.service.delete_snapshot(&id).await?;
+pub(crate) async fn delete(
+    State(api): State<Api>,
+    Snapshot(id): Snapshot,
+    Query(how): Query<DeleteQuery>,
+) -> Result<StatusCode, ApiError> {
+    match how.when_free {
+        true => api.service.delete_snapshot_when_free(&id).await?,
+        false => api.service.delete_snapshot(&id).await?,
+    }
     Ok(StatusCode::NO_CONTENT)
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use super::ErrorBody;
 use super::snapshot::Snapshot;
 use super::text::Time;
 
@@ -355,6 +356,51 @@ pub struct Cloned {
     pub sandbox: Sandbox,
     /// The snapshot.
     pub snapshot: Snapshot,
+}
+
+/// Asks for a fork: as many children as `count` says, or those that `children` describes.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct ForkRequest {
+    /// How many ephemeral children, with the source's variables and labels; 1 to 256.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub count: Option<u32>,
+    /// What each child is to be, instead of a count.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub children: Vec<ForkChild>,
+    /// Whether none is to stay when one cannot be made. Default: the others stay.
+    pub all_or_none: bool,
+}
+
+/// One child of a fork.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct ForkChild {
+    /// Its name; ephemeral without one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Variables for its processes, over those of the source.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub env: BTreeMap<String, String>,
+    /// Labels, over those of the source.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
+}
+
+/// What a fork has made.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct Forked {
+    /// The children, in the order they were asked for.
+    pub children: Vec<ForkedChild>,
+}
+
+/// What became of one child: exactly one of the two is there.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct ForkedChild {
+    /// The new sandbox.
+    pub sandbox: Option<Sandbox>,
+    /// Why it could not be made.
+    pub error: Option<ErrorBody>,
 }
 
 /// What a sandbox uses on the host now; nothing of one that is only on disk.

@@ -1,5 +1,7 @@
 //! Snapshots, images, and the daemon itself.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -33,6 +35,24 @@ pub struct Snapshot {
     pub status: SnapshotStatus,
     /// Why it failed, if it did.
     pub reason: Option<String>,
+    /// Free text, by key.
+    pub labels: BTreeMap<String, String>,
+    /// When it goes by itself, if it does.
+    pub expires_at: Option<Time>,
+    /// Whether it goes as soon as nobody uses it. Nothing can be created from it any more.
+    pub goes_when_free: bool,
+}
+
+/// Asks for a snapshot.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CheckpointRequest {
+    /// Free text, by key.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
+    /// After how many seconds it goes by itself; by default never.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_secs: Option<f64>,
 }
 
 /// What is in a snapshot.

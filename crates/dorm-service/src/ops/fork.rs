@@ -128,18 +128,17 @@ impl Service {
             async move { service.create_as(child, asked).await }
         });
         let made: Vec<_> = futures_util::stream::iter(creations).buffered(AT_ONCE).collect().await;
-        let failures: Vec<String> =
-            made.iter().filter_map(|made| made.as_ref().err()).map(|error| chain(error)).collect();
-        if let (Together::AllOrNone, Some(first)) = (plan.together, failures.first()) {
-            let reason = format!("{} of {} children could not be made: {first}", failures.len(), made.len());
-            self.end_children(&plan, By::Host).await;
-            close(shared, operation, OperationResult::Failed(reason.clone()), None).await?;
-            return Err(ServiceError::ForkFailed { sandbox: id.clone(), reason });
-        }
-        let result = match failures.first() {
+        let (count, failed) = (made.len(), made.iter().filter(|made| made.is_err()).count());
+        let result = match made.iter().find_map(|made| made.as_ref().err()) {
             None => OperationResult::Done,
-            Some(first) => OperationResult::Failed(format!("{} of {} children: {first}", failures.len(), made.len())),
+            Some(first) => OperationResult::Failed(format!("{failed} of {count} children: {}", chain(first))),
         };
+        if plan.together == Together::AllOrNone && failed > 0 {
+            self.end_children(&plan, By::Host).await;
+            close(shared, operation, result, None).await?;
+            let source = made.into_iter().find_map(Result::err).unwrap_or(ServiceError::Stopping);
+            return Err(ServiceError::ForkFailed { sandbox: id.clone(), failed, count, source: Box::new(source) });
+        }
         let ids: Vec<&str> = made.iter().flatten().map(|view| view.sandbox.id.as_str()).collect();
         let generation = self.record(id).await.map_or(0, |record| record.sandbox.generation);
         let event = NewEvent {

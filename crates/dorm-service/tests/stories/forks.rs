@@ -92,8 +92,8 @@ async fn when_one_of_all_or_none_fails_none_is_left() {
     world.host.faults().plan(Operation::Restore, 3, Moment::Before, Fault::Fail);
     let failed = service.fork(&id, children(5, Together::AllOrNone)).await.unwrap_err();
     assert_eq!(failed.code(), Code::Failed);
-    assert!(failed.message().contains("1 of 5 children"), "{}", failed.message());
-    assert_eq!(living(&world).await, [id.clone()]);
+    assert!(failed.message().contains("1 of 5 could not be made: could not create"), "{}", failed.message());
+    assert_eq!(living(&world).await, std::slice::from_ref(&id));
     no_snapshot_is_left(&service).await;
     world.is_sound().await;
     world.host.faults().plan(Operation::Restore, 3, Moment::Before, Fault::Fail);
@@ -119,7 +119,7 @@ async fn a_fork_that_cannot_be_made_changes_nothing() {
     assert_eq!(service.fork(&id, taken).await.unwrap_err().code(), Code::Conflict);
     world.host.faults().next(Operation::Capture, Moment::Before, Fault::Fail);
     assert_eq!(service.fork(&id, children(2, Together::Each)).await.unwrap_err().code(), Code::Failed);
-    assert_eq!(living(&world).await, [id.clone()]);
+    assert_eq!(living(&world).await, std::slice::from_ref(&id));
     no_snapshot_is_left(&service).await;
     world.is_sound().await;
     service.terminate(&id).await.unwrap();
@@ -130,19 +130,23 @@ async fn a_fork_that_cannot_be_made_changes_nothing() {
 async fn a_daemon_that_dies_in_the_middle_of_a_fork_of_twenty_leaves_all_or_none() {
     for (call, nth) in [(Operation::Capture, 1), (Operation::Restore, 1), (Operation::Restore, 11)] {
         let world = World::new().await;
-        let service = world.daemon().await;
-        let id = create(&service, named("web")).await;
-        let mut counter = Counter::start(&service, &id, "x").await;
-        counter.ask(&service, &id).await.unwrap();
-        world.host.faults().plan(call, nth, Moment::After, Fault::Hang);
-        let forking = {
-            let (service, id) = (service.clone(), id.clone());
-            tokio::spawn(async move { drop(service.fork(&id, children(20, Together::AllOrNone)).await) })
-        };
+        // It dies with everything that it has begun.
+        let doomed = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let (parts, faults) = (world.parts(), world.host.faults().clone());
+        let (tell, told) = tokio::sync::oneshot::channel();
+        doomed.spawn(async move {
+            let (service, _) = Service::open(parts).await.unwrap();
+            let id = create(&service, named("web")).await;
+            let mut counter = Counter::start(&service, &id, "x").await;
+            counter.ask(&service, &id).await.unwrap();
+            faults.plan(call, nth, Moment::After, Fault::Hang);
+            let _ = tell.send((id.clone(), counter));
+            drop(service.fork(&id, children(20, Together::AllOrNone)).await);
+        });
+        let (id, mut counter) = told.await.unwrap();
         eventually("it hangs", || async { world.host.faults().struck(call) == 1 }).await;
-        forking.abort();
+        doomed.shutdown_background();
         world.host.open();
-        drop(service);
         let service = world.daemon().await;
         eventually("nobody but the source lives", || async { living(&world).await == [id.clone()] }).await;
         no_snapshot_is_left(&service).await;

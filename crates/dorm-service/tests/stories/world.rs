@@ -63,14 +63,17 @@ impl World {
     }
 
     pub(crate) async fn daemon_and_report(&self) -> (Service, RecoveryReport) {
-        let parts = Parts {
+        Service::open(self.parts()).await.unwrap()
+    }
+
+    pub(crate) fn parts(&self) -> Parts {
+        Parts {
             store: Arc::new(self.store.clone()),
             engine: self.host.open(),
             pool: self.pool(),
             clock: Arc::new(self.clock.clone()),
             settings: self.settings.clone(),
-        };
-        Service::open(parts).await.unwrap()
+        }
     }
 
     /// What must hold at any quiet moment: invariants of every record, a run for whoever runs and for nobody else, an

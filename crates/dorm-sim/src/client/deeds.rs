@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use dorm_lifecycle::{Actor, Name, Sandbox, SandboxId, StateName};
-use dorm_service::{CreateFrom, CreateSandbox, SandboxView};
-use dorm_store::{SandboxFilter, SnapshotStatus};
+use dorm_service::{CreateFrom, CreateSandbox, ForkAsked, ForkChild, SandboxView};
+use dorm_store::{SandboxFilter, SnapshotStatus, Together};
 
 use super::{Client, Deed};
 use crate::check::is_over;
@@ -16,6 +16,7 @@ impl Client {
         match deed {
             Deed::Create { .. } => self.create(deed, since).await,
             Deed::Clone(id, name) => self.clone_one(deed, id, *name, since).await,
+            Deed::Fork(id, names, together) => self.fork(deed, id, names, *together, since).await,
             Deed::Suspend(id) => {
                 let answer = self.service.suspend(id).await;
                 self.viewed(deed, answer, since, |sandbox| sandbox.state.name() == StateName::Suspended);
@@ -131,6 +132,23 @@ impl Client {
         match self.service.clone_sandbox(id, named(name)).await {
             Ok(made) => {
                 self.viewed(deed, Ok(made.clone), since, |sandbox| sandbox.state.name() == StateName::Running);
+            }
+            Err(error) => self.refused(deed, &error),
+        }
+    }
+
+    async fn fork(&mut self, deed: &Deed, id: &SandboxId, names: &[Option<u64>], together: Together, since: u64) {
+        let child = |name: &Option<u64>| ForkChild { name: named(*name), ..ForkChild::default() };
+        let asked = ForkAsked { children: names.iter().map(child).collect(), together };
+        match self.service.fork(id, asked).await {
+            Ok(made) => {
+                if together == Together::AllOrNone && made.iter().any(Result::is_err) {
+                    self.world.trace.wrong(format_args!("{deed:?} is done and a child was not made"));
+                }
+                for child in made {
+                    // A deadline of the source's may end it before the last is there.
+                    self.viewed(deed, child, since, |sandbox| sandbox.state.name() == StateName::Running);
+                }
             }
             Err(error) => self.refused(deed, &error),
         }

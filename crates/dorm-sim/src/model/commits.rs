@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use dorm_lifecycle::{Actor, CaptureId, Cause, EventKind, Origin, Restored, Sandbox, State as Life, StateName};
-use dorm_store::{Change, EventRecord, SandboxRecord, SnapshotRecord, SnapshotStatus};
+use dorm_store::{Change, EventRecord, SandboxRecord, SnapshotRecord, SnapshotStatus, Together};
 
 use super::{Known, KnownSnapshot, Memory, Misfortune, Model, State};
 
@@ -22,6 +22,9 @@ impl Model {
             self.sandbox_committed(&mut state, record, events);
         }
         for operation in &change.operations {
+            if let Some(plan) = operation.fork.as_ref().filter(|plan| plan.together == Together::AllOrNone) {
+                state.all_or_none.extend(plan.children.iter().cloned());
+            }
             state.operations.insert(operation.id.to_string(), operation.clone());
         }
         for id in &change.forgotten {
@@ -68,7 +71,9 @@ impl Model {
                     state.snapshots.get(snapshot).map(|known| known.memory.clone()).unwrap_or_default()
                 }
             };
-            state.sandboxes.insert(sandbox.id.clone(), Known::new(next, now, live));
+            let mut known = Known::new(next, now, live);
+            known.is_of_all_or_none = state.all_or_none.contains(&sandbox.id);
+            state.sandboxes.insert(sandbox.id.clone(), known);
             return;
         };
         let before = known.record.sandbox.clone();
@@ -97,7 +102,7 @@ impl Model {
                 if !matches!(was, StateName::Terminating | StateName::Terminated) =>
             {
                 match cause {
-                    Cause::Requested if !known.terminate_asked => {
+                    Cause::Requested if !known.terminate_asked && !known.is_of_all_or_none => {
                         self.trace.wrong(format_args!("{id} is terminated and nobody asked for it"));
                     }
                     // A jump of the clock that could not be recorded is only in the daemon's memory.
@@ -217,6 +222,7 @@ impl Known {
             earliest: Memory::default(),
             epoch: 0,
             terminate_asked: false,
+            is_of_all_or_none: false,
             busy: false,
         }
     }

@@ -8,6 +8,7 @@ mod create;
 mod describe;
 mod evict;
 mod exec;
+mod fork;
 mod hold;
 mod keep;
 mod ls;
@@ -71,6 +72,10 @@ enum SbxVerb {
     Checkpoint(checkpoint::CheckpointOptions),
     /// Make a second sandbox that goes on from where the first one is now
     Clone(clone::CloneOptions),
+    /// Make several sandboxes that go on from where one is now
+    ///
+    /// The exit code is 1 when a child could not be made; the others stay, unless --all-or-none is given.
+    Fork(fork::ForkOptions),
     /// Replace the time limits of a sandbox; they count from now
     Timeout(timeout::TimeoutOptions),
     /// Keep a sandbox awake for a while, whatever its time limits say
@@ -116,6 +121,7 @@ pub(crate) async fn run(options: SbxOptions) -> Done {
         SbxVerb::Terminate(options) => terminate::run(&client, options, format).await,
         SbxVerb::Checkpoint(options) => checkpoint::run(&client, options, format).await,
         SbxVerb::Clone(options) => clone::run(&client, options, format).await,
+        SbxVerb::Fork(options) => fork::run(&client, options, format).await,
         SbxVerb::Timeout(options) => timeout::run(&client, options, format).await,
         SbxVerb::Port(options) => port::run(&client, options, format).await,
         SbxVerb::Usage(options) => usage::run(&client, options, format).await,

@@ -47,8 +47,16 @@ impl Client {
         self.post(&format!("/sandboxes/{}/{verb}", segment(sandbox)), &json!({})).await
     }
 
-    pub(crate) async fn checkpoint(&self, sandbox: &str) -> Result<wire::Snapshot, ClientError> {
-        self.post(&format!("/sandboxes/{}/checkpoint", segment(sandbox)), &json!({})).await
+    pub(crate) async fn checkpoint(
+        &self,
+        sandbox: &str,
+        asked: &wire::CheckpointRequest,
+    ) -> Result<wire::Snapshot, ClientError> {
+        self.post(&format!("/sandboxes/{}/checkpoint", segment(sandbox)), asked).await
+    }
+
+    pub(crate) async fn fork(&self, sandbox: &str, asked: &wire::ForkRequest) -> Result<wire::Forked, ClientError> {
+        self.post(&format!("/sandboxes/{}/fork", segment(sandbox)), asked).await
     }
 
     pub(crate) async fn clone_sandbox(&self, sandbox: &str, name: Option<String>) -> Result<wire::Cloned, ClientError> {
@@ -96,8 +104,9 @@ impl Client {
         self.get(&format!("/snapshots/{}", segment(snapshot))).await
     }
 
-    pub(crate) async fn delete_snapshot(&self, snapshot: &str) -> Result<(), ClientError> {
-        self.tell(self.request(Method::DELETE, &format!("/snapshots/{}", segment(snapshot)))).await
+    pub(crate) async fn delete_snapshot(&self, snapshot: &str, when_free: bool) -> Result<(), ClientError> {
+        let path = format!("/snapshots/{}", segment(snapshot));
+        self.tell(self.request(Method::DELETE, &path).query(&[("when_free", when_free)])).await
     }
 
     pub(crate) async fn images(&self) -> Result<Vec<wire::Image>, ClientError> {

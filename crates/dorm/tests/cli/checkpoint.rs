@@ -65,3 +65,41 @@ async fn a_clone_goes_on_beside_its_source() {
     assert_eq!((&cloned["sandbox"]["name"], &cloned["snapshot"]["source"]), (&json!(null), &json!(source)));
     world.dorm(&["sbx", "clone", "web", "--name", "twin"]).await.failed(4, "twin");
 }
+
+#[tokio::test]
+async fn a_fork_makes_as_many_as_asked_for_with_what_is_asked_for() {
+    let world = World::new().await;
+    world.named("web").await;
+    assert_eq!(world.dorm(&["sbx", "exec", "web", "--", "sh", "-c", "echo all > /tmp/note"]).await.code, 0);
+    let ran =
+        world.dorm(&["sbx", "fork", "web", "-n", "3", "--name", "worker", "--label", "role=b", "-e", "A=1"]).await;
+    assert_eq!(ran.code, 0, "{ran:?}");
+    let rows = ran.rows();
+    let names: Vec<_> = rows[1..].iter().map(|row| row[1].as_str()).collect();
+    assert_eq!(names, ["worker-1", "worker-2", "worker-3"]);
+    for name in names {
+        assert_eq!(world.dorm(&["sbx", "exec", name, "--", "cat", "/tmp/note"]).await.text(), "all\n");
+        let told = world.json(&["sbx", "describe", name, "-o", "json"]).await;
+        assert_eq!(told["labels"]["role"], "b");
+    }
+    let forked = world.json(&["sbx", "fork", "web", "-n", "2", "-o", "json"]).await;
+    assert_eq!(forked["children"].as_array().map(Vec::len), Some(2));
+    world.dorm(&["sbx", "fork", "web", "-n", "3", "--name", "worker"]).await.failed(4, "worker-1");
+    world.dorm(&["sbx", "fork", "web", "-n", "0"]).await.failed(2, "1 to 256 children");
+    world.dorm(&["sbx", "fork", "web", "-n", "9999"]).await.failed(2, "1 to 256 children");
+    world.dorm(&["sbx", "fork", "nobody"]).await.failed(3, "nobody");
+}
+
+#[tokio::test]
+async fn a_snapshot_has_labels_and_a_time_to_go() {
+    let world = World::new().await;
+    world.named("web").await;
+    let asked = ["sbx", "checkpoint", "web", "--expires", "1h", "--label", "why=test", "-o", "json"];
+    let snapshot = world.json(&asked).await;
+    assert_eq!(snapshot["labels"]["why"], "test");
+    assert!(snapshot["expires_at"].is_string(), "{snapshot}");
+    let id = snapshot["id"].as_str().unwrap();
+    let described = world.dorm(&["sbx", "checkpoint", "describe", id]).await;
+    assert!(described.rows().contains(&vec!["labels".to_owned(), "why=test".to_owned()]), "{described:?}");
+    assert_eq!(world.dorm(&["sbx", "checkpoint", "rm", "--when-free", id]).await.code, 0);
+}

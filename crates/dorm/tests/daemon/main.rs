@@ -3,6 +3,7 @@
 
 mod bad_input;
 mod endurance;
+mod forks;
 mod large;
 mod limits;
 mod network;

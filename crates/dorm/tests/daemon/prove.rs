@@ -4,7 +4,7 @@ use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use dorm_testing::left_overs;
+use dorm_testing::{left_overs, signal};
 use serde_json::Value;
 
 use crate::place::images;
@@ -78,8 +78,7 @@ fn a_proof_that_is_broken_off_leaves_nothing() {
         line.clear();
         assert!(said.read_line(&mut line).unwrap() > 0, "it ended by itself");
     }
-    let told = Command::new("kill").args(["-INT", &proof.id().to_string()]).status().unwrap();
-    assert!(told.success());
+    signal(proof.id(), rustix::process::Signal::INT).unwrap();
     let mut rest = String::new();
     said.read_to_string(&mut rest).unwrap();
     let output = proof.wait_with_output().unwrap();

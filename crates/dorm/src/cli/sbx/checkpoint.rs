@@ -25,6 +25,12 @@ pub(crate) struct CheckpointOptions {
     /// How long to wait for it; it goes on without us
     #[arg(long, value_name = "TIME", value_parser = values::duration, default_value = "300")]
     timeout: f64,
+    /// Let it go by itself after this time
+    #[arg(long, value_name = "TIME", value_parser = values::duration)]
+    expires: Option<f64>,
+    /// A label of the snapshot
+    #[arg(long, value_name = "KEY=VALUE", value_parser = values::pair)]
+    label: Vec<(String, String)>,
     #[command(subcommand)]
     verb: Option<CheckpointVerb>,
 }
@@ -55,6 +61,9 @@ enum CheckpointVerb {
         /// Their ids
         #[arg(required = true, value_name = "SNAPSHOT")]
         snapshots: Vec<String>,
+        /// One that is in use goes as soon as it is free; nothing can be created from it any more
+        #[arg(long)]
+        when_free: bool,
     },
 }
 
@@ -78,26 +87,38 @@ pub(super) async fn run(client: &Client, options: CheckpointOptions, format: For
             }
             Ok(exit::OK)
         }
-        (Some(CheckpointVerb::Rm { snapshots }), _) => {
+        (Some(CheckpointVerb::Rm { snapshots, when_free }), _) => {
             for snapshot in snapshots {
-                client.delete_snapshot(&snapshot).await?;
-                output::talk(&format!("snapshot {snapshot} is removed"));
+                client.delete_snapshot(&snapshot, when_free).await?;
+                let what = if when_free { "goes as soon as it is free" } else { "is removed" };
+                output::talk(&format!("snapshot {snapshot} {what}"));
             }
             Ok(exit::OK)
         }
-        (None, Some(id)) => take(client, &id, options.checkpoint_type, options.timeout, format).await,
+        (None, Some(id)) => {
+            let labels = options.label.into_iter().collect();
+            let asked = wire::CheckpointRequest { labels, expires_secs: options.expires };
+            take(client, &id, options.checkpoint_type, &asked, options.timeout, format).await
+        }
         (None, None) => Err(Problem::usage("no sandbox is named", "name one, or see `dorm sbx checkpoint --help`")),
     }
 }
 
-async fn take(client: &Client, id: &str, kind: CheckpointType, timeout: f64, format: Format) -> Done {
+async fn take(
+    client: &Client,
+    id: &str,
+    kind: CheckpointType,
+    asked: &wire::CheckpointRequest,
+    timeout: f64,
+    format: Format,
+) -> Done {
     if kind == CheckpointType::Filesystem {
         let message = "filesystem snapshots are not possible yet";
         return Err(Problem::usage(message, "take one with --checkpoint-type memory, which keeps the files, too"));
     }
     let progress = Progress::new(&format!("taking a snapshot of {id}"));
     let limit = Duration::try_from_secs_f64(timeout).unwrap_or(Duration::MAX);
-    let taken = tokio::time::timeout(limit, client.checkpoint(id)).await;
+    let taken = tokio::time::timeout(limit, client.checkpoint(id, asked)).await;
     drop(progress);
     let Ok(snapshot) = taken else {
         let message = format!("the snapshot of {id} is not complete after {}", shown::length(timeout));
@@ -129,6 +150,7 @@ fn table(snapshots: &[wire::Snapshot]) -> Result<(), Problem> {
 }
 
 fn fields(snapshot: &wire::Snapshot) -> Vec<(&'static str, String)> {
+    let labels: Vec<_> = snapshot.labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
     let text = |text: &Option<String>| text.clone().unwrap_or_else(shown::none);
     vec![
         ("id", snapshot.id.clone()),
@@ -145,5 +167,8 @@ fn fields(snapshot: &wire::Snapshot) -> Vec<(&'static str, String)> {
         ("disk", shown::size(snapshot.resources.disk_bytes)),
         ("size", shown::size(snapshot.bytes)),
         ("created", shown::moment(snapshot.created_at)),
+        ("expires", snapshot.expires_at.map_or_else(shown::none, shown::moment)),
+        ("goes when free", if snapshot.goes_when_free { "yes" } else { "no" }.to_owned()),
+        ("labels", if labels.is_empty() { shown::none() } else { labels.join(", ") }),
     ]
 }

@@ -1,0 +1,53 @@
+//! Forks.
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use dorm_lifecycle::IdError;
+use dorm_service::{ForkAsked, ForkChild};
+use dorm_store::Together;
+
+use crate::error::ApiError;
+use crate::extract::{Json, Sandbox};
+use crate::routes::Api;
+use crate::wire;
+
+/// Makes several sandboxes that go on from where this one is now, each with an identity of its own. A running source
+/// goes on, a suspended one does not wake. With `all_or_none` either all of them are there afterwards, or none and an
+/// error; otherwise the answer says for each what became of it.
+#[utoipa::path(post, path = "/v1/sandboxes/{id}/fork", tag = "sandboxes", request_body = wire::ForkRequest,
+    params(("id" = String, Path, description = "id, or name of a living sandbox")),
+    responses(
+        (status = 201, body = wire::Forked),
+        (status = "default", body = wire::ErrorAnswer, description = "an error"),
+    ))]
+pub(crate) async fn fork(
+    State(api): State<Api>,
+    Sandbox(id): Sandbox,
+    Json(asked): Json<wire::ForkRequest>,
+) -> Result<(StatusCode, axum::Json<wire::Forked>), ApiError> {
+    let together = if asked.all_or_none { Together::AllOrNone } else { Together::Each };
+    let children = match (asked.count, asked.children) {
+        (Some(count), children) if children.is_empty() => {
+            // What is too many is refused by the service, which knows how many that is.
+            let count = usize::try_from(count).unwrap_or(usize::MAX).min(dorm_service::FORK_MAX + 1);
+            vec![ForkChild::default(); count]
+        }
+        (None, children) => children.into_iter().map(child).collect::<Result<_, _>>()?,
+        (Some(_), _) => {
+            let message = "either count or children says what is to be made, not both";
+            return Err(ApiError::invalid(message, "leave one out"));
+        }
+    };
+    let made = api.service.fork(&id, ForkAsked { children, together }).await?;
+    let children = made.into_iter().map(|made| match made {
+        Ok(view) => wire::ForkedChild { sandbox: Some(view.into()), error: None },
+        Err(error) => wire::ForkedChild { sandbox: None, error: Some(ApiError::from(error).into_body()) },
+    });
+    Ok((StatusCode::CREATED, axum::Json(wire::Forked { children: children.collect() })))
+}
+
+fn child(asked: wire::ForkChild) -> Result<ForkChild, ApiError> {
+    let name = asked.name.map(|name| name.parse()).transpose();
+    let name = name.map_err(|error: IdError| ApiError::invalid(error.to_string(), ""))?;
+    Ok(ForkChild { name, variables: asked.env, labels: asked.labels })
+}
