@@ -45,6 +45,7 @@ operations! {
     CheckpointRunning "checkpoint running";
     CheckpointSuspended "checkpoint suspended";
     Clone "clone";
+    Fork "fork";
     DeleteSnapshot "delete snapshot";
     TerminateRunning "terminate running";
     TerminateParked "terminate parked";

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use serde_json::{Value, json};
 
-use super::perform::LIMITS;
+use super::perform::{CHILDREN, LIMITS};
 use super::{Heard, Operation, Scene, images};
 use crate::host::word;
 use crate::probe::{PATIENCE, Probe};
@@ -36,6 +36,7 @@ pub(crate) async fn judge(world: &mut World, operation: Operation, scene: Scene,
         | Operation::CheckpointRunning
         | Operation::CheckpointSuspended
         | Operation::Clone
+        | Operation::Fork
         | Operation::DeleteSnapshot
         | Operation::SetTimeouts
         | Operation::TimeoutSuspends
@@ -51,7 +52,7 @@ fn allowed(operation: Operation, is_done: bool) -> &'static [&'static str] {
         (Operation::ResumeParked | Operation::ResumeEvicted, true) => &["running"],
         (Operation::Evict, true) => &["evicted"],
         (Operation::Evict | Operation::CheckpointSuspended | Operation::DeleteSnapshot, _) => &["suspended"],
-        (Operation::CheckpointRunning | Operation::Clone | Operation::SetTimeouts, _) => &["running"],
+        (Operation::CheckpointRunning | Operation::Clone | Operation::Fork | Operation::SetTimeouts, _) => &["running"],
         _ => &["running", "suspended"],
     }
 }
@@ -79,6 +80,9 @@ async fn slept(
         // While it sleeps no deadline passes; one that runs again would be too fast for us.
         world.daemon.post(&format!("/sandboxes/{}/timeouts", subject.id), json!({})).await?;
     }
+    if operation == Operation::Fork {
+        children(world, &scene, &subject, heard, faults).await?;
+    }
     snapshots(world, operation, &scene, &subject, heard, faults).await?;
     world.daemon.act(&subject.id, "resume").await?;
     match subject.is_whole(&world.daemon).await {
@@ -97,6 +101,29 @@ fn limits(operation: Operation, subject: &Probe, view: &Value, heard: &Heard, fa
     if has != set && (heard.is_some() || has != [None, None]) {
         faults.push((Kind::DataLost, format!("time limits of sandbox {} are {has:?}, not {set:?}", subject.id)));
     }
+}
+
+/// All children are there, or none is; then they go.
+async fn children(world: &World, scene: &Scene, subject: &Probe, heard: &Heard, faults: &mut Vec<Fault>) -> Result<()> {
+    // As long as its snapshot is there, the fork is being ended.
+    let end = Instant::now() + PATIENCE;
+    while world.records().await?.snapshots.iter().any(|snapshot| snapshot["goes_when_free"] == true) {
+        if Instant::now() > end {
+            faults.push((Kind::LeftOver, format!("the snapshot of the fork of {} stays", subject.id)));
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let mut found = world.daemon.get(&format!("/sandboxes?label=prove={}", scene.label)).await?;
+    if let Some(sandboxes) = found["sandboxes"].as_array_mut() {
+        sandboxes.retain(|sandbox| sandbox["state"] != "terminated");
+    }
+    let count = found["sandboxes"].as_array().map_or(0, Vec::len);
+    if count != CHILDREN && (heard.is_some() || count != 0) {
+        let what = format!("{count} of {CHILDREN} children of {} are there", subject.id);
+        faults.push((Kind::SandboxLost, what));
+    }
+    works(world, found, Some(subject), faults).await
 }
 
 /// New snapshots are whole and can be started from; they are deleted again.

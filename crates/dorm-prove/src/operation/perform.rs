@@ -11,6 +11,10 @@ use crate::world::{Hulls, World};
 
 /// The limits that are set, in seconds.
 pub(super) const LIMITS: [u64; 2] = [3600, 7200];
+/// How many children a fork has.
+pub(super) const CHILDREN: usize = 2;
+/// How many hulls the daemon makes ready for one image.
+const HULLS: u32 = 3;
 /// How soon a deadline passes, in seconds.
 const SOON: f64 = 0.05;
 
@@ -36,6 +40,11 @@ pub(crate) async fn perform(world: &mut World, operation: Operation, scene: &Sce
         Operation::Evict => daemon.act(&id, "evict").await,
         Operation::CheckpointRunning | Operation::CheckpointSuspended => daemon.act(&id, "checkpoint").await,
         Operation::Clone => daemon.post(&format!("/sandboxes/{id}/clone"), json!({ "name": scene.label })).await,
+        Operation::Fork => {
+            let children = vec![json!({ "labels": labels }); CHILDREN];
+            let asked = json!({ "children": children, "all_or_none": true });
+            daemon.post(&format!("/sandboxes/{id}/fork"), asked).await
+        }
         Operation::DeleteSnapshot => daemon.ask(Method::DELETE, &format!("/snapshots/{snapshot}"), None).await,
         Operation::TerminateRunning | Operation::TerminateParked | Operation::TerminateEvicted => {
             daemon.act(&id, "terminate").await
@@ -54,7 +63,7 @@ pub(crate) async fn perform(world: &mut World, operation: Operation, scene: &Sce
         Operation::RemoveImage => images::remove(world).await,
         Operation::MakeHulls => {
             world.start_again(Hulls::Ready)?;
-            while world.watcher.times("gvisor: spare hull ready") < 2 {
+            while world.watcher.times("gvisor: spare hull ready") < HULLS {
                 world.daemon.get("/info").await.context("while hulls are made ready")?;
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }

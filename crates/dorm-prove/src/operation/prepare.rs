@@ -73,6 +73,7 @@ async fn subject(world: &mut World, operation: Operation) -> Result<Option<Probe
         Operation::Suspend
         | Operation::CheckpointRunning
         | Operation::Clone
+        | Operation::Fork
         | Operation::SetTimeouts
         | Operation::TimeoutSuspends
         | Operation::StartAfterSuspend => Stage::Running,
