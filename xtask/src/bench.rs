@@ -49,6 +49,7 @@ pub(crate) async fn run(dorm: &Path, images: &Path, json_file: Option<&Path>) ->
     let mut rows = Vec::new();
     let measured = async {
         rows.extend(measure(&daemon, &peer).await?);
+        rows.push(fork(&daemon, &peer).await?);
         let idle = idle(&daemon).await?;
         scale::real(&mut daemon, &mut rows).await?;
         rows.push(scale::fake(&dorm.with_file_name("dorm-sim"))?);
@@ -114,6 +115,41 @@ async fn measure(daemon: &Daemon, peer: &Peer) -> Result<Vec<Row>> {
         peer.end(&bare);
     }
     Ok(vec![create, exec, suspend, parked, evicted])
+}
+
+/// Ten children, all of which answer, beside ten restores one after another.
+async fn fork(daemon: &Daemon, peer: &Peer) -> Result<Row> {
+    const CHILDREN: usize = 10;
+    let mut row = Row::new("fork 256 MiB into 10, all answer", 0.6);
+    let (id, _) = first_exec(daemon, 2000).await?;
+    let (bare, _) = peer.first_exec(2000)?;
+    touch(daemon, &id).await?;
+    peer.touch(&bare)?;
+    peer.checkpoint(&bare)?;
+    for round in 0..3 {
+        eprintln!("bench: fork, round {} of 3", round + 1);
+        let began = Instant::now();
+        let forked = daemon.post(&format!("/sandboxes/{id}/fork"), json!({ "count": CHILDREN })).await?;
+        let mut children = Vec::new();
+        for child in forked["children"].as_array().context("children")? {
+            children.push(child["sandbox"]["id"].as_str().with_context(|| format!("no child: {child}"))?.to_owned());
+        }
+        for child in &children {
+            ensure!(daemon.exec(child, &["true"]).await?.0 == 0, "true failed");
+        }
+        row.ours.push(millis(began));
+        for child in &children {
+            daemon.post(&format!("/sandboxes/{child}/terminate"), json!({})).await?;
+        }
+        let mut took = 0.0;
+        for _ in 0..CHILDREN {
+            took += peer.restore(&bare)?;
+        }
+        row.peer.push(took);
+    }
+    peer.end(&bare);
+    daemon.post(&format!("/sandboxes/{id}/terminate"), json!({})).await?;
+    Ok(row)
 }
 
 /// The first create of an image boots its template; that is not what is measured.

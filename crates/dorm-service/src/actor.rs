@@ -405,7 +405,8 @@ impl Actor {
             return;
         }
         if self.work.is_some() {
-            // The effect in progress will meet it and say so, having more to undo than this.
+            // The effect in progress may meet it and say so, having more to undo than this.
+            self.later.push_back(Message::RunEnded { run: run.clone(), reason });
             return;
         }
         self.agent = None;

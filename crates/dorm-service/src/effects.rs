@@ -8,7 +8,8 @@
 //!    ─► record (actor) ─► only now: park the run, discard the image before
 //! ```
 //!
-//! On any failure before the record the draft goes and the guest simply continues.
+//! On any failure before the record the draft goes and the guest simply continues. A guest of which a snapshot is taken
+//! continues as soon as it is written, since nothing of it is given up for that.
 
 mod save;
 mod wake;
@@ -24,6 +25,7 @@ use crate::error::ServiceError;
 use crate::shared::{Shared, chain};
 
 pub(crate) use save::{give_up_image, go_on_after_restart, park};
+pub(crate) use wake::verify;
 
 /// How long the agent may take for anything that does not depend on what runs in the sandbox.
 const AGENT: Duration = Duration::from_secs(30);

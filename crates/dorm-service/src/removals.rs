@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use dorm_lifecycle::{SnapshotId, Timestamp};
+use dorm_lifecycle::{CaptureId, SnapshotId, Timestamp};
 use dorm_store::{Removal, SnapshotRecord, SnapshotStatus};
 use tokio::sync::Notify;
 
@@ -25,6 +25,9 @@ pub(crate) struct Removals {
     due: Mutex<BTreeMap<SnapshotId, Option<Timestamp>>>,
     /// Those through which a fork is being made.
     forking: Mutex<BTreeSet<SnapshotId>>,
+    /// Captures of forks that are being made, read to the last byte a moment ago: their many starts need not do that
+    /// again.
+    verified: Mutex<BTreeSet<CaptureId>>,
     news: Notify,
 }
 
@@ -58,6 +61,18 @@ impl Removals {
         self.poke();
     }
 
+    pub(crate) fn note_verified(&self, capture: &CaptureId) {
+        self.verified().insert(capture.clone());
+    }
+
+    pub(crate) fn forget_verified(&self, capture: &CaptureId) {
+        self.verified().remove(capture);
+    }
+
+    pub(crate) fn is_verified(&self, capture: &CaptureId) -> bool {
+        self.verified().contains(capture)
+    }
+
     /// Whether a fork is being made through it.
     pub(crate) fn is_forking(&self, snapshot: &SnapshotId) -> bool {
         self.forking().contains(snapshot)
@@ -65,6 +80,10 @@ impl Removals {
 
     fn due(&self) -> MutexGuard<'_, BTreeMap<SnapshotId, Option<Timestamp>>> {
         self.due.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn verified(&self) -> MutexGuard<'_, BTreeSet<CaptureId>> {
+        self.verified.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn forking(&self) -> MutexGuard<'_, BTreeSet<SnapshotId>> {

@@ -1,11 +1,12 @@
 //! Holding a guest still and saving it: for a sleep, after which it stays still, and for a snapshot, after which it
 //! goes on.
 
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use dorm_agent_client::Agent;
 use dorm_lifecycle::{CaptureId, Observation, Origin, RunId, SleepImage};
-use dorm_pool::{Capture, CaptureFacts};
+use dorm_pool::{Capture, CaptureDraft, CaptureFacts};
 
 use super::{Reason, Seen, Task, UNDO, connect, end, reason, within};
 
@@ -48,13 +49,37 @@ pub(crate) async fn park(task: &Task, run: &RunId) -> Option<u64> {
 
 pub(super) async fn snapshot(task: &Task, run: &RunId) -> Seen {
     let limit = task.shared.settings.limits.snapshot;
-    match within(limit, "taking a snapshot", capture(task, run)).await {
-        Ok(capture) => Seen { bytes: capture.bytes(), ..undo_nothing(task, run, Observation::SnapshotTaken).await },
-        Err(reason) => undo(task, run, Observation::SnapshotFailed(reason)).await,
+    let written = match within(limit, "taking a snapshot", write(task, run)).await {
+        Ok(written) => written,
+        Err(reason) => return undo(task, run, Observation::SnapshotFailed(reason)).await,
+    };
+    // The guest need not wait until its image is on disk: unlike a sleep, nothing is given up for it.
+    let seen = undo_nothing(task, run, Observation::SnapshotTaken).await;
+    if seen.observation != Observation::SnapshotTaken {
+        abandon(written.draft).await;
+        return seen;
+    }
+    match within(limit, "taking a snapshot", commit(task, written)).await {
+        Ok(capture) => Seen { bytes: capture.bytes(), ..seen },
+        Err(reason) => {
+            remove_capture(task).await;
+            Seen { observation: Observation::SnapshotFailed(reason), ..seen }
+        }
     }
 }
 
 async fn capture(task: &Task, run: &RunId) -> Result<Capture, Reason> {
+    commit(task, write(task, run).await?).await
+}
+
+/// An image that is written, and no capture yet.
+struct Written {
+    draft: CaptureDraft,
+    files: Vec<PathBuf>,
+}
+
+/// Holds the guest still and has its image written.
+async fn write(task: &Task, run: &RunId) -> Result<Written, Reason> {
     let shared = &task.shared;
     let Some(id) = &task.capture else { return Err("no capture was recorded for it".to_owned()) };
     match &task.agent {
@@ -72,11 +97,16 @@ async fn capture(task: &Task, run: &RunId) -> Result<Capture, Reason> {
             return Err(error.chain());
         }
     };
-    let captured = Instant::now();
-    let committed = draft.commit(facts(task), &written.files).await.map_err(|error| reason(&error))?;
-    let (writing, committing) = (captured - began, captured.elapsed());
-    tracing::debug!(%run, bytes = committed.bytes(), ?writing, ?committing, "captured");
-    Ok(committed)
+    tracing::debug!(%run, took = ?began.elapsed(), stopped = ?written.stopped, "captured");
+    Ok(Written { draft, files: written.files })
+}
+
+/// Makes a capture of what was written, durable and with hashes.
+async fn commit(task: &Task, written: Written) -> Result<Capture, Reason> {
+    let began = Instant::now();
+    let capture = written.draft.commit(facts(task), &written.files).await.map_err(|error| reason(&error))?;
+    tracing::debug!(capture = %capture.id, bytes = capture.bytes(), took = ?began.elapsed(), "committed");
+    Ok(capture)
 }
 
 async fn quiesce(agent: &Agent) -> Result<(), Reason> {
@@ -84,7 +114,7 @@ async fn quiesce(agent: &Agent) -> Result<(), Reason> {
     quiet.map_err(|_| "its agent does not answer".to_owned())?.map_err(|error| reason(&error))
 }
 
-async fn abandon(draft: dorm_pool::CaptureDraft) {
+async fn abandon(draft: CaptureDraft) {
     if let Err(error) = draft.abandon().await {
         tracing::warn!(error = %reason(&error), "a half-written capture is cleared away at the next start");
     }
@@ -131,13 +161,17 @@ async fn undo_nothing(task: &Task, run: &RunId, report: Observation) -> Seen {
     }
 }
 
-/// Clears away what was written and lets the guest go on.
-async fn undo(task: &Task, run: &RunId, report: Observation) -> Seen {
+async fn remove_capture(task: &Task) {
     if let Some(capture) = &task.capture
         && let Err(error) = task.shared.pool.remove(capture).await
     {
         tracing::warn!(%capture, error = %reason(&error), "a half-written capture is cleared away at the next start");
     }
+}
+
+/// Clears away what was written and lets the guest go on.
+async fn undo(task: &Task, run: &RunId, report: Observation) -> Seen {
+    remove_capture(task).await;
     #[cfg(feature = "planted-bugs")]
     if dorm_steps::planted::is(dorm_steps::planted::Planted::MissedUndo) {
         return Seen::of(report);

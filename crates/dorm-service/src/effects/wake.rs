@@ -5,9 +5,10 @@ use std::time::Instant;
 use dorm_agent_client::{Agent, Identity, Variable};
 use dorm_engine::RunSpec;
 use dorm_lifecycle::{CaptureId, Observation, OnUnrestorable, Restored, RunId, SleepImage};
-use dorm_pool::{Expected, PoolError};
+use dorm_pool::{Capture, Expected, PoolError};
 
 use super::{Reason, Seen, Task, UNDO, end, introduce, must_end_all, reason, spec, within};
+use crate::shared::Shared;
 
 /// A guest that is back.
 struct Back {
@@ -103,13 +104,11 @@ impl From<NotRestored> for Reason {
 /// Checks a capture to its last byte, then starts a run from it. No code of the guest runs before that.
 pub(super) async fn restore(task: &Task, spec: &RunSpec, capture: &CaptureId) -> Result<(), NotRestored> {
     let began = Instant::now();
-    let capabilities = task.shared.engine.capabilities();
-    let expected = Expected {
-        engine: capabilities.name.to_owned(),
-        build: capabilities.build.clone(),
-        cpu: capabilities.cpu.clone(),
+    let capture = match task.shared.removals.is_verified(capture) {
+        true => task.shared.pool.capture(capture).await,
+        false => verify(&task.shared, capture).await,
     };
-    let capture = task.shared.pool.verify(capture, &expected).await.map_err(|error| match error {
+    let capture = capture.map_err(|error| match error {
         PoolError::Missing(_)
         | PoolError::Damaged { .. }
         | PoolError::Incompatible { .. }
@@ -121,6 +120,17 @@ pub(super) async fn restore(task: &Task, spec: &RunSpec, capture: &CaptureId) ->
     let (verifying, restoring) = (verified - began, verified.elapsed());
     tracing::debug!(run = %spec.run, bytes = capture.bytes(), ?verifying, ?restoring, "restored");
     Ok(())
+}
+
+/// Reads a capture to its last byte: it is what was written, and this host's engine can use it.
+pub(crate) async fn verify(shared: &Shared, capture: &CaptureId) -> Result<Capture, PoolError> {
+    let capabilities = shared.engine.capabilities();
+    let expected = Expected {
+        engine: capabilities.name.to_owned(),
+        build: capabilities.build.clone(),
+        cpu: capabilities.cpu.clone(),
+    };
+    shared.pool.verify(capture, &expected).await
 }
 
 /// What the agent tells the sandbox about itself when a run begins or goes on.

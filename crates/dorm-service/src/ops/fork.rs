@@ -11,7 +11,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use dorm_lifecycle::{Actor as By, Command, EventKind, Name, SandboxId, SandboxSpec};
+use dorm_lifecycle::{Actor as By, CaptureId, Command, EventKind, Name, SandboxId, SandboxSpec};
 use dorm_store::{
     Change, ForkPlan, NewEvent, OperationKind, OperationRecord, OperationResult, Removal, StoreError, Together,
 };
@@ -19,6 +19,7 @@ use futures_util::StreamExt as _;
 
 use super::create::{CreateFrom, CreateSandbox};
 use crate::actor::SnapshotAsked;
+use crate::effects;
 use crate::error::ServiceError;
 use crate::shared::{Service, Shared, chain};
 use crate::view::SandboxView;
@@ -115,10 +116,14 @@ impl Service {
             ended: None,
         };
         shared.removals.begin_fork(&plan.snapshot);
-        let _forking = Forking { shared: shared.clone(), plan: plan.clone() };
+        let mut forking = Forking { shared: shared.clone(), plan: plan.clone(), capture: None };
         shared.commit(Change { operations: vec![operation.clone()], ..Change::default() }).await?;
         let asked = SnapshotAsked { id: plan.snapshot.clone(), labels: BTreeMap::new(), removal: Removal::WhenFree };
-        if let Err(error) = self.snapshot_as(id, asked).await {
+        let taken = match self.snapshot_as(id, asked).await {
+            Ok(snapshot) => forking.verify(snapshot.capture).await,
+            Err(error) => Err(error),
+        };
+        if let Err(error) = taken {
             close(shared, operation, OperationResult::Failed(chain(&error)), None).await?;
             return Err(error);
         }
@@ -189,10 +194,24 @@ impl Service {
 struct Forking {
     shared: Arc<Shared>,
     plan: ForkPlan,
+    capture: Option<CaptureId>,
+}
+
+impl Forking {
+    /// Reads the capture once for all children.
+    async fn verify(&mut self, capture: CaptureId) -> Result<(), ServiceError> {
+        effects::verify(&self.shared, &capture).await?;
+        self.shared.removals.note_verified(&capture);
+        self.capture = Some(capture);
+        Ok(())
+    }
 }
 
 impl Drop for Forking {
     fn drop(&mut self) {
+        if let Some(capture) = &self.capture {
+            self.shared.removals.forget_verified(capture);
+        }
         self.shared.removals.end_fork(&self.plan.snapshot);
     }
 }
