@@ -100,6 +100,8 @@ async fn measure(daemon: &Daemon, peer: &Peer) -> Result<Vec<Row>> {
         }
         touch(daemon, &id).await?;
         peer.touch(&bare)?;
+        // What one side leaves unwritten, as the peer does, is not to be paid by the other.
+        rustix::fs::sync();
         let began = Instant::now();
         daemon.post(&format!("/sandboxes/{id}/suspend"), json!({})).await?;
         suspend.ours.push(millis(began));
@@ -108,6 +110,7 @@ async fn measure(daemon: &Daemon, peer: &Peer) -> Result<Vec<Row>> {
         daemon.post(&format!("/sandboxes/{id}/evict"), json!({})).await?;
         evicted.ours.push(resume(daemon, &id).await?);
         daemon.post(&format!("/sandboxes/{id}/terminate"), json!({})).await?;
+        rustix::fs::sync();
         suspend.peer.push(peer.checkpoint(&bare)?);
         let took = peer.restore(&bare)?;
         parked.peer.push(took);

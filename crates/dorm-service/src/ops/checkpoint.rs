@@ -9,7 +9,7 @@ use dorm_store::{
     Change, OperationKind, OperationRecord, OperationResult, Removal, SandboxFilter, SnapshotRecord, SnapshotStatus,
 };
 
-use super::create::{CreateFrom, CreateSandbox};
+use super::create::CreateSandbox;
 use crate::actor::{Message, SnapshotAsked};
 use crate::error::ServiceError;
 use crate::shared::{Service, Shared};
@@ -98,15 +98,7 @@ impl Service {
             return Err(dorm_store::StoreError::NameTaken { name: name.clone(), holder }.into());
         }
         let snapshot = self.checkpoint(id).await?;
-        let asked = CreateSandbox {
-            name,
-            egress: source.egress,
-            variables: source.variables.0,
-            auto_resume: source.auto_resume,
-            timeouts: source.timeouts,
-            labels: source.labels,
-            ..CreateSandbox::new(CreateFrom::Snapshot(snapshot.id.clone()))
-        };
+        let asked = CreateSandbox { name, ..CreateSandbox::like(&source, snapshot.id.clone()) };
         let clone = self.create(asked).await?;
         Ok(Checkpointed { snapshot, clone })
     }

@@ -67,6 +67,19 @@ impl CreateSandbox {
             labels: BTreeMap::new(),
         }
     }
+
+    /// One that goes on from a snapshot of `source`, with its settings and variables but its name.
+    pub(super) fn like(source: &SandboxSpec, snapshot: SnapshotId) -> Self {
+        Self {
+            egress: source.egress.clone(),
+            variables: source.variables.0.clone(),
+            auto_resume: source.auto_resume,
+            timeouts: source.timeouts,
+            keeping: source.keeping,
+            labels: source.labels.clone(),
+            ..Self::new(CreateFrom::Snapshot(snapshot))
+        }
+    }
 }
 
 impl Service {

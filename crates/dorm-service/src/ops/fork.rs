@@ -17,7 +17,7 @@ use dorm_store::{
 };
 use futures_util::StreamExt as _;
 
-use super::create::{CreateFrom, CreateSandbox};
+use super::create::CreateSandbox;
 use crate::actor::SnapshotAsked;
 use crate::effects;
 use crate::error::ServiceError;
@@ -218,20 +218,10 @@ impl Drop for Forking {
 
 /// What a child is created from: the source's settings, and what is asked for it.
 fn of(source: &SandboxSpec, plan: &ForkPlan, asked: ForkChild) -> CreateSandbox {
-    let over = |mut all: BTreeMap<String, String>, own| {
-        all.extend(own);
-        all
-    };
-    CreateSandbox {
-        name: asked.name,
-        egress: source.egress.clone(),
-        variables: over(source.variables.0.clone(), asked.variables),
-        auto_resume: source.auto_resume,
-        timeouts: source.timeouts,
-        keeping: source.keeping,
-        labels: over(source.labels.clone(), asked.labels),
-        ..CreateSandbox::new(CreateFrom::Snapshot(plan.snapshot.clone()))
-    }
+    let mut child = CreateSandbox { name: asked.name, ..CreateSandbox::like(source, plan.snapshot.clone()) };
+    child.variables.extend(asked.variables);
+    child.labels.extend(asked.labels);
+    child
 }
 
 async fn close(
