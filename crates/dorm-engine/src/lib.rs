@@ -11,6 +11,7 @@
 //! ```
 
 mod error;
+mod files;
 mod network;
 mod stepped;
 
@@ -23,6 +24,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::mpsc;
 
 pub use error::{EngineError, Retry};
+pub use files::{Content, Entry, EntryKind, FileSink, LeftOut, NoContent};
 pub use network::{Lease, LeaseId, Network, NetworkError};
 pub use stepped::SteppedEngine;
 
