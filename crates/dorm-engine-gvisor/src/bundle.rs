@@ -20,6 +20,9 @@ const ID_COUNT: u32 = 65_536;
 /// Where the agent is inside. Every image has an empty file of that name.
 const AGENT: &str = "/dorm-agent";
 
+/// How `/tmp` is mounted; a memory image repeats it, which tells this mount from others.
+pub(crate) const TMP_OPTIONS: [&str; 2] = ["size=512m", "mode=1777"];
+
 /// What the agent and, through it, root inside may do to the sandbox's own kernel. On the host they mean nothing.
 const CAPABILITIES: [&str; 17] = [
     "CAP_AUDIT_WRITE",
@@ -104,8 +107,7 @@ fn mounts(rootfs: &Path, agent: &Path) -> Vec<Value> {
     // anything in its /tmp keeps it on the disk with the rest.
     let is_empty = fs::read_dir(rootfs.join("tmp")).is_ok_and(|mut entries| entries.next().is_none());
     if is_empty {
-        let options = ["size=512m", "mode=1777"];
-        mounts.push(json!({"destination": "/tmp", "type": "tmpfs", "source": "tmpfs", "options": options}));
+        mounts.push(json!({"destination": "/tmp", "type": "tmpfs", "source": "tmpfs", "options": TMP_OPTIONS}));
     }
     mounts
 }

@@ -11,6 +11,7 @@ use thiserror::Error;
 
 use crate::cgroup::CgroupError;
 use crate::disk::DiskError;
+use crate::files::FilesError;
 
 /// Why something on the host, or a sandbox, did not do what was asked.
 #[derive(Debug, Error)]
@@ -58,6 +59,12 @@ pub(crate) enum GvisorError {
     Network(#[from] NetworkError),
     #[error(transparent)]
     Stopped(#[from] dorm_steps::Stopped),
+    #[error("cannot read the files in the memory image {}", image.display())]
+    Files {
+        image: PathBuf,
+        #[source]
+        source: FilesError,
+    },
     #[error("the agent inside does not answer")]
     Agent(#[from] AgentError),
 }
@@ -90,6 +97,7 @@ impl GvisorError {
         };
         match self {
             Self::File { source, .. } | Self::System { source, .. } => full(source),
+            Self::Files { source, .. } => source.host_error().is_some_and(full),
             Self::Network(NetworkError::Exhausted(_)) => true,
             Self::Disk(error) => error.is_no_room(),
             Self::Stopped(stopped) => stopped.full,

@@ -19,6 +19,7 @@ mod control;
 pub mod disk;
 mod engine;
 mod error;
+mod files;
 mod hull;
 mod inventory;
 mod links;
@@ -33,3 +34,15 @@ mod stream;
 
 pub use engine::{Config, GvisorEngine};
 pub use probe::{Probe, probe};
+
+/// Reads the files out of the memory image in the directory `image`; only tests of this crate use it as it is.
+///
+/// # Errors
+/// When the image is not one, or the sink takes no more.
+#[doc(hidden)]
+pub fn read_files(
+    image: &std::path::Path,
+    sink: &mut dyn dorm_engine::FileSink,
+) -> Result<dorm_engine::LeftOut, Box<dyn std::error::Error + Send + Sync>> {
+    Ok(files::read(image, sink)?)
+}

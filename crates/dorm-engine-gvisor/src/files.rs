@@ -1,0 +1,84 @@
+//! Reads what a guest has changed in its files out of a memory image, without running anything of it.
+//!
+//! ```text
+//! checkpoint.img ─► unframe ─► graph (wire) ─► tree ─► walk ─► sink
+//! pages_meta.img ─► graph (wire) ─► pages ──────────────┘
+//! pages.img ────────────────────────────────────────────┘  contents, piece by piece
+//! ```
+//!
+//! The image says of itself how its types and fields are called; `graph` knows no other, and `tree` knows the names that
+//! matter. It was written by a process that its guest may have taken over: anything odd is an error, nothing is believed
+//! without being held against the files' lengths, and no path leaves the root. Nothing here knows what the entries are for.
+
+mod error;
+mod graph;
+mod pages;
+mod tree;
+mod unframe;
+mod walk;
+mod wire;
+
+use std::fs;
+use std::path::Path;
+
+use dorm_engine::{FileSink, LeftOut};
+
+pub(crate) use self::error::FilesError;
+use self::graph::{Graph, Part};
+use self::pages::{MemoryFiles, Source};
+use self::walk::Walk;
+use self::wire::Wire;
+use crate::boot::IMAGE_FILES;
+use crate::error::GvisorError;
+
+const CHECKPOINT: &str = "checkpoint.img";
+/// The object that everything the sandbox knows is in.
+const KERNEL: &str = "pkg/sentry/kernel.Kernel";
+/// `pages_meta.img` is read at once; it grows with how scattered the memory is, and stays far below this.
+const META_MAX: u64 = 1 << 30;
+
+/// Hands every change of the guest's root file system, and what is in its `/tmp`, to `sink`. Blocks.
+pub(crate) fn read(image: &Path, sink: &mut dyn FileSink) -> Result<LeftOut, GvisorError> {
+    let open = |name: &str| {
+        let path = image.join(name);
+        let file = fs::File::open(&path).map_err(|source| GvisorError::file("open", &path, source))?;
+        let facts = file.metadata().map_err(|source| GvisorError::file("look at", &path, source))?;
+        Ok::<_, GvisorError>((file, facts.len()))
+    };
+    let [first, second, third] = IMAGE_FILES;
+    let files = [open(first)?, open(second)?, open(third)?];
+    read_open(files, sink).map_err(|source| GvisorError::Files { image: image.to_owned(), source })
+}
+
+fn read_open(files: [(fs::File, u64); 3], sink: &mut dyn FileSink) -> Result<LeftOut, FilesError> {
+    let [(mut checkpoint, checkpoint_bytes), (mut meta, meta_bytes), (pages, pages_bytes)] = files;
+    if meta_bytes > META_MAX {
+        return Err(FilesError::unsound("pages_meta.img is too long"));
+    }
+    let mut text = Vec::new();
+    std::io::Read::read_to_end(&mut meta, &mut text).map_err(FilesError::read("pages_meta.img"))?;
+    let memory = MemoryFiles::read(&text)?;
+    if memory.bytes != pages_bytes {
+        let [expected, found] = [memory.bytes, pages_bytes];
+        return Err(FilesError::unsound(format!("pages.img should have {expected} bytes and has {found}")));
+    }
+    let content = unframe::unframe(&mut checkpoint, checkpoint_bytes)?;
+    drop(checkpoint);
+    let graph = kernel(&content)?;
+    let (upper, tmp) = tree::find(&graph, &memory)?;
+    Walk::new(&graph, Source::new(pages, pages_bytes), sink).run(&upper, tmp.as_ref())
+}
+
+/// The saved state of the sandbox's kernel.
+fn kernel(content: &[u8]) -> Result<Graph<'_>, FilesError> {
+    let mut wire = Wire::new(content);
+    let mut found = None;
+    while !wire.is_at_end() {
+        match graph::next(CHECKPOINT, &mut wire)? {
+            Part::Graph(graph) if graph.kind_of(0) == Some(KERNEL.as_bytes()) => found = Some(graph),
+            Part::Graph(_) => {}
+            Part::Bytes(_) => return Err(FilesError::different("checkpoint.img has pages in it")),
+        }
+    }
+    found.ok_or_else(|| FilesError::different(format!("there is no {KERNEL}")))
+}

@@ -1,0 +1,358 @@
+//! One saved object with everything it leads to: types by name, objects by number, fields by name.
+//!
+//! The stream says of itself what its types and fields are called, so nothing here goes by position. A name that is not
+//! there is an error that says which.
+
+use super::error::FilesError;
+use super::wire::{Fault, Items, Pairs, Ref, Step, Struct, Value, Wire};
+
+/// The bit of a header that says that objects follow, and not bytes.
+const OBJECTS: u64 = 1 << 63;
+/// How deep a pointer may lead into an object.
+const STEPS_MAX: usize = 16;
+/// Numbers that may be changed by several at once are structs of one field.
+const ATOMIC: &str = "pkg/atomicbitops.";
+
+/// What stands next in a stream.
+pub(super) enum Part<'a> {
+    /// An object and all it leads to.
+    Graph(Graph<'a>),
+    /// So many bytes, which are in another file.
+    Bytes(u64),
+}
+
+/// An object and all it leads to.
+pub(super) struct Graph<'a> {
+    file: &'static str,
+    start: Wire<'a>,
+    types: Vec<Type<'a>>,
+    /// By number, ascending.
+    objects: Vec<Object>,
+}
+
+struct Type<'a> {
+    name: &'a [u8],
+    fields: Vec<&'a [u8]>,
+}
+
+struct Object {
+    number: u64,
+    position: usize,
+    /// The number of its type if it is a struct, else 0.
+    kind: u32,
+}
+
+/// Where a pointer leads.
+#[derive(Clone, Copy)]
+pub(super) struct Place<'a> {
+    /// Which of the graph's objects it is, or is in: below [`Graph::len`].
+    pub(super) object: usize,
+    pub(super) value: Value<'a>,
+}
+
+/// A field's value, with its names for whoever has to complain.
+#[derive(Clone, Copy)]
+pub(super) struct Field<'a> {
+    at: Wire<'a>,
+    of: &'static str,
+    name: &'static str,
+}
+
+/// Reads the next part of a stream.
+pub(super) fn next<'a>(file: &'static str, wire: &mut Wire<'a>) -> Result<Part<'a>, FilesError> {
+    let damaged = |fault: Fault| FilesError::Damaged { file, what: fault.what, at: fault.at };
+    let header = wire.uint().map_err(damaged)?;
+    if header & OBJECTS == 0 {
+        return Ok(Part::Bytes(header));
+    }
+    let mut graph = Graph { file, start: *wire, types: Vec::new(), objects: Vec::new() };
+    graph.index(header & !OBJECTS, wire).map_err(damaged)?;
+    Ok(Part::Graph(graph))
+}
+
+impl<'a> Graph<'a> {
+    /// Notes where each object is.
+    fn index(&mut self, count: u64, wire: &mut Wire<'a>) -> Result<(), Fault> {
+        // Two bytes of number and one of value are the least.
+        if count == 0 || count > wire.left() / 3 {
+            return wire.fault("it ends before the objects it announces");
+        }
+        while (self.objects.len() as u64) < count {
+            if wire.is_type()? {
+                let name = wire.text()?;
+                let fields = wire.count()?;
+                let fields = (0..fields).map(|_| wire.text()).collect::<Result<_, _>>()?;
+                self.types.push(Type { name, fields });
+                continue;
+            }
+            let Value::Uint(number) = wire.value()? else { return wire.fault("an object has no number") };
+            wire.skip()?;
+            if number == 0 || self.objects.last().is_some_and(|last| last.number >= number) {
+                return wire.fault("the objects are out of order");
+            }
+            let position = wire.position();
+            let kind = match wire.value()? {
+                Value::Struct(found) => u32::try_from(found.kind).unwrap_or(u32::MAX),
+                _ => 0,
+            };
+            wire.skip()?;
+            self.objects.push(Object { number, position, kind });
+        }
+        Ok(())
+    }
+
+    fn damaged(&self, fault: Fault) -> FilesError {
+        FilesError::Damaged { file: self.file, what: fault.what, at: fault.at }
+    }
+
+    /// How many objects there are.
+    pub(super) fn len(&self) -> usize {
+        self.objects.len()
+    }
+
+    fn kind(&self, number: u64) -> Option<&Type<'a>> {
+        let index = usize::try_from(number).ok()?.checked_sub(1)?;
+        self.types.get(index)
+    }
+
+    /// The name of the type of object `index`, if it is a struct.
+    pub(super) fn kind_of(&self, index: usize) -> Option<&'a [u8]> {
+        let object = self.objects.get(index)?;
+        self.kind(object.kind.into()).map(|kind| kind.name)
+    }
+
+    /// The object that was saved.
+    pub(super) fn root(&self) -> Result<Place<'a>, FilesError> {
+        self.object(0)
+    }
+
+    /// Object `index`, if there is one.
+    pub(super) fn place(&self, index: usize) -> Result<Option<Place<'a>>, FilesError> {
+        if index < self.objects.len() { self.object(index).map(Some) } else { Ok(None) }
+    }
+
+    fn object(&self, index: usize) -> Result<Place<'a>, FilesError> {
+        let Some(object) = self.objects.get(index) else { return Err(FilesError::unsound("an object is missing")) };
+        let value = self.start.at(object.position).value().map_err(|fault| self.damaged(fault))?;
+        Ok(Place { object: index, value })
+    }
+
+    /// All objects of the type `name`.
+    pub(super) fn all(&self, name: &str) -> impl Iterator<Item = Result<Place<'a>, FilesError>> {
+        let kinds: Vec<bool> = self.types.iter().map(|kind| kind.name == name.as_bytes()).collect();
+        let is_one = move |object: &Object| {
+            let index = (object.kind as usize).checked_sub(1);
+            index.and_then(|index| kinds.get(index)).copied().unwrap_or(false)
+        };
+        (0..self.objects.len())
+            .filter(move |&index| self.objects.get(index).is_some_and(&is_one))
+            .map(|i| self.object(i))
+    }
+
+    /// Where `reference` leads, unless nowhere.
+    pub(super) fn follow(&self, reference: &Ref<'a>) -> Result<Option<Place<'a>>, FilesError> {
+        if reference.root == 0 {
+            return Ok(None);
+        }
+        let found = self.objects.binary_search_by_key(&reference.root, |object| object.number);
+        let Ok(index) = found else {
+            return Err(FilesError::unsound(format!("object {} is pointed to and not there", reference.root)));
+        };
+        let mut place = self.object(index)?;
+        let (steps, count) = reference.steps::<STEPS_MAX>().map_err(|fault| self.damaged(fault))?;
+        for step in steps.iter().take(count) {
+            place.value = self.step(place.value, step)?;
+        }
+        Ok(Some(place))
+    }
+
+    fn step(&self, from: Value<'a>, step: &Step<'a>) -> Result<Value<'a>, FilesError> {
+        match (from, step) {
+            (Value::Struct(inside), Step::Field(name)) => {
+                let at = self.find_fields(&inside, &[name])?;
+                let [Some(at)] = at else {
+                    return Err(FilesError::different(format!(
+                        "a pointer leads to the field {} of {}, which is not there",
+                        name.escape_ascii(),
+                        self.name_of(&inside)
+                    )));
+                };
+                at.value().map_err(|fault| self.damaged(fault))
+            }
+            (Value::Array(items), Step::Element(index)) => items.nth(*index).map_err(|fault| self.damaged(fault)),
+            _ => Err(FilesError::unsound("a pointer leads into something that has no inside")),
+        }
+    }
+
+    fn name_of(&self, inside: &Struct<'a>) -> String {
+        match self.kind(inside.kind) {
+            Some(kind) => kind.name.escape_ascii().to_string(),
+            None => "a struct without a name".to_owned(),
+        }
+    }
+
+    fn find_fields<const N: usize>(
+        &self,
+        inside: &Struct<'a>,
+        names: &[&[u8]; N],
+    ) -> Result<[Option<Wire<'a>>; N], FilesError> {
+        let mut found = [None; N];
+        let Some(kind) = self.kind(inside.kind) else { return Ok(found) };
+        let mut at = inside.fields;
+        at.enter_fields(kind.fields.len()).map_err(|fault| self.damaged(fault))?;
+        let mut missing = N;
+        for field in &kind.fields {
+            if let Some(slot) = names.iter().position(|name| name == field)
+                && let Some(found @ None) = found.get_mut(slot)
+            {
+                *found = Some(at);
+                missing -= 1;
+                if missing == 0 {
+                    break;
+                }
+            }
+            at.skip().map_err(|fault| self.damaged(fault))?;
+        }
+        Ok(found)
+    }
+
+    /// The fields `names` of `value`, which must be a struct of the type `of`.
+    pub(super) fn fields<const N: usize>(
+        &self,
+        value: Value<'a>,
+        of: &'static str,
+        names: [&'static str; N],
+    ) -> Result<[Field<'a>; N], FilesError> {
+        let Value::Struct(inside) = value else {
+            return Err(FilesError::different(format!("something else is where {of} should be")));
+        };
+        if self.kind(inside.kind).is_none_or(|kind| kind.name != of.as_bytes()) {
+            return Err(FilesError::different(format!("{} is where {of} should be", self.name_of(&inside))));
+        }
+        let found = self.find_fields(&inside, &names.map(str::as_bytes))?;
+        let mut fields = [Field { at: inside.fields, of, name: "" }; N];
+        for ((field, at), name) in fields.iter_mut().zip(found).zip(names) {
+            let Some(at) = at else { return Err(FilesError::different(format!("{of} has no field {name}"))) };
+            *field = Field { at, of, name };
+        }
+        Ok(fields)
+    }
+
+    /// What is in `field`.
+    pub(super) fn value(&self, field: Field<'a>) -> Result<Value<'a>, FilesError> {
+        field.at.value().map_err(|fault| self.damaged(fault))
+    }
+
+    fn odd(field: Field<'a>, wanted: &str) -> FilesError {
+        FilesError::different(format!("the field {} of {} is not {wanted}", field.name, field.of))
+    }
+
+    /// A number that is not negative.
+    pub(super) fn unsigned(&self, field: Field<'a>) -> Result<u64, FilesError> {
+        match self.number(self.value(field)?)? {
+            Value::Nil => Ok(0),
+            Value::Uint(number) => Ok(number),
+            Value::Int(number) => u64::try_from(number).map_err(|_| Self::odd(field, "positive")),
+            _ => Err(Self::odd(field, "a number")),
+        }
+    }
+
+    /// A number of 32 bits that is not negative.
+    pub(super) fn unsigned_32(&self, field: Field<'a>) -> Result<u32, FilesError> {
+        u32::try_from(self.unsigned(field)?).map_err(|_| Self::odd(field, "a number of 32 bits"))
+    }
+
+    /// Any whole number.
+    pub(super) fn signed(&self, field: Field<'a>) -> Result<i64, FilesError> {
+        match self.number(self.value(field)?)? {
+            Value::Nil => Ok(0),
+            Value::Int(number) => Ok(number),
+            _ => Err(Self::odd(field, "a number")),
+        }
+    }
+
+    /// What stands in an atomic number; other values as they are.
+    fn number(&self, value: Value<'a>) -> Result<Value<'a>, FilesError> {
+        let Value::Struct(inside) = value else { return Ok(value) };
+        let is_atomic = self.kind(inside.kind).is_some_and(|kind| kind.name.starts_with(ATOMIC.as_bytes()));
+        if !is_atomic {
+            return Ok(value);
+        }
+        match self.find_fields(&inside, &[b"value"])? {
+            [Some(at)] => at.value().map_err(|fault| self.damaged(fault)),
+            [None] => Err(FilesError::different(format!("{} has no field value", self.name_of(&inside)))),
+        }
+    }
+
+    /// Yes or no.
+    pub(super) fn truth(&self, field: Field<'a>) -> Result<bool, FilesError> {
+        match self.value(field)? {
+            Value::Nil => Ok(false),
+            Value::Bool(truth) => Ok(truth),
+            _ => Err(Self::odd(field, "yes or no")),
+        }
+    }
+
+    pub(super) fn text(&self, field: Field<'a>) -> Result<&'a [u8], FilesError> {
+        match self.value(field)? {
+            Value::Nil => Ok(b""),
+            Value::Text(text) => Ok(text),
+            _ => Err(Self::odd(field, "a text")),
+        }
+    }
+
+    /// Where the pointer in `field` leads, unless nowhere.
+    pub(super) fn target(&self, field: Field<'a>) -> Result<Option<Place<'a>>, FilesError> {
+        match self.value(field)? {
+            Value::Nil => Ok(None),
+            Value::Ref(reference) => self.follow(&reference),
+            _ => Err(Self::odd(field, "a pointer")),
+        }
+    }
+
+    /// Where the pointer in `field` leads.
+    pub(super) fn must(&self, field: Field<'a>) -> Result<Place<'a>, FilesError> {
+        let nowhere = || FilesError::unsound(format!("the field {} of {} leads nowhere", field.name, field.of));
+        self.target(field)?.ok_or_else(nowhere)
+    }
+
+    /// The elements of the slice in `field`, and the number of the object they are in.
+    pub(super) fn items(&self, field: Field<'a>) -> Result<Option<(usize, Items<'a>)>, FilesError> {
+        let (length, array) = match self.value(field)? {
+            Value::Nil => return Ok(None),
+            Value::Slice { length, array } => (length, array),
+            _ => return Err(Self::odd(field, "a slice")),
+        };
+        match self.follow(&array)? {
+            None if length == 0 => Ok(None),
+            Some(Place { object, value: Value::Array(items) }) if items.left() == length => Ok(Some((object, items))),
+            _ => Err(Self::odd(field, "a slice of a whole array")),
+        }
+    }
+
+    /// The next element.
+    pub(super) fn item(&self, items: &mut Items<'a>) -> Result<Option<Value<'a>>, FilesError> {
+        items.next().map_err(|fault| self.damaged(fault))
+    }
+
+    /// The pairs of the map that the pointer in `field` leads to, and the number of the object.
+    pub(super) fn pairs(&self, field: Field<'a>) -> Result<Option<(usize, Pairs<'a>)>, FilesError> {
+        match self.target(field)? {
+            None => Ok(None),
+            Some(Place { object, value: Value::Map(pairs) }) => Ok(Some((object, pairs))),
+            Some(_) => Err(Self::odd(field, "a map")),
+        }
+    }
+
+    /// The next pair, whose key must be a text.
+    pub(super) fn pair(&self, pairs: &mut Pairs<'a>) -> Result<Option<(&'a [u8], Value<'a>)>, FilesError> {
+        match pairs.next().map_err(|fault| self.damaged(fault))? {
+            None => Ok(None),
+            Some((Value::Text(key), value)) => Ok(Some((key, value))),
+            Some(_) => Err(FilesError::different("a map's keys are not texts")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,265 @@
+//! Where the pages of the memory files are, and the content of a file that is kept in such pages.
+//!
+//! `pages_meta.img` has, for each memory file, sets that tell which parts of it are in use, and then the lengths of the
+//! parts that were written to `pages.img`, one after the other. The first memory file is the guest's memory; after it
+//! come the names of the others, and then they themselves.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+
+use dorm_engine::Content;
+
+use super::error::FilesError;
+use super::graph::{self, Graph, Part};
+use super::wire::{Items, Wire};
+
+const FILE: &str = "pages_meta.img";
+const SET: &str = "pkg/sentry/pgalloc.memAcctSet";
+const SEGMENT: &str = "pkg/sentry/pgalloc.memAcctFlatSegment";
+const INFO: &str = "pkg/sentry/pgalloc.memAcctInfo";
+const OWNERS: &str = "pkg/sentry/kernel.privateMemoryFileMetadata";
+const FILE_SEGMENT: &str = "pkg/sentry/fsutil.FileRangeFlatSegment";
+/// The biggest piece that is handed out at once.
+const PIECE_BYTES: u64 = 1 << 20;
+
+/// The memory files of an image, by name.
+pub(super) struct MemoryFiles {
+    files: Vec<(Vec<u8>, MemoryFile)>,
+    /// How many bytes of pages there are altogether.
+    pub(super) bytes: u64,
+}
+
+/// The parts of one memory file that are in `pages.img`, in order.
+#[derive(Default)]
+pub(super) struct MemoryFile {
+    parts: Vec<PagePart>,
+}
+
+#[derive(Clone, Copy)]
+struct PagePart {
+    start: u64,
+    end: u64,
+    /// Where in `pages.img`.
+    offset: u64,
+}
+
+impl MemoryFiles {
+    /// Reads `pages_meta.img`.
+    pub(super) fn read(bytes: &[u8]) -> Result<Self, FilesError> {
+        let mut wire = Wire::new(bytes);
+        let mut files = vec![(Vec::new(), MemoryFile::default())];
+        let mut offset = 0_u64;
+        let mut sets = 0;
+        let mut written = 0;
+        let mut owners_seen = false;
+        while !wire.is_at_end() {
+            match graph::next(FILE, &mut wire)? {
+                Part::Bytes(length) => {
+                    let at = wire.position();
+                    let wrong = FilesError::Damaged { file: FILE, what: "a part of the pages is not where it was", at };
+                    let current = files.get_mut(sets - usize::from(sets > 0));
+                    let part = current.and_then(|(_, file)| file.parts.get_mut(written)).filter(|_| sets > 0);
+                    match part {
+                        Some(part) if part.end - part.start == length => part.offset = offset,
+                        _ => return Err(wrong),
+                    }
+                    written += 1;
+                    offset = offset.checked_add(length).ok_or(wrong)?;
+                }
+                Part::Graph(graph) if graph.kind_of(0) == Some(SET.as_bytes()) => {
+                    Self::is_written(&files, sets, written)?;
+                    let Some((_, file)) = files.get_mut(sets) else {
+                        return Err(FilesError::different("there are more memory files than names of them"));
+                    };
+                    file.parts = committed(&graph)?;
+                    (sets, written) = (sets + 1, 0);
+                }
+                Part::Graph(graph) if graph.kind_of(0) == Some(OWNERS.as_bytes()) => {
+                    if owners_seen || sets != 1 {
+                        return Err(FilesError::different("the names of the memory files are not after the first one"));
+                    }
+                    owners_seen = true;
+                    let names = owners(&graph)?;
+                    files.extend(names.into_iter().map(|name| (name, MemoryFile::default())));
+                }
+                // How the memory was divided up does not matter here.
+                Part::Graph(_) => {}
+            }
+        }
+        Self::is_written(&files, sets, written)?;
+        if !owners_seen || sets != files.len() {
+            return Err(FilesError::different(format!(
+                "pages_meta.img has no {OWNERS}, or not all of its memory files"
+            )));
+        }
+        Ok(Self { files, bytes: offset })
+    }
+
+    /// Whether all parts of the memory file before have come.
+    fn is_written(files: &[(Vec<u8>, MemoryFile)], sets: usize, written: usize) -> Result<(), FilesError> {
+        let expected = sets.checked_sub(1).and_then(|last| files.get(last)).map_or(0, |(_, file)| file.parts.len());
+        if expected == written {
+            return Ok(());
+        }
+        Err(FilesError::Damaged { file: FILE, what: "parts of the pages are missing", at: 0 })
+    }
+
+    /// The memory file `name`; the one without a name is the guest's memory.
+    pub(super) fn find(&self, name: &[u8]) -> Option<&MemoryFile> {
+        self.files.iter().find(|(found, _)| found == name).map(|(_, file)| file)
+    }
+}
+
+/// The parts whose pages were written, without knowing yet where.
+fn committed(graph: &Graph<'_>) -> Result<Vec<PagePart>, FilesError> {
+    let [root] = graph.fields(graph.root()?.value, SET, ["root"])?;
+    let mut parts: Vec<PagePart> = Vec::new();
+    let Some((_, mut items)) = graph.items(root)? else { return Ok(parts) };
+    let mut last = 0;
+    while let Some(segment) = graph.item(&mut items)? {
+        let [start, end, value] = graph.fields(segment, SEGMENT, ["Start", "End", "Value"])?;
+        let [is_committed] = graph.fields(graph.value(value)?, INFO, ["knownCommitted"])?;
+        let (start, end) = (graph.unsigned(start)?, graph.unsigned(end)?);
+        if start < last || end <= start {
+            return Err(FilesError::unsound("the parts of a memory file overlap"));
+        }
+        last = end;
+        if graph.truth(is_committed)? {
+            parts.push(PagePart { start, end, offset: 0 });
+        }
+    }
+    Ok(parts)
+}
+
+fn owners(graph: &Graph<'_>) -> Result<Vec<Vec<u8>>, FilesError> {
+    let [owners] = graph.fields(graph.root()?.value, OWNERS, ["owners"])?;
+    let mut names: Vec<Vec<u8>> = Vec::new();
+    let Some((_, mut items)) = graph.items(owners)? else { return Ok(names) };
+    while let Some(name) = graph.item(&mut items)? {
+        let super::wire::Value::Text(name) = name else {
+            return Err(FilesError::different(format!("the field owners of {OWNERS} holds something that is no text")));
+        };
+        if name.is_empty() || names.iter().any(|other| other == name) {
+            return Err(FilesError::unsound("two memory files have the same name"));
+        }
+        names.push(name.to_owned());
+    }
+    Ok(names)
+}
+
+impl MemoryFile {
+    /// The first part that ends behind `offset`.
+    fn part_behind(&self, offset: u64) -> Option<PagePart> {
+        let index = self.parts.partition_point(|part| part.end <= offset);
+        self.parts.get(index).copied()
+    }
+}
+
+/// What is needed to read contents: the file of pages, a buffer for one piece, and how much may still come.
+pub(super) struct Source {
+    pages: File,
+    buffer: Vec<u8>,
+    /// No page belongs to two files, so there is never more content than pages.
+    left: u64,
+}
+
+impl Source {
+    pub(super) fn new(pages: File, bytes: u64) -> Self {
+        Self { pages, buffer: Vec::new(), left: bytes }
+    }
+}
+
+/// The content of one file.
+pub(super) struct FileContent<'a, 's> {
+    pub(super) graph: &'s Graph<'a>,
+    pub(super) memory: &'s MemoryFile,
+    pub(super) source: &'s mut Source,
+    /// The file's parts, which say where they are in the memory file.
+    pub(super) segments: Option<Items<'a>>,
+    pub(super) bytes: u64,
+    span: Span,
+}
+
+/// What is left of the segment that is being handed out.
+#[derive(Clone, Copy, Default)]
+struct Span {
+    at: u64,
+    end: u64,
+    memory: u64,
+}
+
+impl<'a, 's> FileContent<'a, 's> {
+    pub(super) fn new(
+        graph: &'s Graph<'a>,
+        memory: &'s MemoryFile,
+        source: &'s mut Source,
+        segments: Option<Items<'a>>,
+        bytes: u64,
+    ) -> Self {
+        Self { graph, memory, source, segments, bytes, span: Span::default() }
+    }
+
+    /// Goes to the next segment; `false` when there is none, or none within the file.
+    fn advance(&mut self) -> Result<bool, FilesError> {
+        let Some(segments) = &mut self.segments else { return Ok(false) };
+        let Some(segment) = self.graph.item(segments)? else { return Ok(false) };
+        let [start, end, value] = self.graph.fields(segment, FILE_SEGMENT, ["Start", "End", "Value"])?;
+        let [start, end, memory] = [start, end, value].map(|field| self.graph.unsigned(field));
+        let (start, end, memory) = (start?, end?, memory?);
+        if start < self.span.end || end <= start || memory.checked_add(end - start).is_none() {
+            return Err(FilesError::unsound("the parts of a file overlap"));
+        }
+        if start >= self.bytes {
+            return Ok(false);
+        }
+        self.span = Span { at: start, end: end.min(self.bytes), memory };
+        Ok(true)
+    }
+
+    /// Where the next piece is: its place in the file, in `pages.img`, and its length.
+    fn find(&mut self) -> Result<Option<(u64, u64, u64)>, FilesError> {
+        loop {
+            let left = self.span.end - self.span.at;
+            if left == 0 {
+                if self.advance()? {
+                    continue;
+                }
+                return Ok(None);
+            }
+            let part = self.memory.part_behind(self.span.memory);
+            let hole = part.map_or(left, |part| part.start.saturating_sub(self.span.memory).min(left));
+            self.pass(hole);
+            let Some(part) = part.filter(|_| hole < left) else { continue };
+            let length = (part.end - self.span.memory).min(left - hole).min(PIECE_BYTES);
+            // No overflow: the parts were added up when they were read.
+            let offset = part.offset + (self.span.memory - part.start);
+            let found = (self.span.at, offset, length);
+            self.pass(length);
+            return Ok(Some(found));
+        }
+    }
+
+    fn pass(&mut self, length: u64) {
+        self.span.at += length;
+        self.span.memory += length;
+    }
+}
+
+impl Content for FileContent<'_, '_> {
+    fn next(&mut self) -> io::Result<Option<(u64, &[u8])>> {
+        let Some((at, offset, length)) = self.find().map_err(io::Error::other)? else { return Ok(None) };
+        let source = &mut *self.source;
+        let Some(left) = source.left.checked_sub(length) else {
+            return Err(io::Error::other(FilesError::unsound("files share their pages")));
+        };
+        source.left = left;
+        let length = usize::try_from(length).map_err(io::Error::other)?;
+        if source.buffer.len() < length {
+            source.buffer.resize(length, 0);
+        }
+        let Some(piece) = source.buffer.get_mut(..length) else { return Ok(None) };
+        source.pages.read_exact_at(piece, offset)?;
+        Ok(Some((at, piece)))
+    }
+}

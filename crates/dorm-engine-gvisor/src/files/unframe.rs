@@ -1,0 +1,151 @@
+//! The head and the frames of `checkpoint.img`.
+//!
+//! ```text
+//! magic (8)  length (8)  text of that length  digest (32)  { length (4)  bytes }…
+//! ```
+//!
+//! Lengths are big-endian. A frame is mostly a single byte, so what is inside takes about a quarter of the room.
+
+use std::collections::BTreeMap;
+use std::io::Read;
+
+use super::error::FilesError;
+
+const FILE: &str = "checkpoint.img";
+const MAGIC: &[u8; 8] = b"gVisorSF";
+/// The digest of the head, which has no key and so proves nothing.
+const DIGEST_BYTES: usize = 32;
+const HEAD_MAX: u64 = 1 << 20;
+const BUFFER_BYTES: usize = 1 << 20;
+
+/// What stands in the frames of an image of `length` bytes.
+pub(super) fn unframe(input: &mut impl Read, length: u64) -> Result<Vec<u8>, FilesError> {
+    read_head(input)?;
+    let mut content = Vec::with_capacity(usize::try_from(length / 4).unwrap_or(0));
+    let mut buffer = vec![0_u8; BUFFER_BYTES];
+    let mut filled = 0;
+    let mut left_of_frame = 0_usize;
+    loop {
+        let read = match buffer.get_mut(filled..) {
+            Some(free) => read_some(input, free)?,
+            None => 0,
+        };
+        filled += read;
+        let mut rest = buffer.get(..filled).unwrap_or_default();
+        loop {
+            let (now, later) = rest.split_at(left_of_frame.min(rest.len()));
+            content.extend_from_slice(now);
+            left_of_frame -= now.len();
+            rest = later;
+            let Some((frame, later)) = rest.split_first_chunk::<4>() else { break };
+            left_of_frame = u32::from_be_bytes(*frame) as usize;
+            rest = later;
+        }
+        let kept = rest.len();
+        if read == 0 {
+            let whole = kept == 0 && left_of_frame == 0;
+            return if whole { Ok(content) } else { Err(damaged("it ends within a frame", content.len())) };
+        }
+        buffer.copy_within(filled - kept..filled, 0);
+        filled = kept;
+    }
+}
+
+fn read_some(input: &mut impl Read, free: &mut [u8]) -> Result<usize, FilesError> {
+    loop {
+        match input.read(free) {
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            read => return read.map_err(FilesError::read(FILE)),
+        }
+    }
+}
+
+fn read_head(input: &mut impl Read) -> Result<(), FilesError> {
+    let mut magic = [0; 8];
+    let mut length = [0; 8];
+    input.read_exact(&mut magic).map_err(FilesError::read(FILE))?;
+    input.read_exact(&mut length).map_err(FilesError::read(FILE))?;
+    if &magic != MAGIC {
+        return Err(FilesError::different("checkpoint.img does not begin as it should"));
+    }
+    let length = u64::from_be_bytes(length);
+    if length > HEAD_MAX {
+        return Err(damaged("its head is too long", 0));
+    }
+    let mut text = Vec::new();
+    input.take(length).read_to_end(&mut text).map_err(FilesError::read(FILE))?;
+    let mut digest = [0; DIGEST_BYTES];
+    input.read_exact(&mut digest).map_err(FilesError::read(FILE))?;
+    let Ok(head) = serde_json::from_slice::<BTreeMap<String, String>>(&text) else {
+        return Err(damaged("its head cannot be read", 0));
+    };
+    match head.get("compression").map(String::as_str) {
+        Some("none") => Ok(()),
+        other => Err(FilesError::different(format!("checkpoint.img is compressed as {other:?}"))),
+    }
+}
+
+fn damaged(what: &'static str, at: usize) -> FilesError {
+    FilesError::Damaged { file: FILE, what, at }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn image(frames: &[u8]) -> Vec<u8> {
+        let text = br#"{"compression":"none"}"#;
+        let mut image = MAGIC.to_vec();
+        image.extend((text.len() as u64).to_be_bytes());
+        image.extend(text);
+        image.extend([7; DIGEST_BYTES]);
+        image.extend(frames);
+        image
+    }
+
+    /// Gives one byte at a time.
+    struct Slow<'a>(&'a [u8]);
+
+    impl Read for Slow<'_> {
+        fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
+            let length = into.len().min(1);
+            self.0.read(&mut into[..length])
+        }
+    }
+
+    #[test]
+    fn frames_are_joined_however_the_bytes_arrive() {
+        let image = image(b"\0\0\0\x01a\0\0\0\0\0\0\0\x03bcd");
+        assert_eq!(unframe(&mut image.as_slice(), 0).unwrap(), b"abcd");
+        assert_eq!(unframe(&mut Slow(&image), 0).unwrap(), b"abcd");
+    }
+
+    #[test]
+    fn a_frame_longer_than_the_buffer_is_whole() {
+        let long = vec![9; BUFFER_BYTES * 2 + 5];
+        let mut frames = u32::try_from(long.len()).unwrap().to_be_bytes().to_vec();
+        frames.extend(&long);
+        frames.extend(b"\0\0\0\x01x");
+        let content = unframe(&mut image(&frames).as_slice(), 0).unwrap();
+        assert_eq!(content.len(), long.len() + 1);
+        assert_eq!(content.last(), Some(&b'x'));
+    }
+
+    #[test]
+    fn an_image_that_ends_early_is_an_error_wherever_it_ends() {
+        let whole = image(b"\0\0\0\x02ab");
+        for length in 0..whole.len() {
+            let cut = whole.get(..length).unwrap();
+            let ends_between_frames = length == whole.len() - 6;
+            assert_eq!(unframe(&mut &*cut, 0).is_ok(), ends_between_frames, "{length}");
+        }
+    }
+
+    #[test]
+    fn another_format_is_named() {
+        let mut other = image(b"");
+        other[0] ^= 1;
+        let error = unframe(&mut other.as_slice(), 0).unwrap_err();
+        assert!(error.to_string().contains("this build of the engine"), "{error}");
+    }
+}

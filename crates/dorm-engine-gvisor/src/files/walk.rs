@@ -1,0 +1,253 @@
+//! Goes through the trees and hands out one entry after the other.
+//!
+//! It goes without recursion, and every object of the image is used once: whoever wrote the image cannot have it turn
+//! in a circle, or make much of little.
+
+use std::collections::BTreeMap;
+
+use dorm_engine::{Content, Entry, EntryKind, FileSink, LeftOut, NoContent};
+
+use super::error::FilesError;
+use super::graph::{Graph, Place};
+use super::pages::{FileContent, Source};
+use super::tree::{self, Facts, Kind, Tree};
+use super::wire::Value;
+
+const NAME_MAX: usize = 255;
+/// Where the second tree belongs.
+const TMP: &[u8] = b"tmp";
+
+/// A name that was given, and the directory it is in: paths are made of these again when hard links ask for them.
+#[derive(Clone, Copy)]
+struct Name<'a> {
+    parent: usize,
+    name: &'a [u8],
+}
+
+/// A directory whose entries are being handed out.
+struct Level<'a, 's> {
+    tree: &'s Tree<'a, 's>,
+    /// What is left of them; the next one last.
+    children: Vec<(&'a [u8], Place<'a>)>,
+    name: usize,
+    path_length: usize,
+}
+
+/// One pass through the trees of an image.
+pub(super) struct Walk<'a, 's> {
+    graph: &'s Graph<'a>,
+    source: Source,
+    sink: &'s mut dyn FileSink,
+    entry: Entry,
+    names: Vec<Name<'a>>,
+    /// For each object of the graph: whether it was used.
+    used: Vec<bool>,
+    /// For each object of the graph: the first name of the inode it is, plus one.
+    first: Vec<usize>,
+    left: LeftOut,
+}
+
+impl<'a, 's> Walk<'a, 's> {
+    pub(super) fn new(graph: &'s Graph<'a>, source: Source, sink: &'s mut dyn FileSink) -> Self {
+        let entry = Entry {
+            path: Vec::new(),
+            kind: EntryKind::Removed,
+            mode: 0,
+            user: 0,
+            group: 0,
+            modified: (0, 0),
+            attributes: BTreeMap::new(),
+        };
+        Self {
+            graph,
+            source,
+            sink,
+            entry,
+            names: Vec::new(),
+            used: vec![false; graph.len()],
+            first: vec![0; graph.len()],
+            left: LeftOut::default(),
+        }
+    }
+
+    /// Hands out all of `upper`, and `tmp` in place of the entry of that name.
+    pub(super) fn run(mut self, upper: &'s Tree<'a, 's>, tmp: Option<&'s Tree<'a, 's>>) -> Result<LeftOut, FilesError> {
+        self.names.push(Name { parent: 0, name: b"" });
+        let mut levels = Vec::new();
+        levels.extend(self.visit(upper, upper.root, 0)?);
+        let mut tmp = tmp;
+        while let Some(level) = levels.last_mut() {
+            self.entry.path.truncate(level.path_length);
+            let is_top = level.name == 0;
+            // The second tree comes where its name would come.
+            let is_tmp_next = is_top && level.children.last().is_none_or(|(name, _)| *name >= TMP);
+            let (tree, name, dentry) = match tmp.filter(|_| is_tmp_next) {
+                Some(other) => {
+                    tmp = None;
+                    level.children.pop_if(|(name, _)| *name == TMP);
+                    (other, TMP, other.root)
+                }
+                None => match level.children.pop() {
+                    Some((name, dentry)) => (level.tree, name, dentry),
+                    None => {
+                        levels.pop();
+                        continue;
+                    }
+                },
+            };
+            let parent = level.name;
+            if !is_top {
+                self.entry.path.push(b'/');
+            }
+            self.entry.path.extend_from_slice(name);
+            self.names.push(Name { parent, name });
+            let name = self.names.len() - 1;
+            levels.extend(self.visit(tree, dentry, name)?);
+        }
+        Ok(self.left)
+    }
+
+    /// Hands out one entry, and answers what is in it if it is a directory.
+    fn visit(
+        &mut self,
+        tree: &'s Tree<'a, 's>,
+        dentry: Place<'a>,
+        name: usize,
+    ) -> Result<Option<Level<'a, 's>>, FilesError> {
+        self.use_up(dentry.object)?;
+        let facts = tree.facts(self.graph, dentry)?;
+        match facts.kind {
+            Kind::Socket => {
+                self.left.sockets += 1;
+                return Ok(None);
+            }
+            Kind::Device => {
+                self.left.devices += 1;
+                return Ok(None);
+            }
+            Kind::Directory { .. } if facts.object != dentry.object => {
+                return Err(FilesError::unsound("a directory has two names"));
+            }
+            _ => {}
+        }
+        let Some(kind) = facts.entry_kind() else { return Ok(None) };
+        self.describe(&facts, kind);
+        match facts.kind {
+            Kind::Whiteout => (self.entry.mode, self.entry.modified) = (0, (0, 0)),
+            Kind::Directory { .. } => {}
+            _ => {
+                if let Some(first) = self.first_name(facts.object, name) {
+                    self.entry.kind = EntryKind::HardLink(first);
+                    self.give(None)?;
+                    return Ok(None);
+                }
+            }
+        }
+        if !matches!(facts.kind, Kind::Whiteout)
+            && let Some(object) = facts.attributes(self.graph, &mut self.entry.attributes)?
+        {
+            self.use_up(object)?;
+        }
+        self.give(Some((tree, &facts)))?;
+        self.children(tree, &facts, name)
+    }
+
+    fn describe(&mut self, facts: &Facts<'a>, kind: EntryKind) {
+        self.entry.kind = kind;
+        self.entry.mode = facts.mode;
+        self.entry.user = facts.user;
+        self.entry.group = facts.group;
+        self.entry.modified = facts.modified;
+        self.entry.attributes.clear();
+    }
+
+    /// Gives the entry to the sink, with its content if it is a file that has one.
+    fn give(&mut self, of: Option<(&'s Tree<'a, 's>, &Facts<'a>)>) -> Result<(), FilesError> {
+        let mut file;
+        let mut content: &mut dyn Content = &mut NoContent;
+        if let (Some((tree, facts)), &EntryKind::File { bytes }) = (of, &self.entry.kind) {
+            let segments = facts.segments(self.graph)?;
+            if let Some((object, _)) = segments {
+                self.use_up(object)?;
+            }
+            let segments = segments.map(|(_, items)| items);
+            file = FileContent::new(self.graph, tree.memory, &mut self.source, segments, bytes);
+            content = &mut file;
+        }
+        self.sink
+            .take(&self.entry, content)
+            .map_err(|source| FilesError::Sink { path: self.entry.path.escape_ascii().to_string(), source })
+    }
+
+    /// Makes sure that nothing is used twice.
+    fn use_up(&mut self, object: usize) -> Result<(), FilesError> {
+        match self.used.get_mut(object) {
+            Some(used @ false) => {
+                *used = true;
+                Ok(())
+            }
+            _ => Err(FilesError::unsound("something is in two places")),
+        }
+    }
+
+    /// The path under which the inode was given before; else `name` is its first.
+    fn first_name(&mut self, object: usize, name: usize) -> Option<Vec<u8>> {
+        let first = self.first.get_mut(object)?;
+        match first.checked_sub(1) {
+            Some(first) => Some(self.path_of(first)),
+            None => {
+                *first = name + 1;
+                None
+            }
+        }
+    }
+
+    fn path_of(&self, name: usize) -> Vec<u8> {
+        let mut path = Vec::new();
+        let mut next = name;
+        // Parents always come before what is in them, so this ends at the root, which is 0.
+        while next != 0 {
+            let Some(Name { parent, name }) = self.names.get(next) else { break };
+            if !path.is_empty() {
+                path.push(b'/');
+            }
+            path.extend(name.iter().rev());
+            next = *parent;
+        }
+        path.reverse();
+        path
+    }
+
+    fn children(
+        &mut self,
+        tree: &'s Tree<'a, 's>,
+        facts: &Facts<'a>,
+        name: usize,
+    ) -> Result<Option<Level<'a, 's>>, FilesError> {
+        let Kind::Directory { children: field, .. } = facts.kind else { return Ok(None) };
+        let mut children = Vec::new();
+        if let Some((object, mut pairs)) = self.graph.pairs(field)? {
+            self.use_up(object)?;
+            while let Some((name, value)) = self.graph.pair(&mut pairs)? {
+                let Value::Ref(reference) = value else {
+                    return Err(FilesError::different("an entry of a directory is not a pointer"));
+                };
+                if !is_component(name) {
+                    return Err(FilesError::unsound(format!("'{}' is no name", name.escape_ascii())));
+                }
+                children.push((name, tree::child(self.graph, &reference, name)?));
+            }
+        }
+        children.sort_unstable_by(|(one, _), (other, _)| other.cmp(one));
+        if children.array_windows().any(|[(one, _), (other, _)]| one == other) {
+            return Err(FilesError::unsound("two entries of a directory have the same name"));
+        }
+        Ok(Some(Level { tree, children, name, path_length: self.entry.path.len() }))
+    }
+}
+
+/// Whether `name` is a component of a path, and nothing that leads anywhere else.
+fn is_component(name: &[u8]) -> bool {
+    let is_special = matches!(name, b"" | b"." | b"..");
+    !is_special && name.len() <= NAME_MAX && !name.iter().any(|&byte| byte == b'/' || byte == 0)
+}

@@ -1,0 +1,444 @@
+//! The values of the engine's saved state, one by one, as they stand in the stream.
+//!
+//! A value is a tag and a body; a composite body holds more values, and a pointer is the number of another object. What
+//! is read here was written by a process that its guest may have taken over: every length is held against what is left,
+//! nothing is allocated, and nesting has an end.
+
+/// How deep values may stand in one another. Pointers do not nest, so real images stay far below.
+const DEPTH_MAX: u32 = 64;
+
+/// What is wrong with the bytes, and where.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Fault {
+    pub(super) what: &'static str,
+    pub(super) at: usize,
+}
+
+type Result<T> = std::result::Result<T, Fault>;
+
+/// The kinds of values, as numbered in the stream.
+mod tag {
+    pub(super) const BOOL: u64 = 0;
+    pub(super) const INT: u64 = 1;
+    pub(super) const UINT: u64 = 2;
+    pub(super) const FLOAT_32: u64 = 3;
+    pub(super) const FLOAT_64: u64 = 4;
+    pub(super) const NIL: u64 = 5;
+    pub(super) const REF: u64 = 6;
+    pub(super) const STRING: u64 = 7;
+    pub(super) const SLICE: u64 = 8;
+    pub(super) const ARRAY: u64 = 9;
+    pub(super) const MAP: u64 = 10;
+    pub(super) const STRUCT: u64 = 11;
+    pub(super) const NO_FIELDS: u64 = 12;
+    pub(super) const FIELDS: u64 = 13;
+    pub(super) const INTERFACE: u64 = 14;
+    pub(super) const COMPLEX_64: u64 = 15;
+    pub(super) const COMPLEX_128: u64 = 16;
+    pub(super) const TYPE: u64 = 17;
+}
+
+/// A place in the stream.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wire<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+/// A value; what is inside a composite one is read when asked for.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Value<'a> {
+    /// The zero value of any type.
+    Nil,
+    Bool(bool),
+    Int(i64),
+    Uint(u64),
+    Text(&'a [u8]),
+    Ref(Ref<'a>),
+    Slice {
+        length: u64,
+        array: Ref<'a>,
+    },
+    Array(Items<'a>),
+    Map(Pairs<'a>),
+    Struct(Struct<'a>),
+    /// What nobody has asked for yet: interfaces, floating and complex numbers.
+    Other,
+}
+
+/// A pointer: to an object, or to a field or an element within it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ref<'a> {
+    /// The number of the object; 0 is nowhere.
+    pub(super) root: u64,
+    steps: u64,
+    dots: Wire<'a>,
+}
+
+/// One step of a [`Ref`] within its object.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Step<'a> {
+    Element(u64),
+    Field(&'a [u8]),
+}
+
+/// A struct's type, by number, and where its fields begin.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Struct<'a> {
+    pub(super) kind: u64,
+    pub(super) fields: Wire<'a>,
+}
+
+/// The elements of an array.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Items<'a> {
+    left: u64,
+    tag: u64,
+    at: Wire<'a>,
+}
+
+/// The pairs of a map.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pairs<'a> {
+    left: u64,
+    tags: Option<(u64, u64)>,
+    at: Wire<'a>,
+}
+
+impl<'a> Wire<'a> {
+    pub(super) fn new(bytes: &'a [u8]) -> Self {
+        Self { bytes, at: 0 }
+    }
+
+    pub(super) fn position(&self) -> usize {
+        self.at
+    }
+
+    pub(super) fn at(self, position: usize) -> Self {
+        Self { at: position, ..self }
+    }
+
+    pub(super) fn is_at_end(&self) -> bool {
+        self.at >= self.bytes.len()
+    }
+
+    /// How many bytes are left.
+    pub(super) fn left(&self) -> u64 {
+        self.bytes.len().saturating_sub(self.at) as u64
+    }
+
+    pub(super) fn fault<T>(&self, what: &'static str) -> Result<T> {
+        Err(Fault { what, at: self.at })
+    }
+
+    #[inline]
+    pub(super) fn uint(&mut self) -> Result<u64> {
+        let mut number = 0_u64;
+        for step in 0..10 {
+            let Some(&byte) = self.bytes.get(self.at) else { return self.fault("it ends within a number") };
+            if step == 9 && byte > 1 {
+                return self.fault("a number is too big");
+            }
+            self.at += 1;
+            number |= u64::from(byte & 0x7f) << (7 * step);
+            if byte < 0x80 {
+                return Ok(number);
+            }
+        }
+        self.fault("a number does not end")
+    }
+
+    fn int(&mut self) -> Result<i64> {
+        let number = self.uint()?;
+        let half = (number >> 1).cast_signed();
+        Ok(if number & 1 == 0 { half } else { !half })
+    }
+
+    /// A number of things that take at least a byte each.
+    pub(super) fn count(&mut self) -> Result<u64> {
+        let count = self.uint()?;
+        if count > self.left() { self.fault("it ends before what it announces") } else { Ok(count) }
+    }
+
+    fn take(&mut self, length: u64) -> Result<&'a [u8]> {
+        let end = usize::try_from(length).ok().and_then(|length| self.at.checked_add(length));
+        match end.and_then(|end| Some((end, self.bytes.get(self.at..end)?))) {
+            Some((end, taken)) => {
+                self.at = end;
+                Ok(taken)
+            }
+            None => self.fault("it ends within a text"),
+        }
+    }
+
+    pub(super) fn text(&mut self) -> Result<&'a [u8]> {
+        let length = self.uint()?;
+        self.take(length)
+    }
+
+    /// Whether the next value describes a type; if so, that is behind it now.
+    pub(super) fn is_type(&mut self) -> Result<bool> {
+        let mut ahead = *self;
+        let is_type = ahead.uint()? == tag::TYPE;
+        if is_type {
+            *self = ahead;
+        }
+        Ok(is_type)
+    }
+
+    /// The value here; this place stays.
+    pub(super) fn value(mut self) -> Result<Value<'a>> {
+        let tag = self.uint()?;
+        self.body(tag)
+    }
+
+    /// The number of fields of a struct whose type has `known` of them; then comes the first.
+    pub(super) fn enter_fields(&mut self, known: usize) -> Result<()> {
+        match known {
+            0 => Ok(()),
+            // A single field stands alone.
+            1 => Ok(()),
+            _ => {
+                if self.uint()? != tag::FIELDS {
+                    return self.fault("a struct has no fields");
+                }
+                if self.count()? != known as u64 {
+                    return self.fault("a struct has a wrong number of fields");
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn body(mut self, tag: u64) -> Result<Value<'a>> {
+        Ok(match tag {
+            tag::BOOL => Value::Bool(self.uint()? == 1),
+            tag::INT => Value::Int(self.int()?),
+            tag::UINT => Value::Uint(self.uint()?),
+            tag::NIL => Value::Nil,
+            tag::REF => Value::Ref(self.reference()?),
+            tag::STRING => Value::Text(self.text()?),
+            tag::SLICE => {
+                let length = self.uint()?;
+                let _capacity = self.uint()?;
+                Value::Slice { length, array: self.reference()? }
+            }
+            tag::ARRAY => {
+                let left = self.uint()?;
+                let tag = if left == 0 { tag::NIL } else { self.uint()? };
+                Value::Array(Items { left, tag, at: self })
+            }
+            tag::MAP => Value::Map(Pairs { left: self.uint()?, tags: None, at: self }),
+            tag::STRUCT => Value::Struct(Struct { kind: self.uint()?, fields: self }),
+            tag::INTERFACE | tag::FLOAT_32 | tag::FLOAT_64 | tag::COMPLEX_64 | tag::COMPLEX_128 => Value::Other,
+            _ => return self.fault("there is no such kind of value"),
+        })
+    }
+
+    fn reference(&mut self) -> Result<Ref<'a>> {
+        let root = self.uint()?;
+        let steps = self.count()?;
+        let reference = Ref { root, steps, dots: *self };
+        for _ in 0..steps {
+            self.step()?;
+        }
+        if steps != 0 {
+            self.skip_type(0)?;
+        }
+        Ok(reference)
+    }
+
+    fn step(&mut self) -> Result<Step<'a>> {
+        let step = self.int()?;
+        match u64::try_from(step) {
+            Ok(index) => Ok(Step::Element(index)),
+            Err(_) => self.take(step.unsigned_abs()).map(Step::Field),
+        }
+    }
+
+    /// Passes over the value here.
+    pub(super) fn skip(&mut self) -> Result<()> {
+        self.skip_value(0)
+    }
+
+    fn skip_value(&mut self, depth: u32) -> Result<()> {
+        let tag = self.uint()?;
+        self.skip_body(tag, depth)
+    }
+
+    fn skip_body(&mut self, tag: u64, depth: u32) -> Result<()> {
+        if depth > DEPTH_MAX {
+            return self.fault("values stand too deep in one another");
+        }
+        match tag {
+            tag::BOOL | tag::INT | tag::UINT | tag::FLOAT_32 | tag::FLOAT_64 => self.uint().map(drop),
+            tag::NIL | tag::NO_FIELDS => Ok(()),
+            tag::REF => self.reference().map(drop),
+            tag::STRING => self.text().map(drop),
+            tag::SLICE => {
+                self.uint()?;
+                self.uint()?;
+                self.reference().map(drop)
+            }
+            tag::ARRAY => {
+                let count = self.uint()?;
+                if count == 0 {
+                    return Ok(());
+                }
+                let tag = self.uint()?;
+                if is_empty(tag) {
+                    return Ok(());
+                }
+                self.at_least(count)?;
+                (0..count).try_for_each(|_| self.skip_body(tag, depth + 1))
+            }
+            tag::MAP => {
+                let count = self.uint()?;
+                if count == 0 {
+                    return Ok(());
+                }
+                let (key, value) = self.skip_first_pair(depth + 1)?;
+                if is_empty(key) && is_empty(value) {
+                    return Ok(());
+                }
+                self.at_least(count - 1)?;
+                (1..count).try_for_each(|_| {
+                    self.skip_body(key, depth + 1)?;
+                    self.skip_body(value, depth + 1)
+                })
+            }
+            tag::STRUCT => {
+                self.uint()?;
+                self.skip_value(depth + 1)
+            }
+            tag::FIELDS => {
+                let count = self.count()?;
+                (0..count).try_for_each(|_| self.skip_value(depth + 1))
+            }
+            tag::INTERFACE => {
+                self.skip_type(0)?;
+                self.skip_value(depth + 1)
+            }
+            tag::COMPLEX_64 | tag::COMPLEX_128 => {
+                self.uint()?;
+                self.uint().map(drop)
+            }
+            _ => self.fault("there is no such kind of value"),
+        }
+    }
+
+    fn skip_first_pair(&mut self, depth: u32) -> Result<(u64, u64)> {
+        let key = self.uint()?;
+        self.skip_body(key, depth)?;
+        let value = self.uint()?;
+        self.skip_body(value, depth)?;
+        Ok((key, value))
+    }
+
+    fn at_least(&self, count: u64) -> Result<()> {
+        if count > self.left() { self.fault("it ends before what it announces") } else { Ok(()) }
+    }
+
+    /// Passes over the name of a type, as pointers and interfaces carry it.
+    fn skip_type(&mut self, depth: u32) -> Result<()> {
+        if depth > DEPTH_MAX {
+            return self.fault("types stand too deep in one another");
+        }
+        match self.uint()? {
+            0 => self.uint().map(drop),
+            1 | 3 => self.skip_type(depth + 1),
+            2 => {
+                self.uint()?;
+                self.skip_type(depth + 1)
+            }
+            4 => {
+                self.skip_type(depth + 1)?;
+                self.skip_type(depth + 1)
+            }
+            5 => Ok(()),
+            _ => self.fault("there is no such kind of type"),
+        }
+    }
+}
+
+/// Whether values of this kind take no byte, so that no number of them is too many to stand here.
+fn is_empty(tag: u64) -> bool {
+    matches!(tag, tag::NIL | tag::NO_FIELDS)
+}
+
+impl<'a> Ref<'a> {
+    /// The steps from the object to what is meant, in the order in which they are to be taken.
+    pub(super) fn steps<const MAX: usize>(&self) -> Result<([Step<'a>; MAX], usize)> {
+        let mut steps = [Step::Element(0); MAX];
+        let count = usize::try_from(self.steps).unwrap_or(usize::MAX);
+        let mut dots = self.dots;
+        // The last step is written first.
+        let Some(filled) = steps.get_mut(..count) else { return dots.fault("a pointer leads too deep into an object") };
+        for step in filled.iter_mut().rev() {
+            *step = dots.step()?;
+        }
+        Ok((steps, count))
+    }
+}
+
+impl<'a> Items<'a> {
+    /// How many elements are left.
+    pub(super) fn left(&self) -> u64 {
+        self.left
+    }
+
+    pub(super) fn next(&mut self) -> Result<Option<Value<'a>>> {
+        if self.left == 0 {
+            return Ok(None);
+        }
+        // Elements that take no byte could be announced without end.
+        if is_empty(self.tag) {
+            return self.at.fault("an array's elements are empty");
+        }
+        self.left -= 1;
+        let value = self.at.body(self.tag)?;
+        self.at.skip_body(self.tag, 0)?;
+        Ok(Some(value))
+    }
+
+    /// The place of element `index`, for what has to be read from there.
+    pub(super) fn nth(&self, index: u64) -> Result<Value<'a>> {
+        let mut items = *self;
+        for _ in 0..index {
+            if items.next()?.is_none() {
+                break;
+            }
+        }
+        match items.next()? {
+            Some(value) => Ok(value),
+            None => self.at.fault("a pointer leads behind the end of an array"),
+        }
+    }
+}
+
+impl<'a> Pairs<'a> {
+    pub(super) fn next(&mut self) -> Result<Option<(Value<'a>, Value<'a>)>> {
+        if self.left == 0 {
+            return Ok(None);
+        }
+        self.left -= 1;
+        let at = &mut self.at;
+        let (key_tag, value_tag) = match self.tags {
+            Some(tags) => tags,
+            None => (at.uint()?, tag::NIL),
+        };
+        let key = at.body(key_tag)?;
+        at.skip_body(key_tag, 0)?;
+        let value_tag = if self.tags.is_some() { value_tag } else { at.uint()? };
+        if is_empty(key_tag) {
+            return at.fault("a map's keys are empty");
+        }
+        let value = at.body(value_tag)?;
+        at.skip_body(value_tag, 0)?;
+        self.tags = Some((key_tag, value_tag));
+        Ok(Some((key, value)))
+    }
+}
+
+#[cfg(test)]
+mod tests;
