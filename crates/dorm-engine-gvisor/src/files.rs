@@ -13,6 +13,8 @@
 mod error;
 mod graph;
 mod pages;
+#[cfg(test)]
+mod sample;
 mod tree;
 mod unframe;
 mod walk;
@@ -82,3 +84,6 @@ fn kernel(content: &[u8]) -> Result<Graph<'_>, FilesError> {
     }
     found.ok_or_else(|| FilesError::different(format!("there is no {KERNEL}")))
 }
+
+#[cfg(test)]
+mod tests;

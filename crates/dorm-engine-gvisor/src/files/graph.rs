@@ -1,7 +1,10 @@
 //! One saved object with everything it leads to: types by name, objects by number, fields by name.
 //!
 //! The stream says of itself what its types and fields are called, so nothing here goes by position. A name that is not
-//! there is an error that says which.
+//! there is an error that says which. Looking for a field means passing over the others, so the whole search is limited:
+//! nobody can have a long object searched again and again.
+
+use std::cell::Cell;
 
 use super::error::FilesError;
 use super::wire::{Fault, Items, Pairs, Ref, Step, Struct, Value, Wire};
@@ -10,6 +13,8 @@ use super::wire::{Fault, Items, Pairs, Ref, Step, Struct, Value, Wire};
 const OBJECTS: u64 = 1 << 63;
 /// How deep a pointer may lead into an object.
 const STEPS_MAX: usize = 16;
+/// How often everything may be passed over in search of fields; real images need less than a tenth.
+const SEARCH_FACTOR: u64 = 100;
 /// Numbers that may be changed by several at once are structs of one field.
 const ATOMIC: &str = "pkg/atomicbitops.";
 
@@ -28,6 +33,8 @@ pub(super) struct Graph<'a> {
     types: Vec<Type<'a>>,
     /// By number, ascending.
     objects: Vec<Object>,
+    /// How many bytes may still be passed over.
+    search: Cell<u64>,
 }
 
 struct Type<'a> {
@@ -65,7 +72,7 @@ pub(super) fn next<'a>(file: &'static str, wire: &mut Wire<'a>) -> Result<Part<'
     if header & OBJECTS == 0 {
         return Ok(Part::Bytes(header));
     }
-    let mut graph = Graph { file, start: *wire, types: Vec::new(), objects: Vec::new() };
+    let mut graph = Graph { file, start: *wire, types: Vec::new(), objects: Vec::new(), search: Cell::new(0) };
     graph.index(header & !OBJECTS, wire).map_err(damaged)?;
     Ok(Part::Graph(graph))
 }
@@ -98,6 +105,8 @@ impl<'a> Graph<'a> {
             wire.skip()?;
             self.objects.push(Object { number, position, kind });
         }
+        let bytes = wire.position().saturating_sub(self.start.position()) as u64;
+        self.search.set(bytes.saturating_mul(SEARCH_FACTOR));
         Ok(())
     }
 
@@ -179,7 +188,11 @@ impl<'a> Graph<'a> {
                 };
                 at.value().map_err(|fault| self.damaged(fault))
             }
-            (Value::Array(items), Step::Element(index)) => items.nth(*index).map_err(|fault| self.damaged(fault)),
+            (Value::Array(items), Step::Element(index)) => {
+                let (value, passed) = items.nth(*index).map_err(|fault| self.damaged(fault))?;
+                self.pass(passed)?;
+                Ok(value)
+            }
             _ => Err(FilesError::unsound("a pointer leads into something that has no inside")),
         }
     }
@@ -213,7 +226,14 @@ impl<'a> Graph<'a> {
             }
             at.skip().map_err(|fault| self.damaged(fault))?;
         }
+        self.pass(at.position().saturating_sub(inside.fields.position()))?;
         Ok(found)
+    }
+
+    fn pass(&self, bytes: usize) -> Result<(), FilesError> {
+        let left = self.search.get().checked_sub(bytes as u64);
+        self.search.set(left.ok_or_else(|| FilesError::unsound("the same is searched again and again"))?);
+        Ok(())
     }
 
     /// The fields `names` of `value`, which must be a struct of the type `of`.

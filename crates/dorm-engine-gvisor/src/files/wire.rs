@@ -401,8 +401,8 @@ impl<'a> Items<'a> {
         Ok(Some(value))
     }
 
-    /// The place of element `index`, for what has to be read from there.
-    pub(super) fn nth(&self, index: u64) -> Result<Value<'a>> {
+    /// Element `index`, and how many bytes were passed over to find it.
+    pub(super) fn nth(&self, index: u64) -> Result<(Value<'a>, usize)> {
         let mut items = *self;
         for _ in 0..index {
             if items.next()?.is_none() {
@@ -410,7 +410,7 @@ impl<'a> Items<'a> {
             }
         }
         match items.next()? {
-            Some(value) => Ok(value),
+            Some(value) => Ok((value, items.at.position().saturating_sub(self.at.position()))),
             None => self.at.fault("a pointer leads behind the end of an array"),
         }
     }

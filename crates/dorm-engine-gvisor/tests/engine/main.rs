@@ -6,6 +6,7 @@
 
 mod begin;
 mod conformance;
+mod files;
 mod host;
 mod network;
 mod restart;

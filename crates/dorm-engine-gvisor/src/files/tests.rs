@@ -1,0 +1,360 @@
+//! Whole images made by hand: what a taken-over sandbox might write.
+
+use std::io::Write;
+
+use dorm_engine::{Content, Entry, EntryKind};
+
+use super::sample::{self, Saved, int, map, nil, reference, slice, text, truth, uint};
+use super::*;
+
+/// A made-up image: an overlay whose upper layer has the entries that were added to it.
+struct Image {
+    saved: Saved,
+    tmpfs: u64,
+    root: u64,
+    root_entries: Vec<(Vec<u8>, Vec<u8>)>,
+}
+
+impl Image {
+    fn new() -> Self {
+        let mut saved = Saved::default();
+        let kernel = saved.room();
+        let value = saved.make("pkg/sentry/kernel.Kernel", &[]);
+        saved.put(kernel, value);
+        let (tmpfs, root) = (saved.room(), saved.room());
+        let tmpfs_fields = [("root", reference(root, "dentry")), ("mf", text(b"a:/")), ("mopts", nil())];
+        let value = saved.make("pkg/sentry/fsimpl/tmpfs.filesystem", &tmpfs_fields);
+        saved.put(tmpfs, value);
+        let place = saved.make("pkg/sentry/vfs.VirtualDentry", &[("mount", nil()), ("dentry", nil())]);
+        let mount = [("fs", reference(tmpfs, "")), ("ID", uint(1)), ("key", place), ("umounted", truth(false))];
+        let mount = saved.make("pkg/sentry/vfs.Mount", &mount);
+        let mount = saved.add(mount);
+        let upper = [("mount", reference(mount, "")), ("dentry", reference(root, "dentry"))];
+        let upper = saved.make("pkg/sentry/vfs.VirtualDentry", &upper);
+        let options = saved.make("pkg/sentry/fsimpl/overlay.FilesystemOptions", &[("UpperRoot", upper)]);
+        let overlay = saved.make("pkg/sentry/fsimpl/overlay.filesystem", &[("opts", options)]);
+        saved.add(overlay);
+        Self { saved, tmpfs, root, root_entries: Vec::new() }
+    }
+
+    fn inode(&mut self, mode: u64, attributes: u64) -> Vec<u8> {
+        let attributes = if attributes == 0 { nil() } else { reference(attributes, "") };
+        let attributes = self.saved.make("pkg/sentry/vfs/memxattr.SimpleExtendedAttributes", &[("xattrs", attributes)]);
+        let fields = [
+            ("fs", reference(self.tmpfs, "")),
+            ("xattrs", attributes),
+            ("mode", uint(mode)),
+            ("uid", uint(7)),
+            ("gid", nil()),
+            ("mtime", int(-1)),
+        ];
+        self.saved.make("pkg/sentry/fsimpl/tmpfs.inode", &fields)
+    }
+
+    fn dentry(&mut self, name: &[u8], inode: u64) -> Vec<u8> {
+        let fields = [("name", text(name)), ("inode", reference(inode, "inode"))];
+        self.saved.make("pkg/sentry/fsimpl/tmpfs.dentry", &fields)
+    }
+
+    /// Makes `number` a directory with the map `children`.
+    fn directory(&mut self, number: u64, name: &[u8], children: u64) {
+        let (inode, dentry) = (self.inode(0o040_750, 0), self.dentry(name, number));
+        let children = if children == 0 { nil() } else { reference(children, "") };
+        let fields = [("dentry", dentry), ("inode", inode), ("childMap", children)];
+        let value = self.saved.make("pkg/sentry/fsimpl/tmpfs.directory", &fields);
+        self.saved.put(number, value);
+    }
+
+    /// Adds a file's inode whose parts are at (start, end, memory).
+    fn file(&mut self, bytes: u64, segments: &[(u64, u64, u64)], attributes: u64) -> u64 {
+        let segment = |&(start, end, value): &(u64, u64, u64)| {
+            let fields = [("Start", uint(start)), ("End", uint(end)), ("Value", uint(value))];
+            self.saved.make("pkg/sentry/fsutil.FileRangeFlatSegment", &fields)
+        };
+        let segments: Vec<_> = segments.iter().map(segment).collect();
+        let array = self.saved.add(sample::array(&segments));
+        let ranges = [("root", slice(segments.len() as u64, array))];
+        let ranges = self.saved.make("pkg/sentry/fsutil.FileRangeSet", &ranges);
+        let inode = self.inode(0o104_755, attributes);
+        let fields = [("inode", inode), ("data", ranges), ("size", uint(bytes))];
+        let value = self.saved.make("pkg/sentry/fsimpl/tmpfs.regularFile", &fields);
+        self.saved.add(value)
+    }
+
+    /// Adds an entry for `inode` to the root.
+    fn enter(&mut self, name: &[u8], inode: u64) {
+        let dentry = self.dentry(name, inode);
+        let dentry = self.saved.add(dentry);
+        self.root_entries.push((text(name), reference(dentry, "")));
+    }
+
+    fn read(mut self) -> Result<Vec<(Entry, Vec<Piece>)>, FilesError> {
+        let children = self.saved.add(map(&self.root_entries));
+        self.directory(self.root, b"", children);
+        read_image(&self.saved.bytes(), &[(0, 8192, true), (8192, 12_288, false), (12_288, 16_384, true)])
+    }
+}
+
+type Piece = (u64, Vec<u8>);
+
+#[derive(Default)]
+struct Collected(Vec<(Entry, Vec<Piece>)>);
+
+impl FileSink for Collected {
+    fn take(&mut self, entry: &Entry, content: &mut dyn Content) -> std::io::Result<()> {
+        let mut pieces = Vec::new();
+        while let Some((at, piece)) = content.next()? {
+            pieces.push((at, piece.to_vec()));
+        }
+        self.0.push((entry.clone(), pieces));
+        Ok(())
+    }
+}
+
+/// One part of a memory file: from, to, and whether it was written.
+type PartOf = (u64, u64, bool);
+
+fn memory_file(parts: &[PartOf]) -> Vec<u8> {
+    let mut saved = Saved::default();
+    let set = saved.room();
+    let segments: Vec<_> = parts
+        .iter()
+        .map(|&(start, end, is_committed)| {
+            let info = saved.make("pkg/sentry/pgalloc.memAcctInfo", &[("knownCommitted", truth(is_committed))]);
+            let fields = [("Start", uint(start)), ("End", uint(end)), ("Value", info)];
+            saved.make("pkg/sentry/pgalloc.memAcctFlatSegment", &fields)
+        })
+        .collect();
+    let array = saved.add(sample::array(&segments));
+    let value = saved.make("pkg/sentry/pgalloc.memAcctSet", &[("root", slice(segments.len() as u64, array))]);
+    saved.put(set, value);
+    let written = parts.iter().filter(|(.., is_committed)| *is_committed);
+    let headers = written.flat_map(|(start, end, _)| sample::number(end - start));
+    saved.bytes().into_iter().chain(headers).collect()
+}
+
+fn owners(names: &[&[u8]]) -> Vec<u8> {
+    let mut saved = Saved::default();
+    let root = saved.room();
+    let names: Vec<_> = names.iter().map(|name| text(name)).collect();
+    let array = saved.add(sample::array(&names));
+    let fields = [("owners", slice(names.len() as u64, array))];
+    let value = saved.make("pkg/sentry/kernel.privateMemoryFileMetadata", &fields);
+    saved.put(root, value);
+    saved.bytes()
+}
+
+fn file_of(bytes: &[u8]) -> (fs::File, u64) {
+    let mut file = tempfile::tempfile().unwrap();
+    file.write_all(bytes).unwrap();
+    std::io::Seek::rewind(&mut file).unwrap();
+    (file, bytes.len() as u64)
+}
+
+/// Reads an image whose root file system's memory file has `parts`; each page of it is full of its own number.
+fn read_image(state: &[u8], parts: &[PartOf]) -> Result<Vec<(Entry, Vec<Piece>)>, FilesError> {
+    let head = br#"{"compression":"none"}"#;
+    let mut checkpoint = b"gVisorSF".to_vec();
+    checkpoint.extend((head.len() as u64).to_be_bytes());
+    checkpoint.extend(head);
+    checkpoint.extend([0; 32]);
+    checkpoint.extend(u32::try_from(state.len()).unwrap().to_be_bytes());
+    checkpoint.extend(state);
+    let meta = [memory_file(&[(0, 4096, true)]), owners(&[b"a:/"]), memory_file(parts)].concat();
+    let mut pages = vec![0xee; 4096];
+    for (start, end, _) in parts.iter().filter(|(.., is_committed)| *is_committed) {
+        pages.extend((start / 4096..end / 4096).flat_map(|page| [u8::try_from(page).unwrap(); 4096]));
+    }
+    let mut sink = Collected::default();
+    read_open([file_of(&checkpoint), file_of(&meta), file_of(&pages)], &mut sink)?;
+    Ok(sink.0)
+}
+
+fn refused(image: Image) -> String {
+    image.read().unwrap_err().to_string()
+}
+
+#[test]
+fn a_file_is_given_with_what_is_known_of_it() {
+    let mut image = Image::new();
+    let pair = |name: &[u8], value: &[u8]| (text(name), text(value));
+    let attributes = map(&[pair(b"user.a", b"1"), pair(b"trusted.overlay.opaque", b"y")]);
+    let attributes = image.saved.add(attributes);
+    let file = image.file(3, &[(0, 4096, 4096)], attributes);
+    image.enter(b"\xff", file);
+    let entries = image.read().unwrap();
+    let [(root, _), (file, pieces)] = entries.as_slice() else { panic!("{entries:?}") };
+    assert_eq!((root.path.as_slice(), &root.kind), (b"".as_slice(), &EntryKind::Directory { replaces: false }));
+    assert_eq!((file.path.as_slice(), &file.kind), (b"\xff".as_slice(), &EntryKind::File { bytes: 3 }));
+    assert_eq!((file.mode, file.user, file.group, file.modified), (0o4755, 7, 0, (-1, 999_999_999)));
+    assert_eq!(file.attributes, [(b"user.a".to_vec(), b"1".to_vec())].into());
+    assert_eq!(pieces, &[(0, vec![1, 1, 1])]);
+}
+
+#[test]
+fn pages_that_were_never_written_are_holes() {
+    let mut image = Image::new();
+    let file = image.file(1 << 40, &[(4096, 16_384, 4096), (1 << 30, (1 << 30) + 4096, 0)], 0);
+    image.enter(b"a", file);
+    let entries = image.read().unwrap();
+    let page = |number| vec![number; 4096];
+    // The second page of the first part is not in the image.
+    assert_eq!(entries[1].1, [(4096, page(1)), (12_288, page(3)), (1 << 30, page(0))]);
+}
+
+#[test]
+fn names_of_the_same_inode_are_hard_links() {
+    let mut image = Image::new();
+    let file = image.file(1, &[], 0);
+    for name in [b"c", b"a", b"b"] {
+        image.enter(name, file);
+    }
+    let entries = image.read().unwrap();
+    let kinds: Vec<_> = entries.iter().map(|(entry, _)| (entry.path.as_slice(), entry.kind.clone())).collect();
+    let link = EntryKind::HardLink(b"a".to_vec());
+    let expected = [(b"a".as_slice(), EntryKind::File { bytes: 1 }), (b"b", link.clone()), (b"c", link)];
+    assert_eq!(kinds[1..], expected);
+}
+
+#[test]
+fn a_name_that_would_lead_elsewhere_is_refused() {
+    for name in [b"".as_slice(), b".", b"..", b"a/b", b"/", b"a\0", &[b'a'; 256]] {
+        let mut image = Image::new();
+        let file = image.file(0, &[], 0);
+        image.enter(name, file);
+        assert!(refused(image).contains("is no name"), "{name:?}");
+    }
+}
+
+#[test]
+fn a_name_that_comes_twice_is_refused() {
+    let mut image = Image::new();
+    for _ in 0..2 {
+        let file = image.file(0, &[], 0);
+        image.enter(b"a", file);
+    }
+    assert!(refused(image).contains("the same name"));
+}
+
+#[test]
+fn a_directory_within_itself_is_refused() {
+    let mut image = Image::new();
+    let directory = image.saved.room();
+    let children = image.saved.add(map(&[(text(b"a"), reference(directory, "dentry"))]));
+    image.directory(directory, b"a", children);
+    image.root_entries.push((text(b"a"), reference(directory, "dentry")));
+    assert!(refused(image).contains("something is in two places"));
+}
+
+#[test]
+fn directories_may_not_share_their_entries() {
+    let mut image = Image::new();
+    let children = image.saved.add(map(&[]));
+    for name in [b"a", b"b"] {
+        let directory = image.saved.room();
+        image.directory(directory, name, children);
+        image.root_entries.push((text(name), reference(directory, "dentry")));
+    }
+    assert!(refused(image).contains("something is in two places"));
+}
+
+#[test]
+fn files_may_not_share_pages_to_become_more_than_the_image() {
+    let mut image = Image::new();
+    for name in [b"a", b"b", b"c"] {
+        let file = image.file(8192, &[(0, 8192, 0)], 0);
+        image.enter(name, file);
+    }
+    let error = image.read().unwrap_err();
+    assert!(crate::error::chain(&error).contains("files share their pages"), "{}", crate::error::chain(&error));
+}
+
+#[test]
+fn parts_of_a_file_that_overlap_or_lie_nowhere_are_refused() {
+    for segments in [
+        &[(0, 8192, 0), (4096, 12_288, 8192)][..],
+        &[(8192, 4096, 0)],
+        &[(4096, 4096, 0)],
+        &[(0, u64::MAX, u64::MAX - 4096)],
+    ] {
+        let mut image = Image::new();
+        let file = image.file(1 << 20, segments, 0);
+        image.enter(b"a", file);
+        assert!(image.read().is_err(), "{segments:?}");
+    }
+    let mut image = Image::new();
+    let file = image.file(1 << 20, &[(0, 1 << 40, 1 << 50)], 0);
+    image.enter(b"a", file);
+    assert_eq!(image.read().unwrap()[1].1, []);
+}
+
+#[test]
+fn a_long_object_that_is_searched_for_each_entry_is_refused() {
+    let mut image = Image::new();
+    let inode = image.inode(0o010_644, 0);
+    let junk = sample::array(&vec![uint(0); 100_000]);
+    let value = image.saved.make("pkg/sentry/fsimpl/tmpfs.namedPipe", &[("junk", junk), ("inode", inode)]);
+    let pipe = image.saved.add(value);
+    for number in 0..1000 {
+        image.enter(format!("{number}").as_bytes(), pipe);
+    }
+    assert!(refused(image).contains("again and again"));
+}
+
+#[test]
+fn an_absurd_length_is_refused() {
+    let mut image = Image::new();
+    let file = image.file(u64::MAX, &[], 0);
+    image.enter(b"a", file);
+    assert!(refused(image).contains("longer than files can be"));
+}
+
+#[test]
+fn a_very_deep_tree_is_read_without_running_out_of_stack() {
+    const DEPTH: usize = 20_000;
+    let mut image = Image::new();
+    let mut below = 0;
+    for _ in 0..DEPTH {
+        let directory = image.saved.room();
+        image.directory(directory, b"d", below);
+        below = image.saved.add(map(&[(text(b"d"), reference(directory, "dentry"))]));
+    }
+    image.root_entries.push((text(b"d"), reference(below - 1, "dentry")));
+    let children = image.saved.add(map(&image.root_entries));
+    image.directory(image.root, b"", children);
+    struct Deepest(usize);
+    impl FileSink for Deepest {
+        fn take(&mut self, entry: &Entry, _: &mut dyn Content) -> std::io::Result<()> {
+            self.0 = self.0.max(entry.path.len());
+            Ok(())
+        }
+    }
+    let bytes = image.saved.bytes();
+    let graph = kernel(&bytes).unwrap();
+    let meta = [memory_file(&[]), owners(&[b"a:/"]), memory_file(&[])].concat();
+    let memory = MemoryFiles::read(&meta).unwrap();
+    let (upper, tmp) = tree::find(&graph, &memory).unwrap();
+    let mut sink = Deepest(0);
+    let (pages, length) = file_of(b"");
+    Walk::new(&graph, Source::new(pages, length), &mut sink).run(&upper, tmp.as_ref()).unwrap();
+    assert_eq!(sink.0, DEPTH * 2 - 1);
+}
+
+#[test]
+fn pages_that_are_not_where_they_should_be_are_an_error() {
+    let whole = [memory_file(&[(0, 4096, true)]), owners(&[b"a:/"]), memory_file(&[(0, 4096, true)])].concat();
+    assert_eq!(MemoryFiles::read(&whole).unwrap().bytes, 8192);
+    for length in 0..whole.len() {
+        assert!(MemoryFiles::read(&whole[..length]).is_err(), "{length}");
+    }
+    for wrong in [
+        [memory_file(&[]), memory_file(&[]), owners(&[b"a:/"])].concat(),
+        [memory_file(&[]), owners(&[b"a:/", b"a:/"]), memory_file(&[]), memory_file(&[])].concat(),
+        [owners(&[b"a:/"]), memory_file(&[]), memory_file(&[])].concat(),
+        [sample::number(4096), whole.clone()].concat(),
+        [whole.clone(), sample::number(4096)].concat(),
+        [memory_file(&[(4096, 8192, true), (0, 4096, true)]), owners(&[])].concat(),
+    ] {
+        assert!(MemoryFiles::read(&wrong).is_err());
+    }
+}
