@@ -3,6 +3,7 @@
 //! ```text
 //! start, restore ─► boot ─► spares (a hull ready?) ─► hull (else make one) ─► control (StartRoot, Restore)
 //! capture, park, go_on ─► capture ─► control, cgroup      stop ─► cleanup      sweep, inventory ─► inventory
+//! what is in the files of an image ─► files
 //! ```
 //!
 //! It carries out and reports, and decides nothing: it does not know sandboxes, timeouts, names or snapshots. All it

@@ -247,6 +247,7 @@ impl<'a> Tree<'a, '_> {
                 let is_whiteout = self.is_layer && is_character && major == 0 && minor == 0;
                 (if is_whiteout { Kind::Whiteout } else { Kind::Device }, mode & TYPE_BITS & 0o060_000)
             }
+            "" => return Err(FilesError::unsound("an inode is something that is no file")),
             other => return Err(FilesError::different(format!("there are files of the type {other}"))),
         };
         if mode & TYPE_BITS != bits {

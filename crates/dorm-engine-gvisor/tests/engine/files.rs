@@ -127,7 +127,7 @@ fn tree_of(rootfs: &Path) -> Tree {
             user: facts.uid() - ID_BASE,
             group: facts.gid() - ID_BASE,
             modified: (facts.mtime(), u32::try_from(facts.mtime_nsec()).unwrap()),
-            bytes: (kind == "file").then(|| facts.len()),
+            bytes: (kind == "file").then_some(facts.len()),
             target: (kind == "symlink").then(|| fs::read_link(&path).unwrap().as_os_str().as_bytes().to_vec()),
             ..Node::default()
         };
