@@ -138,7 +138,8 @@ impl Model {
                             self.trace.wrong(format_args!("{id} is terminated before its time"));
                         }
                     }
-                    Cause::Failed { reason } if before.captures().next().is_some() => {
+                    // What it was to be taken back to is still the snapshot's.
+                    Cause::Failed { reason } if before.state.image().or(before.older.first()).is_some() => {
                         self.trace.wrong(format_args!("{id} has an image and is given up: {reason}"));
                     }
                     Cause::Failed { reason } if strict && !is_missing_snapshot(before, reason) => {
