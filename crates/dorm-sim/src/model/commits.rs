@@ -2,8 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use dorm_lifecycle::{Actor, CaptureId, Cause, EventKind, Origin, Restored, Sandbox, State as Life, StateName};
-use dorm_store::{Change, EventRecord, OperationResult, SandboxRecord, SnapshotRecord, SnapshotStatus, Together};
+use dorm_lifecycle::{
+    Actor, CaptureId, Cause, EventKind, Origin, Restored, Sandbox, SandboxId, State as Life, StateName,
+};
+use dorm_store::{
+    Change, EventRecord, OperationRecord, OperationResult, SandboxRecord, SnapshotRecord, SnapshotStatus, Together,
+};
 
 use super::{Known, KnownSnapshot, Memory, Misfortune, Model, State};
 
@@ -25,12 +29,10 @@ impl Model {
             if let Some(plan) = operation.fork.as_ref().filter(|plan| plan.together == Together::AllOrNone) {
                 state.all_or_none.extend(plan.children.iter().cloned());
             }
-            if let Some(plan) = &operation.promote
-                && let Some(child) = state.sandboxes.get_mut(&plan.child)
-            {
-                child.is_promoted = !matches!(operation.ended, Some((_, OperationResult::Failed(_))));
-            }
             state.operations.insert(operation.id.to_string(), operation.clone());
+            if let Some(plan) = &operation.promote {
+                note_promotions(&mut state, &plan.child);
+            }
         }
         for id in &change.forgotten {
             state.snapshots.remove(id);
@@ -267,6 +269,18 @@ impl Known {
             is_promoted: false,
             busy: false,
         }
+    }
+}
+
+/// Several may promote the same child, of whom one is enough.
+fn note_promotions(state: &mut State, child: &SandboxId) {
+    let going = |operation: &&OperationRecord| {
+        operation.promote.as_ref().is_some_and(|plan| plan.child == *child)
+            && !matches!(operation.ended, Some((_, OperationResult::Failed(_))))
+    };
+    let is_promoted = state.operations.values().any(|operation| going(&operation));
+    if let Some(known) = state.sandboxes.get_mut(child) {
+        known.is_promoted = is_promoted;
     }
 }
 
