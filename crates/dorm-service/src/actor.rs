@@ -38,7 +38,7 @@ pub(crate) enum Message {
     /// A caller wants a snapshot.
     Snapshot { asked: SnapshotAsked, reply: Reply<SnapshotRecord> },
     /// A caller wants it taken back to a snapshot.
-    Rewind { asked: RewindAsked, reply: Reply<SandboxView> },
+    Rewind { asked: Box<RewindAsked>, reply: Reply<SandboxView> },
     /// A caller wants to speak to the agent.
     Use { what: Use, reply: Reply<(Agent, InUse)> },
     /// Its memory is to be given back, if it is parked.
@@ -385,7 +385,10 @@ impl Actor {
                     let _ = reply.send(Err(error));
                 }
             },
-            State::Pending { .. } | State::Snapshotting { .. } | State::Resuming { .. } => {
+            State::Pending { .. }
+            | State::Snapshotting { .. }
+            | State::Suspending { rewind: Some(_), .. }
+            | State::Resuming { .. } => {
                 self.later.push_back(Message::Use { what, reply });
             }
             State::Suspending { .. }

@@ -19,7 +19,7 @@ pub(crate) struct RewindAsked {
 }
 
 impl Actor {
-    pub(super) async fn rewind(&mut self, asked: RewindAsked, reply: Reply<SandboxView>) {
+    pub(super) async fn rewind(&mut self, asked: Box<RewindAsked>, reply: Reply<SandboxView>) {
         let rewind = self.planned(&asked);
         let looked = self.ask(Input::Command(Command::Rewind(Box::new(rewind.clone()))));
         let begun = match looked {

@@ -103,7 +103,7 @@ impl Service {
             }),
         };
         let kept = future.as_ref().map(|future| future.snapshot.clone());
-        let asked = RewindAsked { to: snapshot.clone(), future };
+        let asked = Box::new(RewindAsked { to: snapshot.clone(), future });
         let answer = match self.ask(id, |reply| Message::Rewind { asked, reply }).await {
             Err(ServiceError::NoSandbox(_)) => self.command_to_the_dead(id, &as_command(&snapshot)).await,
             other => other,
