@@ -11,6 +11,7 @@ pub(crate) mod output;
 pub(crate) mod processes;
 pub(crate) mod pty;
 mod range;
+pub(crate) mod rewinds;
 pub(crate) mod sandboxes;
 pub(crate) mod snapshots;
 pub(crate) mod webhooks;

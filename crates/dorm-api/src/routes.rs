@@ -17,7 +17,8 @@ use crate::error::ApiError;
 use crate::extract::JSON_BYTES_MAX;
 use crate::gateway;
 use crate::handlers::{
-    daemon, events, exec, files, forks, images, keeping, output, processes, pty, sandboxes, snapshots, webhooks,
+    daemon, events, exec, files, forks, images, keeping, output, processes, pty, rewinds, sandboxes, snapshots,
+    webhooks,
 };
 use crate::keys::Keys;
 use crate::serve::Life;
@@ -73,6 +74,9 @@ routes! {
     post "/v1/sandboxes/{id}/checkpoint" sandboxes::checkpoint;
     post "/v1/sandboxes/{id}/clone" sandboxes::clone;
     post "/v1/sandboxes/{id}/fork" forks::fork;
+    post "/v1/sandboxes/{id}/rewind" rewinds::rewind;
+    post "/v1/sandboxes/{id}/restart" rewinds::restart;
+    post "/v1/sandboxes/{id}/promote" rewinds::promote;
     post "/v1/sandboxes/{id}/timeouts" sandboxes::timeouts;
     post "/v1/sandboxes/{id}/holds" keeping::hold;
     delete "/v1/sandboxes/{id}/holds/{hold}" keeping::release;

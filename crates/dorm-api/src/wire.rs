@@ -23,8 +23,9 @@ pub use process::{
 };
 pub use sandbox::{
     Cause, CauseKind, CloneRequest, Cloned, CreateSandbox, Egress, ForkChild, ForkRequest, Forked, ForkedChild, Hold,
-    HoldRequest, OnTimeout, OnUnrestorable, Operation, Residence, Resources, ResourcesRequest, Restored, Sandbox,
-    SandboxPage, SetKeeping, SetTimeouts, SleepImage, State, Usage,
+    HoldRequest, Keep, OnTimeout, OnUnrestorable, Operation, PromoteRequest, Promoted, Residence, Resources,
+    ResourcesRequest, RestartRequest, Restarted, Restored, RewindRequest, Rewound, Sandbox, SandboxPage, SetKeeping,
+    SetTimeouts, SleepImage, State, Usage,
 };
 pub use snapshot::{
     CheckpointRequest, Engine, Health, Image, ImageList, ImportImage, ImportProgress, ImportStage, Info, Snapshot,

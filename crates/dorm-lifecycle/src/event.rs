@@ -104,6 +104,14 @@ kinds! {
     Degraded = "degraded",
     /// Others were made of it.
     Forked = "forked",
+    /// It is being taken back to a snapshot.
+    Rewinding = "rewinding",
+    /// It runs again, as it was in a snapshot.
+    Rewound = "rewound",
+    /// It could not be taken back, and is where it was.
+    RewindFailed = "rewind_failed",
+    /// Another took its place, with its memory and files.
+    Promoted = "promoted",
 }
 
 #[cfg(test)]

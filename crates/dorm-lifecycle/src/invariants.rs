@@ -58,7 +58,8 @@ pub fn check(sandbox: &Sandbox) -> Result<(), Broken> {
         return Err(Broken::Twice);
     }
     match &sandbox.state {
-        State::Suspending { .. } | State::Suspended { .. } | State::Resuming { .. } if !sandbox.spec.suspendable => {
+        // One that is taken back to a snapshot is saved all the same, and when that fails it has to wake from there.
+        State::Suspending { rewind: None, .. } if !sandbox.spec.suspendable => {
             Err(Broken::Suspended(sandbox.state.name().as_str()))
         }
         State::Pending { .. }

@@ -16,6 +16,7 @@ mod event;
 mod ids;
 mod invariants;
 mod recovery;
+mod rewind;
 mod sandbox;
 mod spec;
 mod step;
@@ -31,6 +32,7 @@ pub use ids::{
 };
 pub use invariants::{Broken, check};
 pub use recovery::{Recovery, RunCondition, recover};
+pub use rewind::{Abandoned, Future, Rewind, RewindFrom, Rewinding, Rewound};
 pub use sandbox::{Cause, Deadline, DeadlineKind, Hold, Origin, Restored, Sandbox, SleepImage, State, StateName};
 pub use spec::{Egress, Keeping, OnTimeout, OnUnrestorable, Resources, SandboxSpec, SpecError, Timeouts, Variables};
 pub use step::{Command, Context, Effect, Input, Limits, Observation, Outcome, Step, create, step};

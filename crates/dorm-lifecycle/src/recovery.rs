@@ -15,7 +15,7 @@ pub enum RunCondition {
 
 use crate::ids::RunId;
 use crate::sandbox::{Sandbox, State};
-use crate::step::{Effect, Observation};
+use crate::step::{Effect, Observation, rewind_effect};
 
 /// What to do about one sandbox.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -99,7 +99,10 @@ pub fn recover(sandbox: &Sandbox, found: &[(RunId, RunCondition)]) -> Recovery {
         }
         // Whether the guest has run since cannot be told for every engine, so it goes back to its image: nobody was
         // told that it had woken.
-        State::Resuming { image, .. } => {
+        State::Resuming { rewind: Some(rewinding), .. } => {
+            Recovery::Redo { stop: runs(), effect: rewind_effect(sandbox, sandbox.generation, &rewinding.rewind) }
+        }
+        State::Resuming { image, rewind: None, .. } => {
             let fresh = RunId { sandbox: sandbox.id.clone(), generation: sandbox.generation };
             let stop = match condition {
                 Some(RunCondition::Parked | RunCondition::Paused) => {

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use crate::ids::{CaptureId, HoldId, OperationId, ProjectId, RunId, SandboxId, SnapshotId};
+use crate::rewind::{Rewind, Rewinding, Rewound};
 use crate::spec::SandboxSpec;
 use crate::time::Timestamp;
 
@@ -17,6 +18,8 @@ pub enum Origin {
         snapshot: SnapshotId,
         /// Its content on disk.
         capture: CaptureId,
+        /// The sandbox it was taken of; none where that was not recorded.
+        source: Option<SandboxId>,
     },
 }
 
@@ -25,7 +28,7 @@ pub enum Origin {
 pub struct SleepImage {
     /// Its files on disk.
     pub capture: CaptureId,
-    /// The generation that was saved.
+    /// The generation that was saved; 0 when it was that of another sandbox, to whose snapshot this one was taken back.
     pub generation: u64,
     /// When the guest stood still for it.
     pub taken: Timestamp,
@@ -153,20 +156,24 @@ pub enum State {
         since: Timestamp,
         /// The image it falls back to when the run is lost.
         image: Option<SleepImage>,
+        /// Where it is taken back to as soon as it is saved.
+        rewind: Option<Box<Rewind>>,
     },
     /// It is saved on disk and uses no CPU.
     Suspended {
         /// What it wakes up from.
         image: SleepImage,
     },
-    /// It is being brought back from its image.
+    /// It is being brought back from its image, or taken back to a snapshot.
     Resuming {
         /// The operation at work.
         operation: OperationId,
         /// When that operation is given up.
         deadline: Timestamp,
-        /// What it wakes up from.
+        /// What it wakes up from; where it is taken back, what it returns to when that fails.
         image: SleepImage,
+        /// Where it is taken back to.
+        rewind: Option<Box<Rewinding>>,
     },
     /// What it holds is being given back.
     Terminating {
@@ -276,6 +283,20 @@ impl State {
         }
     }
 
+    /// The rewind that is going on in it.
+    pub fn rewind(&self) -> Option<&Rewind> {
+        match self {
+            Self::Suspending { rewind, .. } => rewind.as_deref(),
+            Self::Resuming { rewind, .. } => rewind.as_deref().map(|rewinding| &rewinding.rewind),
+            Self::Pending { .. }
+            | Self::Running { .. }
+            | Self::Snapshotting { .. }
+            | Self::Suspended { .. }
+            | Self::Terminating { .. }
+            | Self::Terminated { .. } => None,
+        }
+    }
+
     /// The image that is kept for it.
     pub const fn image(&self) -> Option<&SleepImage> {
         match self {
@@ -313,6 +334,8 @@ pub struct Sandbox {
     pub holds: Vec<Hold>,
     /// What its present or last run began with.
     pub restored: Restored,
+    /// Where it was last taken back to; none if it never was.
+    pub rewound: Option<Rewound>,
     /// Images before the one its state names, the newest first: what is left to fall back to.
     pub older: Vec<SleepImage>,
     /// Where it is in its life.
@@ -325,9 +348,30 @@ impl Sandbox {
         RunId { sandbox: self.id.clone(), generation: self.run }
     }
 
-    /// Every capture it keeps, the one to wake up from first.
+    /// Every image it keeps, the one to wake up from first, and last the one that it is being taken back to.
+    pub fn images(&self) -> impl Iterator<Item = &SleepImage> {
+        let target = self.state.rewind().map(|rewind| &rewind.target);
+        self.state.image().into_iter().chain(&self.older).chain(target)
+    }
+
+    /// Their captures.
     pub fn captures(&self) -> impl Iterator<Item = &CaptureId> {
-        self.state.image().into_iter().chain(&self.older).map(|image| &image.capture)
+        self.images().map(|image| &image.capture)
+    }
+
+    /// The snapshot that its present comes from: the one it was taken back to, else the one it began from.
+    pub fn parent(&self) -> Option<&SnapshotId> {
+        match (&self.rewound, &self.origin) {
+            (Some(rewound), _) => Some(&rewound.to),
+            (None, Origin::Snapshot { snapshot, .. }) => Some(snapshot),
+            (None, Origin::Image) => None,
+        }
+    }
+
+    /// The most memory it may use now or as soon as a rewind is through, in bytes.
+    pub fn memory_bytes(&self) -> u64 {
+        let then = self.state.rewind().map_or(0, |rewind| rewind.resources.memory_bytes);
+        self.spec.resources.memory_bytes.max(then)
     }
 
     /// When its time is over: only a running sandbox has such a moment.

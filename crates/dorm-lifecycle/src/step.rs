@@ -5,14 +5,18 @@
 
 mod commands;
 mod observations;
+mod rewind;
 
 use std::time::Duration;
 
+pub(crate) use rewind::effect as rewind_effect;
+
 use crate::denied::Denied;
 use crate::event::EventKind;
-use crate::ids::{HoldId, OperationId, ProjectId, RunId, SandboxId, SnapshotId};
+use crate::ids::{CaptureId, HoldId, OperationId, ProjectId, RunId, SandboxId, SnapshotId};
+use crate::rewind::{Abandoned, Rewind};
 use crate::sandbox::{Cause, Hold, Origin, Restored, Sandbox, SleepImage, State};
-use crate::spec::{Keeping, SandboxSpec, SpecError, Timeouts};
+use crate::spec::{Keeping, Resources, SandboxSpec, SpecError, Timeouts};
 use crate::time::Timestamp;
 
 /// How long each operation may take before it is given up.
@@ -57,6 +61,8 @@ pub enum Command {
     Resume,
     /// Take a snapshot of it.
     Snapshot(SnapshotId),
+    /// Take it back to a snapshot, in place.
+    Rewind(Box<Rewind>),
     /// Change its time limits from now on.
     SetTimeouts(Timeouts),
     /// Change what is kept to bring it back, from its next suspend or resume on.
@@ -148,6 +154,17 @@ pub enum Effect {
         /// What to restore.
         image: SleepImage,
     },
+    /// End `parked` and all that is left of runs before it, then restore `target` as `fresh`.
+    Rewind {
+        /// The run of the present, which stands still or is gone.
+        parked: RunId,
+        /// The run to make.
+        fresh: RunId,
+        /// What to restore.
+        target: CaptureId,
+        /// What that run is limited to.
+        resources: Resources,
+    },
     /// Give back everything: the run, then the images.
     Stop {
         /// The run.
@@ -177,16 +194,22 @@ pub struct Step {
     pub events: Vec<(EventKind, Option<String>)>,
     /// Whether anything changed.
     pub outcome: Outcome,
+    /// What is to be recorded as a snapshot with it: an image that the sandbox gives away.
+    pub abandoned: Option<Abandoned>,
 }
 
 impl Step {
+    /// A change without an effect that nobody need be told of.
+    pub fn silent(next: Sandbox) -> Self {
+        Self { next, effect: None, events: Vec::new(), outcome: Outcome::Changed, abandoned: None }
+    }
+
     fn stays(sandbox: &Sandbox, outcome: Outcome) -> Self {
-        Self { next: sandbox.clone(), effect: None, events: Vec::new(), outcome }
+        Self { outcome, ..Self::silent(sandbox.clone()) }
     }
 
     fn to(sandbox: &Sandbox, state: State) -> Self {
-        let next = Sandbox { state, ..sandbox.clone() };
-        Self { next, effect: None, events: Vec::new(), outcome: Outcome::Changed }
+        Self::silent(Sandbox { state, ..sandbox.clone() })
     }
 
     fn event(mut self, kind: EventKind) -> Self {
@@ -238,18 +261,14 @@ pub fn create(
             Origin::Image => Restored::Nothing,
             Origin::Snapshot { .. } => Restored::Memory { generation: None },
         },
+        rewound: None,
         older: Vec::new(),
         state: State::Pending {
             operation: context.operation.clone(),
             deadline: context.now.after(context.limits.start),
         },
     };
-    Ok(Step {
-        next,
-        effect: Some(Effect::Start { run, origin }),
-        events: vec![(EventKind::Created, None)],
-        outcome: Outcome::Changed,
-    })
+    Ok(Step::silent(next).effect(Effect::Start { run, origin }).event(EventKind::Created))
 }
 
 /// What `input` makes of `sandbox`.

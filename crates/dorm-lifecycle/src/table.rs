@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use crate::ids::{CaptureId, HoldId, OperationId, ProjectId, SandboxId, SnapshotId};
+use crate::rewind::{Future, Rewind, RewindFrom, Rewinding};
 use crate::sandbox::{Cause, Hold, Origin, Restored, Sandbox, SleepImage, State, StateName};
 use crate::spec::{Keeping, OnTimeout, OnUnrestorable, SandboxSpec, Timeouts};
 use crate::step::{Command, Context, Effect, Input, Limits, Observation, Outcome, Step, step};
@@ -99,6 +100,7 @@ fn effect_word(effect: &Effect) -> &'static str {
         Effect::Save { .. } => "save",
         Effect::Snapshot { .. } => "snapshot",
         Effect::Wake { .. } => "wake",
+        Effect::Rewind { .. } => "rewind",
         Effect::Stop { .. } => "stop",
     }
 }
@@ -124,6 +126,15 @@ pub(crate) fn snapshot() -> SnapshotId {
     SnapshotId::from_random([4; 20])
 }
 
+pub(crate) fn rewind() -> Rewind {
+    Rewind {
+        to: snapshot(),
+        target: SleepImage { capture: CaptureId::from_random([6; 20]), ..image() },
+        resources: crate::Resources::default(),
+        future: Some(Future { snapshot: SnapshotId::from_random([7; 20]), keep: None }),
+    }
+}
+
 pub(crate) fn sandboxes(named: bool) -> Vec<(String, Sandbox)> {
     let operation = OperationId::from_random([2; 20]);
     let deadline = Timestamp::from_millis(2_000_000);
@@ -136,6 +147,8 @@ pub(crate) fn sandboxes(named: bool) -> Vec<(String, Sandbox)> {
     add("", State::Pending { operation: operation.clone(), deadline });
     add("", State::Running { since, image: None });
     add("", State::Snapshotting { operation: operation.clone(), deadline, snapshot: snapshot(), since, image: None });
+    let resuming = |rewind| State::Resuming { operation: operation.clone(), deadline, image: image(), rewind };
+    let suspending = |image, rewind| State::Suspending { operation: operation.clone(), deadline, since, image, rewind };
     if named {
         add("with image", State::Running { since, image: Some(image()) });
         let kept = Some(image());
@@ -143,10 +156,16 @@ pub(crate) fn sandboxes(named: bool) -> Vec<(String, Sandbox)> {
             "with image",
             State::Snapshotting { operation: operation.clone(), deadline, snapshot: snapshot(), since, image: kept },
         );
-        add("", State::Suspending { operation: operation.clone(), deadline, since, image: None });
-        add("with image", State::Suspending { operation: operation.clone(), deadline, since, image: Some(image()) });
+        add("", suspending(None, None));
+        add("with image", suspending(Some(image()), None));
+    }
+    add("to rewind", suspending(None, Some(Box::new(rewind()))));
+    if named {
         add("", State::Suspended { image: image() });
-        add("", State::Resuming { operation: operation.clone(), deadline, image: image() });
+        add("", resuming(None));
+    }
+    for (word, from) in [("to rewind", RewindFrom::Running), ("to rewind, slept", RewindFrom::Suspended)] {
+        add(word, resuming(Some(Box::new(Rewinding { rewind: rewind(), from }))));
     }
     add("", State::Terminating { operation, deadline, cause: Cause::Requested });
     add("", State::Terminated { cause: Cause::Timeout, at: since });
@@ -173,6 +192,7 @@ fn sandbox(named: bool, state: State) -> Sandbox {
         timeouts_set: Timestamp::from_millis(50_000),
         holds: Vec::new(),
         restored: Restored::Nothing,
+        rewound: None,
         older: Vec::new(),
         state,
     }
@@ -191,6 +211,7 @@ pub(crate) fn inputs() -> Vec<(Input, &'static str)> {
         command(Command::Suspend, "suspend"),
         command(Command::Resume, "resume"),
         command(Command::Snapshot(snapshot()), "snapshot"),
+        command(Command::Rewind(Box::new(rewind())), "rewind"),
         command(Command::SetTimeouts(timeouts), "set_timeouts"),
         command(Command::SetKeeping(keeping), "set_keeping"),
         command(Command::Hold(hold), "hold"),

@@ -96,6 +96,14 @@ pub fn why(sandbox: &Sandbox, facts: &Facts) -> Why {
         State::Snapshotting { operation, deadline, .. } => {
             why.next.push(in_progress("it goes on running", operation, *deadline, "it goes on without the snapshot"));
         }
+        State::Suspending { operation, deadline, rewind: Some(rewind), .. } => {
+            let what = format!("it is taken back to snapshot {}", rewind.to);
+            why.next.push(in_progress(&what, operation, *deadline, "it goes on running"));
+        }
+        State::Resuming { operation, deadline, rewind: Some(rewinding), .. } => {
+            let what = format!("it runs as in snapshot {}", rewinding.rewind.to);
+            why.next.push(in_progress(&what, operation, *deadline, "it returns to where it was, which is saved"));
+        }
         State::Suspending { operation, deadline, .. } => {
             why.next.push(in_progress("it is suspended", operation, *deadline, "it goes on running"));
         }
@@ -133,6 +141,10 @@ fn summary(sandbox: &Sandbox, facts: &Facts) -> String {
         State::Terminated { .. } => "it is over and never comes back".to_owned(),
         State::Pending { .. } => "its first run is being started".to_owned(),
         State::Snapshotting { .. } => "it is held still while a snapshot of it is taken".to_owned(),
+        State::Suspending { rewind: Some(_), .. } => {
+            "it is being saved, to be taken back to a snapshot; nothing has been given up yet".to_owned()
+        }
+        State::Resuming { rewind: Some(_), .. } => "it is being taken back to a snapshot".to_owned(),
         State::Suspending { .. } => "it is being saved; nothing has been given up yet".to_owned(),
         State::Resuming { .. } => "it is being brought back from its image".to_owned(),
         State::Terminating { .. } => "what it holds is being given back".to_owned(),
@@ -163,6 +175,7 @@ fn leads(kind: EventKind) -> bool {
         | EventKind::Suspended
         | EventKind::Resuming
         | EventKind::Resumed
+        | EventKind::Rewound
         | EventKind::Snapshotting
         | EventKind::RunLost
         | EventKind::Terminating
@@ -182,7 +195,10 @@ fn leads(kind: EventKind) -> bool {
         | EventKind::Released
         | EventKind::KeepingSet
         | EventKind::Degraded
-        | EventKind::Forked => false,
+        | EventKind::Forked
+        | EventKind::Rewinding
+        | EventKind::RewindFailed
+        | EventKind::Promoted => false,
     }
 }
 
@@ -210,13 +226,15 @@ fn refused(facts: &Facts) -> Option<Reason> {
     let answers = |kind| match kind {
         EventKind::SuspendFailed => Some(EventKind::Suspended),
         EventKind::ResumeFailed => Some(EventKind::Resumed),
+        EventKind::RewindFailed => Some(EventKind::Rewound),
         EventKind::SnapshotFailed => Some(EventKind::SnapshotTaken),
         EventKind::StartFailed => Some(EventKind::Started),
         _ => None,
     };
     facts.events.iter().enumerate().rev().find_map(|(index, event)| {
         let success = answers(event.kind)?;
-        if facts.events[index..].iter().any(|later| later.kind == success) {
+        // Whoever was taken back runs: what failed before is of no use any more.
+        if facts.events[index..].iter().any(|later| [success, EventKind::Rewound].contains(&later.kind)) {
             return None;
         }
         let what = event.kind.as_str().replace('_', " ");

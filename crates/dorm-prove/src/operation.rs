@@ -46,6 +46,9 @@ operations! {
     CheckpointSuspended "checkpoint suspended";
     Clone "clone";
     Fork "fork";
+    RewindRunning "rewind running";
+    RewindSuspended "rewind suspended";
+    Promote "promote";
     DeleteSnapshot "delete snapshot";
     TerminateRunning "terminate running";
     TerminateParked "terminate parked";
@@ -88,6 +91,8 @@ pub(crate) struct Scene {
     pub(crate) subject: Option<Probe>,
     /// The snapshot it is about.
     pub(crate) snapshot: Option<String>,
+    /// What the sandbox is once it was taken back, or its place is taken.
+    pub(crate) past: Option<Probe>,
     /// The snapshots there were.
     pub(crate) before: Vec<String>,
 }

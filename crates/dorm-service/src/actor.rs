@@ -5,6 +5,7 @@
 
 mod answers;
 pub(crate) mod record;
+pub(crate) mod rewind;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -25,6 +26,8 @@ use crate::error::ServiceError;
 use crate::shared::{ActorHandle, Shared, chain};
 use crate::view::{Residence, SandboxView};
 
+pub(crate) use rewind::RewindAsked;
+
 pub(crate) type Mailbox = mpsc::UnboundedSender<Message>;
 pub(crate) type Reply<T> = oneshot::Sender<Result<T, ServiceError>>;
 
@@ -34,6 +37,8 @@ pub(crate) enum Message {
     Command { command: Command, by: By, reply: Reply<SandboxView> },
     /// A caller wants a snapshot.
     Snapshot { asked: SnapshotAsked, reply: Reply<SnapshotRecord> },
+    /// A caller wants it taken back to a snapshot.
+    Rewind { asked: Box<RewindAsked>, reply: Reply<SandboxView> },
     /// A caller wants to speak to the agent.
     Use { what: Use, reply: Reply<(Agent, InUse)> },
     /// Its memory is to be given back, if it is parked.
@@ -96,6 +101,8 @@ pub(crate) struct Actor {
     /// Who asked for the operation in progress.
     pub(crate) by: By,
     waiting: Vec<Waiting>,
+    /// Why what they wait for did not work, while the sandbox is brought back to where it was.
+    failure: Option<String>,
     /// How many jumps of the wall clock the record has followed.
     jumps: usize,
     /// It has followed one that is not recorded yet.
@@ -148,6 +155,7 @@ impl Actor {
             snapshot: None,
             by,
             waiting: Vec::new(),
+            failure: None,
             jumps,
             moved: false,
             relieved: None,
@@ -268,6 +276,7 @@ impl Actor {
         match message {
             Message::Command { command, by, reply } => self.command(command, by, reply).await,
             Message::Snapshot { asked, reply } => self.take_snapshot(asked, reply).await,
+            Message::Rewind { asked, reply } => self.rewind(asked, reply).await,
             Message::Use { what, reply } => self.lend(what, reply).await,
             Message::Evict { reply } => self.evict(reply).await,
             Message::RunEnded { run, reason } => self.run_ended(&run, reason).await,
@@ -376,7 +385,10 @@ impl Actor {
                     let _ = reply.send(Err(error));
                 }
             },
-            State::Pending { .. } | State::Snapshotting { .. } | State::Resuming { .. } => {
+            State::Pending { .. }
+            | State::Snapshotting { .. }
+            | State::Suspending { rewind: Some(_), .. }
+            | State::Resuming { .. } => {
                 self.later.push_back(Message::Use { what, reply });
             }
             State::Suspending { .. }
@@ -493,9 +505,9 @@ impl Actor {
     async fn observe(&mut self, seen: Seen) {
         let Seen { observation, agent, bytes } = seen;
         let recorded = self.record_observation(observation, bytes).await;
-        let Some(observation) = recorded else { return };
+        let Some((observation, effect)) = recorded else { return };
         self.agent = agent;
-        if let Observation::Saved(_) = &observation
+        if let (Observation::Saved(_), None) = (&observation, &effect)
             && let Some(memory) = effects::park(&self.task(), &self.record.sandbox.run_id()).await
         {
             let evict = self.shared.parking.enter(&self.record.sandbox.id, self.shared.now(), memory);
@@ -507,10 +519,18 @@ impl Actor {
             self.shared.parking.leave(&self.record.sandbox.id);
         }
         self.capture = None;
-        self.operation = None;
         // It may be the last that used a snapshot.
         self.shared.removals.poke();
-        self.answer(&observation);
+        match effect {
+            Some(effect) => {
+                self.failure = self.failure.take().or_else(|| answers::failure(&observation));
+                self.begin(effect);
+            }
+            None => {
+                self.operation = None;
+                self.answer(&observation);
+            }
+        }
     }
 
     fn set_timer(&mut self) {
@@ -550,6 +570,7 @@ fn command_word(command: &Command) -> &'static str {
         Command::Suspend => "suspend",
         Command::Resume => "resume",
         Command::Snapshot(_) => "snapshot",
+        Command::Rewind(_) => "rewind",
         Command::SetTimeouts(_) => "set the timeouts of",
         Command::SetKeeping(_) => "set what is kept of",
         Command::Hold(_) => "hold",

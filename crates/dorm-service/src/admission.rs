@@ -66,7 +66,7 @@ impl Ledger {
             | State::Suspending { .. }
             | State::Resuming { .. }
             | State::Terminating { .. } => {
-                committed.insert(sandbox.id.clone(), sandbox.spec.resources.memory_bytes);
+                committed.insert(sandbox.id.clone(), sandbox.memory_bytes());
             }
             State::Suspended { .. } | State::Terminated { .. } => {
                 committed.remove(&sandbox.id);
@@ -135,7 +135,7 @@ impl Shared {
     pub(crate) async fn captures_bytes(&self, living: &[SandboxRecord]) -> Result<u64, ServiceError> {
         let mut bytes = 0u64;
         for SandboxRecord { sandbox, .. } in living {
-            bytes += sandbox.state.image().into_iter().chain(&sandbox.older).map(|image| image.bytes).sum::<u64>();
+            bytes += sandbox.images().map(|image| image.bytes).sum::<u64>();
         }
         let snapshots = self.store.snapshots(None).await?;
         let kept = snapshots.iter().filter(|snapshot| snapshot.status == SnapshotStatus::Completed);

@@ -8,6 +8,8 @@
 //!    ─► record (actor) ─► only now: park the run, discard the image before
 //! ```
 //!
+//! A rewind is a sleep and a wake in one: what it leaves is recorded as asleep before the run is ended.
+//!
 //! On any failure before the record the draft goes and the guest simply continues. A guest of which a snapshot is taken
 //! continues as soon as it is written, since nothing of it is given up for that.
 
@@ -71,6 +73,9 @@ pub(crate) async fn carry_out(task: Task, effect: Effect) -> Option<Seen> {
         Effect::Save { run } => save::save(&task, &run).await,
         Effect::Snapshot { run, .. } => save::snapshot(&task, &run).await,
         Effect::Wake { parked, fresh, image } => wake::wake(&task, &parked, &fresh, &image).await,
+        Effect::Rewind { parked, fresh, target, resources } => {
+            wake::rewind(&task, &parked, &fresh, &target, resources).await
+        }
         Effect::Stop { run } => return stop(&task, &run).await,
     })
 }

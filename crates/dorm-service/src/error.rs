@@ -105,6 +105,43 @@ pub enum ServiceError {
         /// Why the first of them could not.
         source: Box<ServiceError>,
     },
+    /// A sandbox cannot be taken back to this snapshot.
+    #[error("cannot rewind sandbox {sandbox} to snapshot {snapshot}: {what}")]
+    BadRewind {
+        /// Which.
+        sandbox: SandboxId,
+        /// To which.
+        snapshot: SnapshotId,
+        /// Why not.
+        what: &'static str,
+    },
+    /// What is on the disk of a snapshot cannot be used; nothing was changed.
+    #[error("snapshot {snapshot} cannot be used, and nothing was changed")]
+    SnapshotUnusable {
+        /// Which.
+        snapshot: SnapshotId,
+        /// What is wrong with it.
+        source: PoolError,
+    },
+    /// A sandbox lives that would have to be over.
+    #[error("cannot restart sandbox {sandbox}: it is {state}, not terminated")]
+    NotTerminated {
+        /// Which.
+        sandbox: SandboxId,
+        /// What it is.
+        state: StateName,
+    },
+    /// There is nothing to make a terminated sandbox anew from.
+    #[error("cannot restart sandbox {0}: there is no completed snapshot of it")]
+    NothingToRestart(SandboxId),
+    /// A sandbox cannot take the place of another.
+    #[error("cannot promote sandbox {child}: {what}")]
+    BadPromotion {
+        /// Which.
+        child: SandboxId,
+        /// Why not.
+        what: String,
+    },
     /// The lifecycle refuses.
     #[error("cannot {operation} sandbox {sandbox}: {denied}")]
     Denied {
@@ -168,7 +205,12 @@ impl ServiceError {
             Self::NoSandbox(_) | Self::NoSnapshot(_) | Self::NoWebhook(_) => Code::NotFound,
             Self::NotRunning { state: StateName::Terminated | StateName::Terminating, .. }
             | Self::Denied { denied: Denied::Terminated(_), .. } => Code::Gone,
+            Self::SnapshotUnusable { source, .. } => pool_code(source),
             Self::SnapshotNotReady { .. }
+            | Self::BadRewind { .. }
+            | Self::NotTerminated { .. }
+            | Self::NothingToRestart(_)
+            | Self::BadPromotion { .. }
             | Self::FixedBySnapshot { .. }
             | Self::NotRunning { .. }
             | Self::Denied { denied: Denied::NotSuspendable | Denied::TooManyHolds(_), .. } => Code::Conflict,
@@ -194,6 +236,12 @@ impl ServiceError {
             Self::NoSnapshot(_) => "list the snapshots that are there",
             Self::NoWebhook(_) => "list the webhooks that are there",
             Self::SnapshotNotReady { .. } => "wait until it is completed, or use another snapshot",
+            Self::SnapshotUnusable { .. } => "use another snapshot",
+            Self::BadRewind { .. } => "create a new sandbox from that snapshot instead",
+            Self::NotTerminated { state: StateName::Suspended, .. } => "resume it, or rewind it to a snapshot",
+            Self::NotTerminated { .. } => "rewind it to a snapshot, or terminate it first",
+            Self::NothingToRestart(_) => "create a new sandbox from its image",
+            Self::BadPromotion { .. } => "it goes on as it is; rewind the other to a snapshot of it instead",
             Self::FixedBySnapshot { .. } => "leave it out, or create from the image instead",
             Self::NotRunning { state: StateName::Suspended | StateName::Suspending, .. } => "resume it first",
             Self::NotRunning { .. } => "create a new sandbox",

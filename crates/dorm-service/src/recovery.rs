@@ -66,19 +66,29 @@ impl Service {
         for snapshot in service.shared.store.snapshots(None).await? {
             service.shared.removals.note(&snapshot);
         }
-        end_forks(&service, &mut report).await?;
+        end_plans(&service, &mut report).await?;
         service.shared.tasks.spawn(removals::keep_removing(service.clone()));
         Ok((service, report))
     }
 }
 
-async fn end_forks(service: &Service, report: &mut RecoveryReport) -> Result<(), ServiceError> {
+/// Operations over several sandboxes, which are finished or given up as their plans say.
+async fn end_plans(service: &Service, report: &mut RecoveryReport) -> Result<(), ServiceError> {
     for operation in service.shared.store.open_operations().await? {
-        let Some(plan) = &operation.fork else { continue };
-        service.shared.removals.begin_fork(&plan.snapshot);
-        report.lines.push(format!("fork {}: the daemon was stopped in the middle of it", operation.id));
-        let service = service.clone();
-        service.shared.tasks.clone().spawn(async move { service.end_fork(operation).await });
+        let (kind, id) = (operation.kind.as_str(), operation.id.clone());
+        let own = service.clone();
+        match (&operation.fork, &operation.promote) {
+            (Some(plan), _) => {
+                service.shared.removals.begin_use(&plan.snapshot);
+                service.shared.tasks.spawn(async move { own.end_fork(operation).await });
+            }
+            (None, Some(plan)) => {
+                service.shared.removals.begin_use(&plan.snapshot);
+                service.shared.tasks.spawn(async move { own.end_promotion(operation).await });
+            }
+            (None, None) => continue,
+        }
+        report.lines.push(format!("{kind} {id}: the daemon was stopped in the middle of it"));
     }
     Ok(())
 }
@@ -92,13 +102,13 @@ async fn close_operations(
     for operation in shared.store.open_operations().await? {
         match operation.kind {
             OperationKind::DeleteSnapshot => finish_deletion(shared, operation, report).await?,
-            OperationKind::Suspend | OperationKind::Snapshot => {
+            OperationKind::Suspend | OperationKind::Snapshot | OperationKind::Rewind => {
                 give_up_capture(shared, operation, living, report).await?;
             }
             // These belong to a state, and whoever drives the sandbox ends them.
             OperationKind::Create | OperationKind::Resume | OperationKind::Terminate => {}
-            // Its children are revived first.
-            OperationKind::Fork => {}
+            // The sandboxes they are about are revived first.
+            OperationKind::Fork | OperationKind::Promote => {}
         }
     }
     Ok(())

@@ -23,9 +23,9 @@ const LOOK_AGAIN: Duration = Duration::from_secs(600);
 pub(crate) struct Removals {
     /// Each with its time; none for as soon as nobody uses it.
     due: Mutex<BTreeMap<SnapshotId, Option<Timestamp>>>,
-    /// Those through which a fork is being made.
-    forking: Mutex<BTreeSet<SnapshotId>>,
-    /// Captures of forks that are being made, read to the last byte a moment ago: their many starts need not do that
+    /// Those through which something is being made, and by how many.
+    used: Mutex<BTreeMap<SnapshotId, usize>>,
+    /// Captures of forks and rewinds that are being made, read to the last byte a moment ago: their many starts need not do that
     /// again.
     verified: Mutex<BTreeSet<CaptureId>>,
     news: Notify,
@@ -52,12 +52,19 @@ impl Removals {
         self.news.notify_one();
     }
 
-    pub(crate) fn begin_fork(&self, snapshot: &SnapshotId) {
-        self.forking().insert(snapshot.clone());
+    pub(crate) fn begin_use(&self, snapshot: &SnapshotId) {
+        *self.used().entry(snapshot.clone()).or_default() += 1;
     }
 
-    pub(crate) fn end_fork(&self, snapshot: &SnapshotId) {
-        self.forking().remove(snapshot);
+    pub(crate) fn end_use(&self, snapshot: &SnapshotId) {
+        let mut used = self.used();
+        if let Some(users) = used.get_mut(snapshot) {
+            *users -= 1;
+            if *users == 0 {
+                used.remove(snapshot);
+            }
+        }
+        drop(used);
         self.poke();
     }
 
@@ -73,9 +80,9 @@ impl Removals {
         self.verified().contains(capture)
     }
 
-    /// Whether a fork is being made through it.
-    pub(crate) fn is_forking(&self, snapshot: &SnapshotId) -> bool {
-        self.forking().contains(snapshot)
+    /// Whether something is being made through it.
+    pub(crate) fn is_used(&self, snapshot: &SnapshotId) -> bool {
+        self.used().contains_key(snapshot)
     }
 
     fn due(&self) -> MutexGuard<'_, BTreeMap<SnapshotId, Option<Timestamp>>> {
@@ -86,8 +93,8 @@ impl Removals {
         self.verified.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn forking(&self) -> MutexGuard<'_, BTreeSet<SnapshotId>> {
-        self.forking.lock().unwrap_or_else(PoisonError::into_inner)
+    fn used(&self) -> MutexGuard<'_, BTreeMap<SnapshotId, usize>> {
+        self.used.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

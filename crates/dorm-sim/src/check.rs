@@ -96,6 +96,12 @@ fn quiet(world: &World) -> Result<Result<(), String>> {
             }
         }
     }
+    for child in world.model.promoted() {
+        let record = world.model.record(&child);
+        if record.is_some_and(|record| record.sandbox.state.name() != StateName::Terminated) {
+            return Ok(Err(format!("{child} was promoted and lives")));
+        }
+    }
     for snapshot in world.model.snapshot_records() {
         if snapshot.removal == Removal::WhenFree {
             return Ok(Err(format!("snapshot {} is to go", snapshot.id)));

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dorm_lifecycle::{Keeping, OnUnrestorable, SandboxId, SnapshotId, Timeouts};
-use dorm_service::{Code, Service, ServiceError};
+use dorm_service::{Code, KeepFuture, Service, ServiceError};
 use dorm_store::Together;
 
 use crate::model::Misfortune;
@@ -27,6 +27,9 @@ pub(crate) enum Deed {
     Resume(SandboxId),
     Checkpoint(SandboxId),
     DeleteSnapshot(SnapshotId),
+    Rewind(SandboxId, SnapshotId, KeepFuture),
+    Restart(SandboxId),
+    Promote(SandboxId),
     Evict(SandboxId),
     SetTimeouts(SandboxId, Timeouts),
     SetKeeping(SandboxId, Keeping),
@@ -106,8 +109,12 @@ impl Client {
             54 => Deed::Hold(id, Duration::from_millis(1 + self.random.below(5000))),
             55..57 => Deed::SetKeeping(id, self.choose_keeping()),
             57..60 => Deed::Terminate(id),
-            60..76 => Deed::Count(id),
-            76..81 => Deed::Write(id),
+            60..72 => Deed::Count(id),
+            72..76 => Deed::Write(id),
+            76..78 => self.choose_rewind(id, &snapshots),
+            78 => self.choose_restart(id),
+            79 => Deed::Promote(id),
+            80 => Deed::Write(id),
             81..84 => Deed::Read(id),
             84..86 => Deed::Run(id),
             86 => Deed::Serve(id),
@@ -132,6 +139,27 @@ impl Client {
         let timeouts = self.choose_timeouts();
         let snapshot = if self.random.chance(40) { self.random.pick(&snapshots).cloned() } else { None };
         Deed::Create { name, timeouts, snapshot }
+    }
+
+    fn choose_rewind(&mut self, id: SandboxId, snapshots: &[SnapshotId]) -> Deed {
+        let keep = match self.random.below(3) {
+            0 => KeepFuture::For(Duration::from_millis(1 + self.random.below(20_000))),
+            1 => KeepFuture::UntilDeleted,
+            _ => KeepFuture::Not,
+        };
+        match self.random.pick(snapshots) {
+            Some(snapshot) => Deed::Rewind(id, snapshot.clone(), keep),
+            None => Deed::Checkpoint(id),
+        }
+    }
+
+    fn choose_restart(&mut self, id: SandboxId) -> Deed {
+        let living = self.world.model.living();
+        let over: Vec<_> = self.world.model.all().into_iter().filter(|id| !living.contains(id)).collect();
+        match self.random.pick(&over) {
+            Some(over) if living.len() < 6 => Deed::Restart(over.clone()),
+            Some(_) | None => Deed::Promote(id),
+        }
     }
 
     fn choose_fork(&mut self, id: SandboxId) -> Deed {
@@ -175,7 +203,9 @@ impl Client {
             Code::Conflict | Code::Gone | Code::PortClosed | Code::Unavailable => true,
             Code::InvalidArgument | Code::NoRoom | Code::Internal => false,
             Code::Failed => match deed {
-                Deed::Create { snapshot: Some(_), .. } | Deed::Clone(..) => message.contains("there is no capture"),
+                Deed::Create { snapshot: Some(_), .. } | Deed::Clone(..) | Deed::Restart(_) => {
+                    message.contains("there is no capture")
+                }
                 // It may have fallen asleep in between.
                 Deed::Reach(_) => matches!(error, ServiceError::Engine(_)),
                 _ => false,

@@ -68,6 +68,8 @@ struct Known {
     epoch: u64,
     terminate_asked: bool,
     is_of_all_or_none: bool,
+    /// It is being promoted, or was: the service itself ends it.
+    is_promoted: bool,
     busy: bool,
 }
 
@@ -167,6 +169,17 @@ impl Model {
             Some((*result == OperationResult::Done, plan.children.clone()))
         });
         over.collect()
+    }
+
+    /// The children whose promotion is done.
+    pub(crate) fn promoted(&self) -> Vec<SandboxId> {
+        let state = self.lock();
+        let done = state.operations.values().filter_map(|operation| {
+            let plan = operation.promote.as_ref()?;
+            let (_, result) = operation.ended.as_ref()?;
+            (*result == OperationResult::Done).then(|| plan.child.clone())
+        });
+        done.collect()
     }
 
     pub(crate) fn to_discard(&self) -> Vec<CaptureId> {

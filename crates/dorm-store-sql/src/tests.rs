@@ -29,6 +29,7 @@ fn sandbox(number: u8) -> SandboxRecord {
         timeouts_set: Timestamp::from_millis(1),
         holds: Vec::new(),
         restored: dorm_lifecycle::Restored::Nothing,
+        rewound: None,
         older: Vec::new(),
         state: State::Running { since: at, image: None },
     };

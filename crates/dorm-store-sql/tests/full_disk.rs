@@ -36,6 +36,7 @@ fn change(number: u64) -> Change {
         deadline: Timestamp::from_millis(number),
         capture: None,
         fork: None,
+        promote: None,
         ended: None,
     };
     Change { events: vec![event], operations: vec![operation], ..Change::default() }

@@ -37,6 +37,7 @@ fn change(task: u8, revision: u64) -> Change {
         timeouts_set: Timestamp::from_millis(1),
         holds: Vec::new(),
         restored: dorm_lifecycle::Restored::Nothing,
+        rewound: None,
         older: Vec::new(),
         state: State::Running { since: at, image: None },
     };

@@ -154,9 +154,9 @@ fn state(number: usize) -> State {
             let snapshot = SnapshotId::from_random([7; 20]);
             State::Snapshotting { operation, deadline, snapshot, since, image: None }
         }
-        StateName::Suspending => State::Suspending { operation, deadline, since, image: Some(image) },
+        StateName::Suspending => State::Suspending { operation, deadline, since, image: Some(image), rewind: None },
         StateName::Suspended => State::Suspended { image },
-        StateName::Resuming => State::Resuming { operation, deadline, image },
+        StateName::Resuming => State::Resuming { operation, deadline, image, rewind: None },
         StateName::Terminating => State::Terminating { operation, deadline, cause: Cause::Timeout },
         StateName::Terminated => State::Terminated { cause: Cause::Requested, at: since },
     }
@@ -178,6 +178,7 @@ async fn sandbox(plan: &PlannedSandbox, present: &MemoryStore) -> SandboxRecord 
         timeouts_set: at(1_000),
         holds: Vec::new(),
         restored: Restored::Nothing,
+        rewound: None,
         older: Vec::new(),
         state: state(plan.state),
     };
@@ -195,6 +196,7 @@ fn operation(&(number, began, has_ended): &(u8, u64, bool)) -> OperationRecord {
         deadline: at(9_000),
         capture: None,
         fork: None,
+        promote: None,
         ended: has_ended.then_some((at(8_000), OperationResult::Done)),
     }
 }

@@ -8,6 +8,7 @@ mod convert;
 mod upgrade;
 mod v1;
 mod v2;
+mod v3;
 mod word;
 
 use dorm_lifecycle::Sandbox;
@@ -18,9 +19,9 @@ use thiserror::Error;
 use crate::{NewEvent, OperationRecord, SnapshotRecord, WebhookRecord};
 
 /// The version in which sandboxes are written.
-pub const SANDBOX: u64 = 2;
+pub const SANDBOX: u64 = 3;
 /// The version in which operations are written.
-pub const OPERATION: u64 = 2;
+pub const OPERATION: u64 = 3;
 /// The version in which snapshots are written.
 pub const SNAPSHOT: u64 = 2;
 /// The version in which events are written.
@@ -63,7 +64,7 @@ pub enum CodecError {
 /// # Errors
 /// [`CodecError::Unwritable`], which no sandbox is known to cause.
 pub fn encode_sandbox(sandbox: &Sandbox) -> Result<String, CodecError> {
-    encode::<v2::SandboxRow>(sandbox.into())
+    encode::<v3::SandboxRow>(sandbox.into())
 }
 
 /// The sandbox of a text.
@@ -72,8 +73,9 @@ pub fn encode_sandbox(sandbox: &Sandbox) -> Result<String, CodecError> {
 /// Any [`CodecError`] but [`CodecError::Unwritable`].
 pub fn decode_sandbox(text: &str) -> Result<Sandbox, CodecError> {
     match version(text)? {
-        1 => decode::<v1::SandboxRow>(text, 1).map(v2::SandboxRow::from).map(Sandbox::from),
-        SANDBOX => decode::<v2::SandboxRow>(text, SANDBOX).map(Sandbox::from),
+        1 => decode::<v1::SandboxRow>(text, 1).map(v2::SandboxRow::from).map(v3::SandboxRow::from).map(Sandbox::from),
+        2 => decode::<v2::SandboxRow>(text, 2).map(v3::SandboxRow::from).map(Sandbox::from),
+        SANDBOX => decode::<v3::SandboxRow>(text, SANDBOX).map(Sandbox::from),
         found => Err(CodecError::Version { found, newest: SANDBOX }),
     }
 }
@@ -83,7 +85,7 @@ pub fn decode_sandbox(text: &str) -> Result<Sandbox, CodecError> {
 /// # Errors
 /// [`CodecError::Unwritable`], which no operation is known to cause.
 pub fn encode_operation(operation: &OperationRecord) -> Result<String, CodecError> {
-    encode::<v2::OperationRow>(operation.into())
+    encode::<v3::OperationRow>(operation.into())
 }
 
 /// The operation of a text.
@@ -92,8 +94,11 @@ pub fn encode_operation(operation: &OperationRecord) -> Result<String, CodecErro
 /// Any [`CodecError`] but [`CodecError::Unwritable`].
 pub fn decode_operation(text: &str) -> Result<OperationRecord, CodecError> {
     match version(text)? {
-        1 => decode::<v1::OperationRow>(text, 1).map(v2::OperationRow::from).map(OperationRecord::from),
-        OPERATION => decode::<v2::OperationRow>(text, OPERATION).map(OperationRecord::from),
+        1 => {
+            decode::<v1::OperationRow>(text, 1).map(v2::OperationRow::from).map(v3::OperationRow::from).map(Into::into)
+        }
+        2 => decode::<v2::OperationRow>(text, 2).map(v3::OperationRow::from).map(OperationRecord::from),
+        OPERATION => decode::<v3::OperationRow>(text, OPERATION).map(OperationRecord::from),
         found => Err(CodecError::Version { found, newest: OPERATION }),
     }
 }

@@ -33,12 +33,25 @@ pub enum OperationKind {
     DeleteSnapshot,
     /// Makes several sandboxes of one.
     Fork,
+    /// Takes a sandbox back to a snapshot.
+    Rewind,
+    /// Puts a sandbox in the place of the one it came from.
+    Promote,
 }
 
 impl OperationKind {
     /// Every kind.
-    pub const ALL: [Self; 7] =
-        [Self::Create, Self::Suspend, Self::Resume, Self::Snapshot, Self::Terminate, Self::DeleteSnapshot, Self::Fork];
+    pub const ALL: [Self; 9] = [
+        Self::Create,
+        Self::Suspend,
+        Self::Resume,
+        Self::Snapshot,
+        Self::Terminate,
+        Self::DeleteSnapshot,
+        Self::Fork,
+        Self::Rewind,
+        Self::Promote,
+    ];
 
     /// Its word in records and answers.
     pub const fn as_str(self) -> &'static str {
@@ -50,6 +63,8 @@ impl OperationKind {
             Self::Terminate => "terminate",
             Self::DeleteSnapshot => "delete_snapshot",
             Self::Fork => "fork",
+            Self::Rewind => "rewind",
+            Self::Promote => "promote",
         }
     }
 }
@@ -82,6 +97,8 @@ pub struct OperationRecord {
     pub capture: Option<CaptureId>,
     /// What a fork is to make; none for every other kind.
     pub fork: Option<ForkPlan>,
+    /// What a promotion is to do; none for every other kind.
+    pub promote: Option<PromotePlan>,
     /// When it ended and how; none while it is open.
     pub ended: Option<(Timestamp, OperationResult)>,
 }
@@ -95,6 +112,15 @@ pub struct ForkPlan {
     pub children: Vec<SandboxId>,
     /// What becomes of the others when one cannot be made.
     pub together: Together,
+}
+
+/// What a promotion is to do, recorded before any of it is done.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PromotePlan {
+    /// Who takes the place, and is terminated when its memory and files are there.
+    pub child: SandboxId,
+    /// The snapshot of the child to which the other is taken back.
+    pub snapshot: SnapshotId,
 }
 
 /// What becomes of the children of a fork when one of them cannot be made.

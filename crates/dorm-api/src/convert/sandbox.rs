@@ -218,6 +218,7 @@ impl From<SandboxView> for wire::Sandbox {
             last_active,
             holds,
             restored,
+            rewound,
             older,
             state,
             run: _,
@@ -226,6 +227,10 @@ impl From<SandboxView> for wire::Sandbox {
         let (restored, restored_generation) = match restored {
             life::Restored::Nothing => (wire::Restored::None, None),
             life::Restored::Memory { generation } => (wire::Restored::Memory, generation),
+        };
+        let (snapshot, source) = match origin {
+            life::Origin::Image => (None, None),
+            life::Origin::Snapshot { snapshot, source, .. } => (Some(snapshot.to_string()), source),
         };
         Self {
             id: id.to_string(),
@@ -237,10 +242,9 @@ impl From<SandboxView> for wire::Sandbox {
             restored,
             restored_generation,
             image: spec.image.to_string(),
-            snapshot: match origin {
-                life::Origin::Image => None,
-                life::Origin::Snapshot { snapshot, .. } => Some(snapshot.to_string()),
-            },
+            snapshot,
+            source: source.map(|source| source.to_string()),
+            rewound_to: rewound.map(|rewound| rewound.to.to_string()),
             resources: spec.resources.into(),
             egress: spec.egress.into(),
             env: spec.variables.0.into_keys().collect(),

@@ -232,6 +232,10 @@ pub struct Sandbox {
     pub image: String,
     /// The snapshot its first run went on from; none for one that was started cold.
     pub snapshot: Option<String>,
+    /// The sandbox of which that snapshot was taken.
+    pub source: Option<String>,
+    /// The snapshot it was last taken back to.
+    pub rewound_to: Option<String>,
     /// Its limits.
     pub resources: Resources,
     /// Where it may connect to.
@@ -356,6 +360,82 @@ pub struct Cloned {
     pub sandbox: Sandbox,
     /// The snapshot.
     pub snapshot: Snapshot,
+}
+
+/// Asks for a sandbox to be taken back to a snapshot.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RewindRequest {
+    /// The snapshot.
+    pub to: String,
+    /// After how many seconds the snapshot goes by itself of what the sandbox was until then. Default: 7 days.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub keep_secs: Option<f64>,
+    /// Something else than a time for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub keep: Option<Keep>,
+}
+
+/// Asks for a child to take the place of the sandbox it was made from.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct PromoteRequest {
+    /// After how many seconds the snapshot goes by itself of what that sandbox was until then. Default: 7 days.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub keep_secs: Option<f64>,
+    /// Something else than a time for it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub keep: Option<Keep>,
+}
+
+/// How long a snapshot is kept, if not for a time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Keep {
+    /// Until somebody deletes it.
+    Forever,
+    /// Not at all.
+    None,
+}
+
+/// A sandbox that was taken back.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct Rewound {
+    /// It, running.
+    pub sandbox: Sandbox,
+    /// The snapshot it was taken back to.
+    pub to: String,
+    /// The snapshot of what it was before, if that is kept.
+    pub future: Option<String>,
+}
+
+/// Asks for a terminated sandbox to be made anew.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct RestartRequest {
+    /// Another name than it had.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+}
+
+/// A sandbox that goes on where a terminated one was.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct Restarted {
+    /// The new sandbox.
+    pub sandbox: Sandbox,
+    /// The snapshot it was made from.
+    pub snapshot: String,
+}
+
+/// A sandbox whose place a child of it has taken.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct Promoted {
+    /// It, running with the child's memory and files.
+    pub sandbox: Sandbox,
+    /// The child, which is terminated.
+    pub child: String,
+    /// The snapshot of what it was before, if that is kept.
+    pub future: Option<String>,
 }
 
 /// Asks for a fork: as many children as `count` says, or those that `children` describes.

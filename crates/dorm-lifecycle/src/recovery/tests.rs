@@ -60,7 +60,7 @@ fn an_interrupted_wake_begins_again_from_its_image() {
     let resuming = sandboxes(true)
         .into_iter()
         .map(|(_, sandbox)| sandbox)
-        .find(|sandbox| matches!(sandbox.state, State::Resuming { .. }))
+        .find(|sandbox| matches!(sandbox.state, State::Resuming { rewind: None, .. }))
         .expect("a resuming one");
     match recover(&resuming, &found(&resuming, Some(RunCondition::Running))) {
         Recovery::Redo { stop, effect: Effect::Wake { image: from, .. } } => {
@@ -78,6 +78,23 @@ fn what_is_over_leaves_no_run() {
                 recover(&sandbox, &found(&sandbox, Some(RunCondition::Running))),
                 Recovery::Stop(vec![sandbox.run_id()])
             );
+        }
+    }
+}
+
+#[test]
+fn an_interrupted_rewind_is_undone_until_the_present_is_saved_and_done_again_after_that() {
+    for (name, sandbox) in sandboxes(false) {
+        let plan = recover(&sandbox, &found(&sandbox, Some(RunCondition::Paused)));
+        match &sandbox.state {
+            State::Suspending { .. } => assert!(matches!(plan, Recovery::GoOn { .. }), "{name}: {plan:?}"),
+            State::Resuming { .. } => match plan {
+                Recovery::Redo { stop, effect: Effect::Rewind { parked, .. } } => {
+                    assert_eq!((stop, parked), (vec![sandbox.run_id()], sandbox.run_id()), "never two runs of one");
+                }
+                other => panic!("{name}: {other:?}"),
+            },
+            _ => {}
         }
     }
 }

@@ -1,6 +1,6 @@
 //! What a command leads to in each state.
 
-use super::{Command, Context, Effect, Outcome, Step, terminating};
+use super::{Command, Context, Effect, Outcome, Step, rewind, terminating};
 use crate::denied::Denied;
 use crate::event::EventKind;
 use crate::ids::{HoldId, RunId, SnapshotId};
@@ -13,6 +13,7 @@ pub(super) fn decide(sandbox: &Sandbox, command: &Command, context: &Context) ->
         Command::Suspend => suspend(sandbox, context),
         Command::Resume => resume(sandbox, context),
         Command::Snapshot(snapshot) => take_snapshot(sandbox, snapshot, context),
+        Command::Rewind(wanted) => rewind::begin(sandbox, wanted, context),
         Command::SetTimeouts(timeouts) => set_timeouts(sandbox, *timeouts, context),
         Command::SetKeeping(keeping) => set_keeping(sandbox, *keeping),
         Command::Hold(hold) => hold_awake(sandbox, hold, context),
@@ -24,7 +25,7 @@ pub(super) fn decide(sandbox: &Sandbox, command: &Command, context: &Context) ->
     }
 }
 
-fn over(cause: &Cause) -> Denied {
+pub(super) fn over(cause: &Cause) -> Denied {
     Denied::Terminated(cause.clone())
 }
 
@@ -40,37 +41,41 @@ fn suspend(sandbox: &Sandbox, context: &Context) -> Result<Step, Denied> {
     }
 }
 
-fn suspending(sandbox: &Sandbox, since: Timestamp, image: Option<&SleepImage>, context: &Context) -> Step {
+pub(super) fn suspending(sandbox: &Sandbox, since: Timestamp, image: Option<&SleepImage>, context: &Context) -> Step {
     let state = State::Suspending {
         operation: context.operation.clone(),
         deadline: context.now.after(context.limits.suspend),
         since,
         image: image.cloned(),
+        rewind: None,
     };
     Step::to(sandbox, state).event(EventKind::Suspending).effect(Effect::Save { run: sandbox.run_id() })
 }
 
 fn resume(sandbox: &Sandbox, context: &Context) -> Result<Step, Denied> {
     match &sandbox.state {
-        State::Suspended { image } => {
-            let generation = sandbox.generation + 1;
-            let fresh = RunId { sandbox: sandbox.id.clone(), generation };
-            let state = State::Resuming {
-                operation: context.operation.clone(),
-                deadline: context.now.after(context.limits.resume),
-                image: image.clone(),
-            };
-            let effect = Effect::Wake { parked: sandbox.run_id(), fresh, image: image.clone() };
-            let mut step = Step::to(sandbox, state).event(EventKind::Resuming).effect(effect);
-            step.next.generation = generation;
-            Ok(step)
-        }
+        State::Suspended { image } => Ok(resuming(sandbox, image, context)),
         State::Running { .. } | State::Snapshotting { .. } => Ok(Step::stays(sandbox, Outcome::Already)),
         State::Pending { .. } | State::Suspending { .. } | State::Resuming { .. } => {
             Ok(Step::stays(sandbox, Outcome::Wait))
         }
         State::Terminating { cause, .. } | State::Terminated { cause, .. } => Err(over(cause)),
     }
+}
+
+pub(super) fn resuming(sandbox: &Sandbox, image: &SleepImage, context: &Context) -> Step {
+    let generation = sandbox.generation + 1;
+    let fresh = RunId { sandbox: sandbox.id.clone(), generation };
+    let state = State::Resuming {
+        operation: context.operation.clone(),
+        deadline: context.now.after(context.limits.resume),
+        image: image.clone(),
+        rewind: None,
+    };
+    let effect = Effect::Wake { parked: sandbox.run_id(), fresh, image: image.clone() };
+    let mut step = Step::to(sandbox, state).event(EventKind::Resuming).effect(effect);
+    step.next.generation = generation;
+    step
 }
 
 fn take_snapshot(sandbox: &Sandbox, snapshot: &SnapshotId, context: &Context) -> Result<Step, Denied> {
@@ -151,7 +156,7 @@ fn clock_set(sandbox: &Sandbox, millis: i64) -> Step {
     if next == *sandbox {
         return Step::stays(sandbox, Outcome::Already);
     }
-    Step { next, effect: None, events: Vec::new(), outcome: Outcome::Changed }
+    Step::silent(next)
 }
 
 fn touch(sandbox: &Sandbox, context: &Context) -> Result<Step, Denied> {

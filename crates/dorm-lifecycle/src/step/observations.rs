@@ -1,7 +1,8 @@
 //! What an observation leads to in each state. What does not fit the state came late or twice and changes nothing.
 
-use super::{Context, Observation, Outcome, Step};
+use super::{Context, Observation, Outcome, Step, rewind};
 use crate::event::EventKind;
+use crate::rewind::Rewind;
 use crate::sandbox::{Cause, Restored, Sandbox, SleepImage, State};
 use crate::time::Timestamp;
 
@@ -9,12 +10,12 @@ pub(super) fn decide(sandbox: &Sandbox, observation: &Observation, context: &Con
     match observation {
         Observation::Started => started(sandbox, context),
         Observation::StartFailed(reason) => start_failed(sandbox, reason, context),
-        Observation::Saved(image) => saved(sandbox, image),
+        Observation::Saved(image) => saved(sandbox, image, context),
         Observation::SaveFailed(reason) => goes_on(sandbox, Over::Save(reason)),
         Observation::SnapshotTaken => goes_on(sandbox, Over::Snapshot(Ok(()))),
         Observation::SnapshotFailed(reason) => goes_on(sandbox, Over::Snapshot(Err(reason))),
         Observation::Woken { run, restored, because } => woken(sandbox, *run, *restored, because.as_deref(), context),
-        Observation::WakeFailed(reason) => wake_failed(sandbox, reason),
+        Observation::WakeFailed(reason) => wake_failed(sandbox, reason, context),
         Observation::RunLost(reason) => run_lost(sandbox, reason, context),
         Observation::Stopped => stopped(sandbox, context),
     }
@@ -57,10 +58,13 @@ fn start_failed(sandbox: &Sandbox, reason: &str, context: &Context) -> Step {
     }
 }
 
-fn saved(sandbox: &Sandbox, image: &SleepImage) -> Step {
+fn saved(sandbox: &Sandbox, image: &SleepImage, context: &Context) -> Step {
     match &sandbox.state {
-        State::Suspending { image: before, .. } => {
-            let mut step = Step::to(sandbox, State::Suspended { image: image.clone() }).event(EventKind::Suspended);
+        State::Suspending { operation, image: before, rewind, .. } => {
+            let mut step = match rewind {
+                None => Step::to(sandbox, State::Suspended { image: image.clone() }).event(EventKind::Suspended),
+                Some(rewind) => rewind::saved(sandbox, operation, image, rewind, context),
+            };
             let older = before.iter().chain(&sandbox.older).cloned();
             // The newest is one of those that are kept.
             step.next.older = older.take(sandbox.spec.keeping.generations.saturating_sub(1) as usize).collect();
@@ -88,8 +92,8 @@ fn goes_on(sandbox: &Sandbox, over: Over<'_>) -> Step {
         Step::to(sandbox, State::Running { since: *since, image: image.clone() })
     };
     match (&sandbox.state, over) {
-        (State::Suspending { since, image, .. }, Over::Save(reason)) => {
-            running(since, image).event_because(EventKind::SuspendFailed, reason)
+        (State::Suspending { since, image, rewind, .. }, Over::Save(reason)) => {
+            running(since, image).event_because(not_saved(rewind.as_deref()), reason)
         }
         (State::Snapshotting { since, image, snapshot, .. }, Over::Snapshot(Ok(()))) => {
             running(since, image).event_because(EventKind::SnapshotTaken, snapshot.as_str())
@@ -111,9 +115,17 @@ fn goes_on(sandbox: &Sandbox, over: Over<'_>) -> Step {
     }
 }
 
+/// What is told when a guest could not be saved.
+fn not_saved(rewind: Option<&Rewind>) -> EventKind {
+    if rewind.is_some() { EventKind::RewindFailed } else { EventKind::SuspendFailed }
+}
+
 fn woken(sandbox: &Sandbox, run: u64, restored: Restored, because: Option<&str>, context: &Context) -> Step {
     match &sandbox.state {
-        State::Resuming { image, .. } => {
+        State::Resuming { image, rewind: Some(rewinding), .. } => {
+            rewind::arrived(sandbox, image, &rewinding.rewind, run, restored, context)
+        }
+        State::Resuming { image, rewind: None, .. } => {
             let (now, older) = left(image, &sandbox.older, restored);
             let mut step = Step::to(sandbox, State::Running { since: context.now, image: now }).active(context.now);
             if let Some(because) = because {
@@ -154,9 +166,12 @@ fn left(image: &SleepImage, older: &[SleepImage], restored: Restored) -> (Option
     (used, before)
 }
 
-fn wake_failed(sandbox: &Sandbox, reason: &str) -> Step {
+fn wake_failed(sandbox: &Sandbox, reason: &str, context: &Context) -> Step {
     match &sandbox.state {
-        State::Resuming { image, .. } => {
+        State::Resuming { image, rewind: Some(rewinding), .. } => {
+            rewind::failed(sandbox, image, rewinding.from, reason, context)
+        }
+        State::Resuming { image, rewind: None, .. } => {
             Step::to(sandbox, State::Suspended { image: image.clone() }).event_because(EventKind::ResumeFailed, reason)
         }
         State::Pending { .. }
@@ -177,9 +192,9 @@ fn run_lost(sandbox: &Sandbox, reason: &str, context: &Context) -> Step {
             step.events.insert(0, (EventKind::SnapshotFailed, Some(format!("{snapshot}: {reason}"))));
             step
         }
-        State::Suspending { since, image, .. } => {
+        State::Suspending { since, image, rewind, .. } => {
             let mut step = lost(sandbox, *since, image.as_ref(), reason, context);
-            step.events.insert(0, (EventKind::SuspendFailed, Some(reason.to_owned())));
+            step.events.insert(0, (not_saved(rewind.as_deref()), Some(reason.to_owned())));
             step
         }
         // What was parked was only a cache of the image.

@@ -4,9 +4,10 @@ use proptest::prelude::*;
 
 use super::{Command, Context, Input, Observation, Outcome, create, step};
 use crate::invariants::check;
+use crate::rewind::{Rewind, Rewound};
 use crate::sandbox::{Cause, DeadlineKind, Hold, Origin, Restored, Sandbox, SleepImage, State};
 use crate::spec::{Keeping, SandboxSpec, Timeouts};
-use crate::table::{context, image, inputs};
+use crate::table::{context, image, inputs, rewind};
 use crate::time::Timestamp;
 use crate::{CaptureId, HoldId, OperationId, ProjectId, SandboxId};
 
@@ -15,6 +16,11 @@ fn fresh(named: bool) -> Sandbox {
         SandboxSpec::new("0".repeat(64).parse().expect("digest"), named.then(|| "web".parse().expect("name")));
     spec.timeouts = Timeouts { total: Some(std::time::Duration::from_secs(5)), ..Timeouts::default() };
     create(SandboxId::from_random([1; 20]), ProjectId::local(), spec, Origin::Image, &context()).expect("create").next
+}
+
+fn fresh_capture(now: u64, last: u8) -> CaptureId {
+    let bytes = [(now % 251) as u8, (now / 251 % 251) as u8, last].repeat(7);
+    CaptureId::from_random(bytes[..20].try_into().expect("20"))
 }
 
 fn at(now: u64) -> Context {
@@ -34,9 +40,13 @@ proptest! {
             let input = match &inputs()[input].0 {
                 Input::Observation(Observation::Saved(_)) => Input::Observation(Observation::Saved(SleepImage {
                     generation: sandbox.generation,
-                    capture: CaptureId::from_random([(now % 251) as u8, (now / 251 % 251) as u8, 7].repeat(7)[..20].try_into().expect("20")),
+                    capture: fresh_capture(now, 7),
                     ..image()
                 })),
+                Input::Command(Command::Rewind(_)) => Input::Command(Command::Rewind(Box::new(Rewind {
+                    target: SleepImage { capture: fresh_capture(now, 8), ..image() },
+                    ..rewind()
+                }))),
                 other => other.clone(),
             };
             let Ok(made) = step(&sandbox, &input, &at(now)) else { continue };
@@ -52,9 +62,13 @@ proptest! {
             let saved = matches!(input, Input::Observation(Observation::Saved(_)));
             for capture in sandbox.captures() {
                 let kept = made.next.captures().any(|other| other == capture);
-                prop_assert!(kept || over || saved, "an image is lost by {input:?}");
+                let rewound = sandbox.state.rewind().is_some_and(|rewind| made.abandoned.is_some() || rewind.target.capture == *capture);
+                prop_assert!(kept || over || saved || rewound, "an image is lost by {input:?}");
             }
-            prop_assert!(!saved || made.outcome != Outcome::Changed || made.next.captures().count() <= 2);
+            if let Some(abandoned) = &made.abandoned {
+                prop_assert_eq!(Some(&abandoned.image), sandbox.state.image(), "the present becomes the snapshot");
+            }
+            prop_assert!(!saved || made.outcome != Outcome::Changed || made.next.captures().count() <= 3);
             // One operation in each transitional state, and an effect for whoever owns it.
             if made.next.state.name().is_transitional() && made.next.state.name() != sandbox.state.name() {
                 prop_assert!(made.effect.is_some());
@@ -188,4 +202,54 @@ fn as_many_images_are_kept_as_asked_and_one_that_failed_until_a_newer_is_saved()
     assert!(check(&lost.next).is_ok());
     let again = slept(&fresh, 7, Restored::Memory { generation: Some(7) }, None);
     assert_eq!(generations(&again), (Some(7), vec![6, 5]));
+}
+
+fn seen(sandbox: &Sandbox, observation: Observation) -> super::Step {
+    step(sandbox, &Input::Observation(observation), &at(1_000_000)).expect("seen")
+}
+
+fn came_from_snapshot(sandbox: &Sandbox) -> Observation {
+    let restored = Restored::Memory { generation: None };
+    Observation::Woken { run: sandbox.generation, restored, because: None }
+}
+
+#[test]
+fn a_rewind_keeps_the_present_until_the_past_runs() {
+    for named in [true, false] {
+        let running = seen(&fresh(named), Observation::Started).next;
+        let suspending = given(&running, Command::Rewind(Box::new(rewind())), 1_000_000);
+        assert!(check(&suspending).is_ok(), "also one that may not be suspended");
+        let present = SleepImage { generation: 1, capture: CaptureId::from_random([9; 20]), ..image() };
+        let resuming = seen(&suspending, Observation::Saved(present.clone())).next;
+        assert_eq!(resuming.state.operation(), suspending.state.operation(), "it is one operation");
+        assert_eq!(resuming.captures().count(), 2);
+        let arrived = seen(&resuming, came_from_snapshot(&resuming));
+        let abandoned = arrived.abandoned.expect("the future is kept");
+        assert_eq!((&abandoned.image, Some(abandoned.future)), (&present, rewind().future));
+        let back = arrived.next;
+        assert_eq!(back.state.image().cloned(), named.then(|| rewind().target), "an ephemeral one keeps no image");
+        assert_eq!(back.rewound, Some(Rewound { to: rewind().to, generation: 2 }));
+        assert_eq!((back.generation, back.run, back.parent()), (2, 2, Some(&rewind().to)));
+        assert!(check(&back).is_ok());
+    }
+}
+
+#[test]
+fn a_rewind_that_fails_leads_back_to_the_present() {
+    let running = seen(&fresh(true), Observation::Started).next;
+    let present = SleepImage { generation: 1, capture: CaptureId::from_random([9; 20]), ..image() };
+    let asked = || Command::Rewind(Box::new(rewind()));
+    let suspending = given(&running, asked(), 1_000_000);
+    let goes_on = seen(&suspending, Observation::SaveFailed("full".into())).next;
+    assert_eq!(goes_on.state, running.state);
+    let resuming = seen(&suspending, Observation::Saved(present.clone())).next;
+    let failed = seen(&resuming, Observation::WakeFailed("damaged".into()));
+    assert!(matches!(&failed.effect, Some(super::Effect::Wake { image, .. }) if *image == present), "it wakes again");
+    assert_eq!(failed.next.captures().collect::<Vec<_>>(), [&present.capture]);
+    assert_ne!(failed.next.state.operation(), None);
+    let suspended = given(&given(&running, Command::Suspend, 1_000_000), Command::Touch, 1_000_000);
+    let suspended = seen(&suspended, Observation::Saved(present.clone())).next;
+    let resuming = given(&suspended, asked(), 1_000_000);
+    let failed = seen(&resuming, Observation::WakeFailed("damaged".into()));
+    assert_eq!((failed.next.state, failed.effect), (State::Suspended { image: present }, None), "it sleeps on");
 }

@@ -1,5 +1,7 @@
 //! What must hold after an operation, and putting things back for the next one.
 
+mod back;
+
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
@@ -29,6 +31,9 @@ pub(crate) async fn judge(world: &mut World, operation: Operation, scene: Scene,
         | Operation::TerminateParked
         | Operation::TerminateEvicted
         | Operation::TimeoutTerminates => ended(world, operation, scene, is_done, &mut faults).await?,
+        Operation::RewindRunning | Operation::RewindSuspended | Operation::Promote => {
+            back::judge(world, scene, heard, &mut faults).await?;
+        }
         Operation::Suspend
         | Operation::ResumeParked
         | Operation::ResumeEvicted

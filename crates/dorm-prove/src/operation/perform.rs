@@ -45,6 +45,13 @@ pub(crate) async fn perform(world: &mut World, operation: Operation, scene: &Sce
             let asked = json!({ "children": children, "all_or_none": true });
             daemon.post(&format!("/sandboxes/{id}/fork"), asked).await
         }
+        Operation::RewindRunning | Operation::RewindSuspended => {
+            daemon.post(&format!("/sandboxes/{id}/rewind"), json!({ "to": snapshot })).await
+        }
+        Operation::Promote => {
+            let child = scene.past.as_ref().map(|child| child.id.clone()).unwrap_or_default();
+            daemon.post(&format!("/sandboxes/{child}/promote"), json!({})).await
+        }
         Operation::DeleteSnapshot => daemon.ask(Method::DELETE, &format!("/snapshots/{snapshot}"), None).await,
         Operation::TerminateRunning | Operation::TerminateParked | Operation::TerminateEvicted => {
             daemon.act(&id, "terminate").await

@@ -17,12 +17,29 @@ const IN_CREATE: &str = "gvisor: guest begun";
 pub(crate) async fn prepare(world: &mut World, operation: Operation) -> Result<Scene> {
     let label = format!("cycle-{}", world.number());
     let subject = subject(world, operation).await?;
-    let mut scene = Scene { label, subject, snapshot: None, before: Vec::new() };
+    let mut scene = Scene { label, subject, snapshot: None, past: None, before: Vec::new() };
     match operation {
         Operation::CreateFromSnapshot => scene.snapshot = Some(world.origin().await?.0),
         Operation::DeleteSnapshot => {
             let Some(subject) = &scene.subject else { bail!("no sandbox to take a snapshot of") };
             scene.snapshot = Some(word(&world.daemon.act(&subject.id, "checkpoint").await?, "id"));
+        }
+        Operation::RewindRunning | Operation::RewindSuspended => {
+            let Some(subject) = &mut scene.subject else { bail!("no sandbox to rewind") };
+            scene.snapshot = Some(word(&world.daemon.act(&subject.id, "checkpoint").await?, "id"));
+            scene.past = Some(subject.clone());
+            let stage = if operation == Operation::RewindRunning { Stage::Running } else { Stage::Parked };
+            world.bring(subject, stage).await.map_err(crate::world::said)?;
+        }
+        Operation::Promote => {
+            let Some(subject) = &scene.subject else { bail!("no sandbox whose place is taken") };
+            let asked = json!({ "children": [{ "labels": { "prove": scene.label } }], "all_or_none": true });
+            let forked = world.daemon.post(&format!("/sandboxes/{}/fork", subject.id), asked).await?;
+            let mut child = subject.of(&word(&forked["children"][0]["sandbox"], "id"));
+            child.note(&world.daemon).await?;
+            scene.past = Some(child);
+            // What the fork leaves to be done is not the promotion's.
+            world.settle().await?;
         }
         Operation::StartAfterSuspend => {
             let Some(subject) = &scene.subject else { bail!("no sandbox to suspend") };
@@ -74,6 +91,9 @@ async fn subject(world: &mut World, operation: Operation) -> Result<Option<Probe
         | Operation::CheckpointRunning
         | Operation::Clone
         | Operation::Fork
+        | Operation::RewindRunning
+        | Operation::RewindSuspended
+        | Operation::Promote
         | Operation::SetTimeouts
         | Operation::TimeoutSuspends
         | Operation::StartAfterSuspend => Stage::Running,

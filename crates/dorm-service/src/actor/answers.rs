@@ -8,7 +8,7 @@ use crate::error::ServiceError;
 impl Actor {
     /// Answers everybody who waited for the operation that `observation` has ended.
     pub(super) fn answer(&mut self, observation: &Observation) {
-        let reason = failure(observation);
+        let reason = self.failure.take().or_else(|| failure(observation));
         for waiting in std::mem::take(&mut self.waiting) {
             match waiting {
                 Waiting::View(operation, reply) => {
@@ -44,7 +44,7 @@ impl Actor {
     }
 }
 
-fn failure(observation: &Observation) -> Option<String> {
+pub(super) fn failure(observation: &Observation) -> Option<String> {
     match observation {
         Observation::Started
         | Observation::Saved(_)

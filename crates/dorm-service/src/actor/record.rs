@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use dorm_lifecycle::{Actor as By, CaptureId, EventKind, Input, Observation, Outcome, Sandbox, State, Step};
+use dorm_lifecycle::{Actor as By, CaptureId, Effect, EventKind, Input, Observation, Outcome, Sandbox, State, Step};
 use dorm_store::{
     Change, NewEvent, OperationKind, OperationRecord, OperationResult, SandboxRecord, SnapshotRecord, SnapshotStatus,
 };
 
+use super::rewind::future_record;
 use super::{Actor, Message, Reply, SnapshotAsked, Waiting};
 use crate::effects;
 use crate::error::ServiceError;
@@ -64,20 +65,33 @@ impl Actor {
         Ok(())
     }
 
-    /// Records what was seen; answers what was recorded, or nothing if it came late. Tried until it is recorded, since
+    /// Records what was seen; answers what was recorded and what is to be done next, or nothing if it came late. Tried until it is recorded, since
     /// the world has changed already; a new image that cannot be recorded is given up instead, and its guest goes on.
-    pub(super) async fn record_observation(&mut self, mut observation: Observation, bytes: u64) -> Option<Observation> {
+    pub(super) async fn record_observation(
+        &mut self,
+        mut observation: Observation,
+        bytes: u64,
+    ) -> Option<(Observation, Option<Effect>)> {
         loop {
             let input = Input::Observation(observation.clone());
             let made = self.ask(input).ok()?;
             if made.outcome != Outcome::Changed {
                 return None;
             }
-            let change = self.over(&made.next, &observation, bytes);
+            let change = self.over(&made, &observation, bytes);
             let took = change.operations.first().and_then(|ended| Some(ended.ended.as_ref()?.0.since(ended.began)));
             let measured = Measured { took, bytes: (bytes > 0).then_some(bytes) };
+            let effect = made.effect.clone();
+            let going = change.operations.last().filter(|last| last.ended.is_none()).cloned();
+            let future = made.abandoned.as_ref().and_then(|_| change.snapshots.last().cloned());
             match self.commit(made, change, self.by, measured).await {
-                Ok(()) => return Some(observation),
+                Ok(()) => {
+                    self.operation = going;
+                    if let Some(future) = future {
+                        self.shared.removals.note(&future);
+                    }
+                    return Some((observation, effect));
+                }
                 Err(error) => {
                     let reason = chain(&error);
                     tracing::error!(sandbox = %self.record.sandbox.id, error = %reason, "what was seen cannot be recorded yet");
@@ -89,7 +103,8 @@ impl Actor {
     }
 
     /// What ends with `next`: the operation, its snapshot's record, and the images nobody needs any more.
-    fn over(&mut self, next: &Sandbox, observation: &Observation, bytes: u64) -> Change {
+    fn over(&mut self, made: &Step, observation: &Observation, bytes: u64) -> Change {
+        let next = &made.next;
         let mut change = Change { discard: discarded(&self.record.sandbox, next), ..Change::default() };
         let result = match observation {
             Observation::StartFailed(reason)
@@ -107,6 +122,16 @@ impl Actor {
             .operation
             .clone()
             .or_else(|| operation(&self.record.sandbox, self.by, self.shared.now(), self.capture.as_ref()));
+        let was = self.record.sandbox.state.operation();
+        if let Some(now) = next.state.operation()
+            && was == Some(now)
+        {
+            // It goes on with what it has written, which the sandbox holds now.
+            let began = open.map_or(self.shared.now(), |open| open.began);
+            let going = operation(next, self.by, began, None);
+            change.operations.extend(going);
+            return change;
+        }
         if let Some(mut ended) = open {
             ended.ended = Some((self.shared.now(), result.clone()));
             measure(&ended, &result);
@@ -123,6 +148,13 @@ impl Actor {
             };
             snapshot.bytes = bytes;
             change.snapshots.push(snapshot.clone());
+        }
+        if let Some(abandoned) = &made.abandoned {
+            change.discard.retain(|capture| *capture != abandoned.image.capture);
+            change.snapshots.push(future_record(&self.shared, &self.record.sandbox, abandoned));
+        }
+        if made.effect.is_some() {
+            change.operations.extend(operation(next, self.by, self.shared.now(), None));
         }
         change
     }
@@ -172,6 +204,7 @@ impl Actor {
         change.sandboxes.push(SandboxRecord { sandbox: made.next.clone(), revision: self.record.revision });
         self.shared.commit(change).await?;
         self.shared.ledger.note(&made.next);
+        self.forget_verified(&self.record.sandbox.state, &made.next.state);
         self.moved = false;
         self.record = SandboxRecord { sandbox: made.next, revision: self.record.revision + 1 };
         Ok(())
@@ -183,8 +216,7 @@ impl Actor {
             return Ok(());
         }
         let next = self.record.sandbox.clone();
-        let made = Step { next, effect: None, events: Vec::new(), outcome: Outcome::Changed };
-        self.commit(made, Change::default(), By::Host, Measured::default()).await
+        self.commit(Step::silent(next), Change::default(), By::Host, Measured::default()).await
     }
 
     /// Records an event that changes no state.
@@ -254,6 +286,7 @@ impl Actor {
             deadline: now.after(self.shared.settings.limits.snapshot),
             capture: Some(capture.clone()),
             fork: None,
+            promote: None,
             ended: None,
         };
         let began =
@@ -308,6 +341,8 @@ fn operation(
     let (kind, id, deadline) = match &sandbox.state {
         State::Pending { operation, deadline } => (OperationKind::Create, operation, deadline),
         State::Snapshotting { operation, deadline, .. } => (OperationKind::Snapshot, operation, deadline),
+        State::Suspending { operation, deadline, rewind: Some(_), .. }
+        | State::Resuming { operation, deadline, rewind: Some(_), .. } => (OperationKind::Rewind, operation, deadline),
         State::Suspending { operation, deadline, .. } => (OperationKind::Suspend, operation, deadline),
         State::Resuming { operation, deadline, .. } => (OperationKind::Resume, operation, deadline),
         State::Terminating { operation, deadline, .. } => (OperationKind::Terminate, operation, deadline),
@@ -322,6 +357,7 @@ fn operation(
         deadline: *deadline,
         capture: capture.cloned(),
         fork: None,
+        promote: None,
         ended: None,
     })
 }
@@ -332,16 +368,12 @@ pub(crate) fn first_operation(sandbox: &Sandbox, by: By) -> Option<OperationReco
 }
 
 fn snapshot_record(shared: &Shared, sandbox: &Sandbox, asked: &SnapshotAsked, capture: &CaptureId) -> SnapshotRecord {
-    let parent = match &sandbox.origin {
-        dorm_lifecycle::Origin::Image => None,
-        dorm_lifecycle::Origin::Snapshot { snapshot, .. } => Some(snapshot.clone()),
-    };
     SnapshotRecord {
         id: asked.id.clone(),
         project: sandbox.project.clone(),
         source: sandbox.id.clone(),
         generation: sandbox.generation,
-        parent,
+        parent: sandbox.parent().cloned(),
         capture: capture.clone(),
         image: sandbox.spec.image.clone(),
         resources: sandbox.spec.resources,

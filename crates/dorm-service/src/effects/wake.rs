@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use dorm_agent_client::{Agent, Identity, Variable};
 use dorm_engine::RunSpec;
-use dorm_lifecycle::{CaptureId, Observation, OnUnrestorable, Restored, RunId, SleepImage};
+use dorm_lifecycle::{CaptureId, Observation, OnUnrestorable, Resources, Restored, RunId, SleepImage};
 use dorm_pool::{Capture, Expected, PoolError};
 
 use super::{Reason, Seen, Task, UNDO, end, introduce, must_end_all, reason, spec, within};
@@ -27,6 +27,34 @@ pub(super) async fn wake(task: &Task, parked: &RunId, fresh: &RunId, image: &Sle
         }
         Err(reason) => {
             end(task, parked).await;
+            end(task, fresh).await;
+            Seen::of(Observation::WakeFailed(reason))
+        }
+    }
+}
+
+/// Brings the guest back as it was in `target`. Nothing of the present is touched but its run, whose image is on record.
+pub(super) async fn rewind(
+    task: &Task,
+    parked: &RunId,
+    fresh: &RunId,
+    target: &CaptureId,
+    resources: Resources,
+) -> Seen {
+    let limit = task.shared.settings.limits.resume;
+    task.shared.parking.leave(&task.sandbox.id);
+    let attempt = async {
+        within(UNDO, "ending its run before", must_end_all(task, parked)).await?;
+        let spec = RunSpec { resources, ..spec(task, fresh).await? };
+        restore(task, &spec, target).await?;
+        introduce(task, fresh).await.map_err(|error| reason(&error))
+    };
+    match within(limit, "rewinding", attempt).await {
+        Ok(agent) => {
+            let restored = Restored::Memory { generation: None };
+            Seen::with(Observation::Woken { run: fresh.generation, restored, because: None }, agent)
+        }
+        Err(reason) => {
             end(task, fresh).await;
             Seen::of(Observation::WakeFailed(reason))
         }

@@ -162,8 +162,8 @@ impl Service {
             SnapshotStatus::Deleting => return self.delete_again(&snapshot).await,
             SnapshotStatus::Completed | SnapshotStatus::Failed(_) => {}
         }
-        if self.shared.removals.is_forking(id) {
-            return Err(not_ready("in use by a fork that is being made".to_owned()));
+        if self.shared.removals.is_used(id) {
+            return Err(not_ready("in use by a fork, a rewind or a promotion that is being made".to_owned()));
         }
         let filter = SandboxFilter { states: vec![StateName::Pending], ..SandboxFilter::default() };
         for record in self.shared.store.sandboxes(&filter).await? {
@@ -184,6 +184,7 @@ impl Service {
             deadline: now.after(self.shared.settings.limits.terminate),
             capture: Some(snapshot.capture.clone()),
             fork: None,
+            promote: None,
             ended: None,
         };
         snapshot.status = SnapshotStatus::Deleting;

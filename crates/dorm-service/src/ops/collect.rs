@@ -145,6 +145,11 @@ fn holders(
                 format!("sandbox {} ({state}) has it as its image of generation {}", sandbox.id, image.generation);
             hold(&image.capture, why);
         }
+        if let Some(rewind) = sandbox.state.rewind() {
+            let why =
+                format!("sandbox {} is being taken back to snapshot {}, of which it is a copy", sandbox.id, rewind.to);
+            hold(&rewind.target.capture, why);
+        }
         for image in &sandbox.older {
             let why = format!("sandbox {} keeps it to fall back to generation {}", sandbox.id, image.generation);
             hold(&image.capture, why);

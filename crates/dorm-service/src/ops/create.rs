@@ -170,7 +170,8 @@ impl Service {
                     let what = "what it is limited to (cpu, memory, disk, processes)";
                     return Err(ServiceError::FixedBySnapshot { snapshot: id.clone(), what });
                 }
-                let origin = Origin::Snapshot { snapshot: id.clone(), capture: snapshot.capture };
+                let origin =
+                    Origin::Snapshot { snapshot: id.clone(), capture: snapshot.capture, source: Some(snapshot.source) };
                 Ok((snapshot.image, snapshot.resources, origin))
             }
         }

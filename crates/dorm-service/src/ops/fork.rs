@@ -113,9 +113,10 @@ impl Service {
             deadline: now.after(shared.settings.limits.snapshot).after(shared.settings.limits.start),
             capture: None,
             fork: Some(plan.clone()),
+            promote: None,
             ended: None,
         };
-        shared.removals.begin_fork(&plan.snapshot);
+        shared.removals.begin_use(&plan.snapshot);
         let mut forking = Forking { shared: shared.clone(), plan: plan.clone(), capture: None };
         shared.commit(Change { operations: vec![operation.clone()], ..Change::default() }).await?;
         let asked = SnapshotAsked { id: plan.snapshot.clone(), labels: BTreeMap::new(), removal: Removal::WhenFree };
@@ -186,7 +187,7 @@ impl Service {
             tracing::warn!(operation = %id, error = %chain(&error), "a fork is ended again at the next start");
             return;
         }
-        self.shared.removals.end_fork(&plan.snapshot);
+        self.shared.removals.end_use(&plan.snapshot);
     }
 }
 
@@ -212,7 +213,7 @@ impl Drop for Forking {
         if let Some(capture) = &self.capture {
             self.shared.removals.forget_verified(capture);
         }
-        self.shared.removals.end_fork(&self.plan.snapshot);
+        self.shared.removals.end_use(&self.plan.snapshot);
     }
 }
 
@@ -224,7 +225,7 @@ fn of(source: &SandboxSpec, plan: &ForkPlan, asked: ForkChild) -> CreateSandbox 
     child
 }
 
-async fn close(
+pub(super) async fn close(
     shared: &Arc<Shared>,
     mut operation: OperationRecord,
     result: OperationResult,

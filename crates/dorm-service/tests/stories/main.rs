@@ -6,6 +6,7 @@ mod faults;
 mod forks;
 mod life;
 mod restarts;
+mod rewinds;
 mod room;
 mod snapshots;
 mod timeouts;

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use dorm_lifecycle::{Actor, Name, Sandbox, SandboxId, StateName};
-use dorm_service::{CreateFrom, CreateSandbox, ForkAsked, ForkChild, SandboxView};
+use dorm_lifecycle::{Actor, Name, Sandbox, SandboxId, SnapshotId, StateName};
+use dorm_service::{CreateFrom, CreateSandbox, ForkAsked, ForkChild, KeepFuture, SandboxView};
 use dorm_store::{SandboxFilter, SnapshotStatus, Together};
 
 use super::{Client, Deed};
@@ -36,6 +36,21 @@ impl Client {
                 }
                 Err(error) => self.refused(deed, &error),
             },
+            Deed::Rewind(id, to, keep) => {
+                let answer = self.service.rewind(id, to, *keep).await.map(|done| done.sandbox);
+                self.viewed(deed, answer, since, |sandbox| is_back(sandbox) == Some(to));
+            }
+            Deed::Restart(id) => {
+                let answer = self.service.restart(id, None).await.map(|made| made.sandbox);
+                self.viewed(deed, answer, since, |sandbox| sandbox.state.name() == StateName::Running);
+            }
+            Deed::Promote(id) => {
+                let answer = self.service.promote(id, KeepFuture::UntilDeleted).await;
+                if answer.is_ok() && self.world.model.told(id) != Some(StateName::Terminated) {
+                    self.world.trace.wrong(format_args!("{deed:?} is done and the child lives"));
+                }
+                self.viewed(deed, answer.map(|done| done.sandbox), since, |sandbox| is_back(sandbox).is_some());
+            }
             Deed::Evict(id) => {
                 let answer = self.service.evict(id).await;
                 self.viewed(deed, answer, since, |_| true);
@@ -208,10 +223,16 @@ impl Client {
     }
 }
 
+/// To which snapshot a sandbox that runs was taken back in its present run.
+fn is_back(sandbox: &Sandbox) -> Option<&SnapshotId> {
+    let back = sandbox.rewound.as_ref().filter(|rewound| rewound.generation == sandbox.generation)?;
+    (sandbox.state.name() == StateName::Running).then_some(&back.to)
+}
+
 /// What an answer is held to: all but moments, which move with the clock and with use.
 fn essence(sandbox: &Sandbox) -> impl PartialEq + '_ {
-    let Sandbox { id, spec, origin, generation, run, state, restored, older, .. } = sandbox;
-    (id, spec, origin, (generation, run), (state.name(), state.operation(), state.image()), restored, older)
+    let Sandbox { id, spec, origin, generation, run, state, restored, rewound, older, .. } = sandbox;
+    (id, spec, origin, (generation, run), (state.name(), state.operation(), state.image()), restored, rewound, older)
 }
 
 fn named(number: Option<u64>) -> Option<Name> {

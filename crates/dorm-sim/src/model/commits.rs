@@ -2,8 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use dorm_lifecycle::{Actor, CaptureId, Cause, EventKind, Origin, Restored, Sandbox, State as Life, StateName};
-use dorm_store::{Change, EventRecord, SandboxRecord, SnapshotRecord, SnapshotStatus, Together};
+use dorm_lifecycle::{
+    Actor, CaptureId, Cause, EventKind, Origin, Restored, Sandbox, SandboxId, State as Life, StateName,
+};
+use dorm_store::{
+    Change, EventRecord, OperationRecord, OperationResult, SandboxRecord, SnapshotRecord, SnapshotStatus, Together,
+};
 
 use super::{Known, KnownSnapshot, Memory, Misfortune, Model, State};
 
@@ -26,6 +30,9 @@ impl Model {
                 state.all_or_none.extend(plan.children.iter().cloned());
             }
             state.operations.insert(operation.id.to_string(), operation.clone());
+            if let Some(plan) = &operation.promote {
+                note_promotions(&mut state, &plan.child);
+            }
         }
         for id in &change.forgotten {
             state.snapshots.remove(id);
@@ -82,10 +89,29 @@ impl Model {
                 .wrong(format_args!("{}: generation {} after {}", before.id, sandbox.generation, before.generation));
         }
         self.is_allowed(&known, &before, sandbox, events);
+        if let (None, Some(rewind)) = (before.state.rewind(), sandbox.state.rewind()) {
+            let memory = state.snapshots.get(&rewind.to).map(|known| known.memory.clone()).unwrap_or_default();
+            known.images.insert(rewind.target.capture.clone(), memory);
+        }
+        if before.rewound != sandbox.rewound {
+            self.keeps_future(state, &before);
+        }
         self.remember(state.lying, &mut known, &before, sandbox);
         known.past.push((now, sandbox.clone()));
         known.record = next;
         state.sandboxes.insert(sandbox.id.clone(), known);
+    }
+
+    /// What a rewind has abandoned is a snapshot, if it was to be kept.
+    fn keeps_future(&self, state: &State, before: &Sandbox) {
+        let Some(rewind) = before.state.rewind() else {
+            return self.trace.wrong(format_args!("{} was taken back, and was not on the way", before.id));
+        };
+        let Some(future) = &rewind.future else { return };
+        let kept = state.snapshots.get(&future.snapshot).map(|known| &known.record.capture);
+        if kept.is_none() || kept != before.state.image().map(|image| &image.capture) {
+            self.trace.wrong(format_args!("{} was taken back, and what it was is not kept", before.id));
+        }
     }
 
     /// Refuses what nobody asked for and what loses something.
@@ -102,7 +128,7 @@ impl Model {
                 if !matches!(was, StateName::Terminating | StateName::Terminated) =>
             {
                 match cause {
-                    Cause::Requested if !known.terminate_asked && !known.is_of_all_or_none => {
+                    Cause::Requested if !known.terminate_asked && !known.is_of_all_or_none && !known.is_promoted => {
                         self.trace.wrong(format_args!("{id} is terminated and nobody asked for it"));
                     }
                     // A jump of the clock that could not be recorded is only in the daemon's memory.
@@ -114,7 +140,8 @@ impl Model {
                             self.trace.wrong(format_args!("{id} is terminated before its time"));
                         }
                     }
-                    Cause::Failed { reason } if before.captures().next().is_some() => {
+                    // What it was to be taken back to is still the snapshot's.
+                    Cause::Failed { reason } if before.state.image().or(before.older.first()).is_some() => {
                         self.trace.wrong(format_args!("{id} has an image and is given up: {reason}"));
                     }
                     Cause::Failed { reason } if strict && !is_missing_snapshot(before, reason) => {
@@ -132,6 +159,7 @@ impl Model {
             (StateName::Suspending, StateName::Suspended) => saved(before, after).is_none(),
             (StateName::Running | StateName::Snapshotting, StateName::Suspended) => true,
             (StateName::Resuming, StateName::Suspended) => true,
+            (StateName::Resuming, StateName::Resuming) => before.state.rewind() != after.state.rewind(),
             // The daemon was stopped in the middle of it.
             (StateName::Suspending, StateName::Running) => !recovery,
             _ => false,
@@ -146,7 +174,9 @@ impl Model {
         let id = &before.id;
         match (&before.state, &after.state) {
             (_, Life::Snapshotting { .. }) => known.earliest = known.live.clone(),
-            (Life::Suspending { .. }, Life::Suspended { image }) if saved(before, after).is_some() => {
+            (Life::Suspending { .. }, Life::Suspended { image } | Life::Resuming { image, .. })
+                if saved(before, after).is_some() =>
+            {
                 let directory = self.captures.join(image.capture.as_str());
                 match known.live.in_image(&known.live, &directory) {
                     Ok(memory) => {
@@ -162,6 +192,16 @@ impl Model {
             (Life::Running { .. } | Life::Snapshotting { .. } | Life::Suspending { .. }, Life::Suspended { image }) => {
                 known.live = known.images.get(&image.capture).cloned().unwrap_or_default();
                 known.epoch += 1;
+            }
+            (Life::Resuming { rewind: Some(rewinding), .. }, Life::Running { image, .. }) => {
+                let target = &rewinding.rewind.target;
+                known.epoch += 1;
+                known.live = known.images.get(&target.capture).cloned().unwrap_or_default();
+                let told = after.restored == Restored::Memory { generation: None };
+                let kept = after.spec.suspendable.then_some(target);
+                if !told || image.as_ref() != kept || after.run == before.run {
+                    self.trace.wrong(format_args!("{id} was taken back, says {:?}, keeps {image:?}", after.restored));
+                }
             }
             (Life::Resuming { image: newest, .. }, Life::Running { image, .. }) if after.run != before.run => {
                 known.epoch += 1;
@@ -197,11 +237,14 @@ impl Model {
             && !was_complete
             && let Some(source) = state.sandboxes.get(&record.source)
         {
+            let abandoned = source.images.get(&record.capture);
             // A suspended source's memory is that of its image.
             let asleep = source.state() == StateName::Suspended;
             let (latest, earliest) =
                 if asleep { (&source.live, &source.live) } else { (&source.live, &source.earliest) };
             match latest.in_image(earliest, &self.captures.join(record.capture.as_str())) {
+                // What a rewind abandons is an image that was known before.
+                _ if abandoned.is_some() => memory = abandoned.cloned().unwrap_or_default(),
                 Ok(held) => memory = held,
                 Err(_) if state.lying => {}
                 Err(what) => self.trace.wrong(format_args!("snapshot {} is complete, but {what}", record.id)),
@@ -223,8 +266,21 @@ impl Known {
             epoch: 0,
             terminate_asked: false,
             is_of_all_or_none: false,
+            is_promoted: false,
             busy: false,
         }
+    }
+}
+
+/// Several may promote the same child, of whom one is enough.
+fn note_promotions(state: &mut State, child: &SandboxId) {
+    let going = |operation: &&OperationRecord| {
+        operation.promote.as_ref().is_some_and(|plan| plan.child == *child)
+            && !matches!(operation.ended, Some((_, OperationResult::Failed(_))))
+    };
+    let is_promoted = state.operations.values().any(|operation| going(&operation));
+    if let Some(known) = state.sandboxes.get_mut(child) {
+        known.is_promoted = is_promoted;
     }
 }
 
@@ -243,7 +299,27 @@ fn keeps_images(before: &Sandbox, after: &Sandbox) -> Result<(), String> {
         Some(_) => usize::try_from(after.spec.keeping.generations).unwrap_or(usize::MAX).saturating_sub(1),
         None => usize::MAX,
     };
-    match before.captures().take(most).find(|capture| after.captures().all(|kept| kept != *capture)) {
+    let target = before.state.rewind().map(|rewind| &rewind.target.capture);
+    let is_there = |capture: &CaptureId| after.captures().any(|kept| kept == capture);
+    if before.rewound != after.rewound {
+        return match target {
+            Some(target) if after.spec.suspendable && !is_there(target) => {
+                Err("it has nothing to fall back to".to_owned())
+            }
+            Some(_) | None => Ok(()),
+        };
+    }
+    if let (Some(target), Some(_)) = (target, after.state.rewind())
+        && !is_there(target)
+    {
+        return Err(format!("the image {target} that it is taken back to is forgotten"));
+    }
+    match before
+        .captures()
+        .filter(|capture| Some(*capture) != target)
+        .take(most)
+        .find(|capture| after.captures().all(|kept| kept != *capture))
+    {
         Some(capture) => Err(format!("its image {capture} is forgotten")),
         None => Ok(()),
     }
@@ -269,7 +345,9 @@ fn needs(state: &State, capture: &CaptureId) -> Option<String> {
 fn told(before: StateName, kind: EventKind) -> StateName {
     match kind {
         EventKind::Created => StateName::Pending,
-        EventKind::Started | EventKind::Resumed | EventKind::SuspendFailed => StateName::Running,
+        EventKind::Started | EventKind::Resumed | EventKind::Rewound | EventKind::SuspendFailed => StateName::Running,
+        EventKind::RewindFailed if before == StateName::Suspending => StateName::Running,
+        EventKind::RewindFailed => StateName::Suspended,
         EventKind::Suspending => StateName::Suspending,
         EventKind::Suspended | EventKind::ResumeFailed | EventKind::RunLost => StateName::Suspended,
         EventKind::Resuming => StateName::Resuming,

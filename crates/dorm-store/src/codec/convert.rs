@@ -4,21 +4,23 @@
 //! in the text.
 
 use dorm_lifecycle::{
-    Cause, Egress, Hold, Keeping, OnTimeout, OnUnrestorable, Origin, Resources, Restored, Sandbox, SandboxSpec,
-    SleepImage, State, Timeouts, Variables,
+    Cause, Egress, Future, Hold, Keeping, OnTimeout, OnUnrestorable, Origin, Resources, Restored, Rewind, RewindFrom,
+    Rewinding, Rewound, Sandbox, SandboxSpec, SleepImage, State, Timeouts, Variables,
 };
 
-use super::v1::{
-    CauseRow, EgressRow, EndedRow, OnTimeoutRow, OriginRow, ResourcesRow, ResultRow, SleepImageRow, StateRow, StatusRow,
-};
+use super::v1::{CauseRow, EgressRow, EndedRow, OnTimeoutRow, ResourcesRow, ResultRow, SleepImageRow, StatusRow};
 use super::v2::{
-    EventRow, ForkRow, HoldRow, KeepingRow, OnUnrestorableRow, OperationRow, RemovalRow, RestoredRow, SandboxRow,
-    SnapshotRow, SpecRow, TimeoutsRow, TogetherRow, WebhookRow,
+    EventRow, ForkRow, HoldRow, KeepingRow, OnUnrestorableRow, RemovalRow, RestoredRow, SnapshotRow, SpecRow,
+    TimeoutsRow, TogetherRow, WebhookRow,
+};
+use super::v3::{
+    FutureRow, OperationRow, OriginRow, PromoteRow, RewindFromRow, RewindRow, RewindingRow, RewoundRow, SandboxRow,
+    StateRow,
 };
 use super::word::{Length, Millis, Text, Word};
 use crate::{
-    ForkPlan, NewEvent, OperationRecord, OperationResult, Removal, SnapshotRecord, SnapshotStatus, Together,
-    WebhookRecord,
+    ForkPlan, NewEvent, OperationRecord, OperationResult, PromotePlan, Removal, SnapshotRecord, SnapshotStatus,
+    Together, WebhookRecord,
 };
 
 fn text<T: Clone>(value: &T) -> Text<T> {
@@ -39,6 +41,7 @@ impl From<&Sandbox> for SandboxRow {
             timeouts_set,
             holds,
             restored,
+            rewound,
             older,
             state,
         } = sandbox;
@@ -55,6 +58,7 @@ impl From<&Sandbox> for SandboxRow {
             timeouts_set: Millis(*timeouts_set),
             holds: holds.iter().map(HoldRow::from).collect(),
             restored: restored.into(),
+            rewound: rewound.as_ref().map(RewoundRow::from),
             older: older.iter().map(SleepImageRow::from).collect(),
             state: state.into(),
         }
@@ -75,6 +79,7 @@ impl From<SandboxRow> for Sandbox {
             timeouts_set: row.timeouts_set.0,
             holds: row.holds.into_iter().map(Hold::from).collect(),
             restored: row.restored.into(),
+            rewound: row.rewound.map(Rewound::from),
             older: row.older.into_iter().map(SleepImage::from).collect(),
             state: row.state.into(),
         }
@@ -209,8 +214,8 @@ impl From<&Origin> for OriginRow {
     fn from(origin: &Origin) -> Self {
         match origin {
             Origin::Image => Self::Image,
-            Origin::Snapshot { snapshot, capture } => {
-                Self::Snapshot { snapshot: text(snapshot), capture: text(capture) }
+            Origin::Snapshot { snapshot, capture, source } => {
+                Self::Snapshot { snapshot: text(snapshot), capture: text(capture), source: source.as_ref().map(text) }
             }
         }
     }
@@ -220,7 +225,9 @@ impl From<OriginRow> for Origin {
     fn from(row: OriginRow) -> Self {
         match row {
             OriginRow::Image => Self::Image,
-            OriginRow::Snapshot { snapshot, capture } => Self::Snapshot { snapshot: snapshot.0, capture: capture.0 },
+            OriginRow::Snapshot { snapshot, capture, source } => {
+                Self::Snapshot { snapshot: snapshot.0, capture: capture.0, source: source.map(|source| source.0) }
+            }
         }
     }
 }
@@ -273,16 +280,20 @@ impl From<&State> for StateRow {
                 since: Millis(*since),
                 image: image_row(image),
             },
-            State::Suspending { operation, deadline, since, image } => Self::Suspending {
+            State::Suspending { operation, deadline, since, image, rewind } => Self::Suspending {
                 operation: text(operation),
                 deadline: Millis(*deadline),
                 since: Millis(*since),
                 image: image_row(image),
+                rewind: rewind.as_deref().map(|rewind| Box::new(rewind.into())),
             },
             State::Suspended { image } => Self::Suspended { image: image.into() },
-            State::Resuming { operation, deadline, image } => {
-                Self::Resuming { operation: text(operation), deadline: Millis(*deadline), image: image.into() }
-            }
+            State::Resuming { operation, deadline, image, rewind } => Self::Resuming {
+                operation: text(operation),
+                deadline: Millis(*deadline),
+                image: image.into(),
+                rewind: rewind.as_deref().map(|rewinding| Box::new(rewinding.into())),
+            },
             State::Terminating { operation, deadline, cause } => {
                 Self::Terminating { operation: text(operation), deadline: Millis(*deadline), cause: cause.into() }
             }
@@ -304,16 +315,20 @@ impl From<StateRow> for State {
                 since: since.0,
                 image: image_of(image),
             },
-            StateRow::Suspending { operation, deadline, since, image } => Self::Suspending {
+            StateRow::Suspending { operation, deadline, since, image, rewind } => Self::Suspending {
                 operation: operation.0,
                 deadline: deadline.0,
                 since: since.0,
                 image: image_of(image),
+                rewind: rewind.map(|rewind| Box::new((*rewind).into())),
             },
             StateRow::Suspended { image } => Self::Suspended { image: image.into() },
-            StateRow::Resuming { operation, deadline, image } => {
-                Self::Resuming { operation: operation.0, deadline: deadline.0, image: image.into() }
-            }
+            StateRow::Resuming { operation, deadline, image, rewind } => Self::Resuming {
+                operation: operation.0,
+                deadline: deadline.0,
+                image: image.into(),
+                rewind: rewind.map(|rewinding| Box::new((*rewinding).into())),
+            },
             StateRow::Terminating { operation, deadline, cause } => {
                 Self::Terminating { operation: operation.0, deadline: deadline.0, cause: cause.into() }
             }
@@ -324,7 +339,7 @@ impl From<StateRow> for State {
 
 impl From<&OperationRecord> for OperationRow {
     fn from(operation: &OperationRecord) -> Self {
-        let OperationRecord { id, kind, sandbox, actor, began, deadline, capture, fork, ended } = operation;
+        let OperationRecord { id, kind, sandbox, actor, began, deadline, capture, fork, promote, ended } = operation;
         Self {
             v: super::OPERATION,
             id: text(id),
@@ -335,6 +350,7 @@ impl From<&OperationRecord> for OperationRow {
             deadline: Millis(*deadline),
             capture: capture.as_ref().map(text),
             fork: fork.as_ref().map(ForkRow::from),
+            promote: promote.as_ref().map(PromoteRow::from),
             ended: ended.as_ref().map(|(at, result)| EndedRow {
                 at: Millis(*at),
                 result: match result {
@@ -357,11 +373,86 @@ impl From<OperationRow> for OperationRecord {
             deadline: row.deadline.0,
             capture: row.capture.map(|capture| capture.0),
             fork: row.fork.map(ForkPlan::from),
+            promote: row.promote.map(PromotePlan::from),
             ended: row.ended.map(|EndedRow { at, result }| match result {
                 ResultRow::Done => (at.0, OperationResult::Done),
                 ResultRow::Failed(reason) => (at.0, OperationResult::Failed(reason)),
             }),
         }
+    }
+}
+
+impl From<&Rewound> for RewoundRow {
+    fn from(rewound: &Rewound) -> Self {
+        let Rewound { to, generation } = rewound;
+        Self { to: text(to), generation: *generation }
+    }
+}
+
+impl From<RewoundRow> for Rewound {
+    fn from(row: RewoundRow) -> Self {
+        Self { to: row.to.0, generation: row.generation }
+    }
+}
+
+impl From<&Rewind> for RewindRow {
+    fn from(rewind: &Rewind) -> Self {
+        let Rewind { to, target, resources, future } = rewind;
+        Self {
+            to: text(to),
+            target: target.into(),
+            resources: resources.into(),
+            future: future
+                .as_ref()
+                .map(|Future { snapshot, keep }| FutureRow { snapshot: text(snapshot), keep: keep.map(Length) }),
+        }
+    }
+}
+
+impl From<RewindRow> for Rewind {
+    fn from(row: RewindRow) -> Self {
+        Self {
+            to: row.to.0,
+            target: row.target.into(),
+            resources: row.resources.into(),
+            future: row
+                .future
+                .map(|FutureRow { snapshot, keep }| Future { snapshot: snapshot.0, keep: keep.map(|keep| keep.0) }),
+        }
+    }
+}
+
+impl From<&Rewinding> for RewindingRow {
+    fn from(rewinding: &Rewinding) -> Self {
+        let Rewinding { rewind, from } = rewinding;
+        let from = match from {
+            RewindFrom::Running => RewindFromRow::Running,
+            RewindFrom::Suspended => RewindFromRow::Suspended,
+        };
+        Self { rewind: rewind.into(), from }
+    }
+}
+
+impl From<RewindingRow> for Rewinding {
+    fn from(row: RewindingRow) -> Self {
+        let from = match row.from {
+            RewindFromRow::Running => RewindFrom::Running,
+            RewindFromRow::Suspended => RewindFrom::Suspended,
+        };
+        Self { rewind: row.rewind.into(), from }
+    }
+}
+
+impl From<&PromotePlan> for PromoteRow {
+    fn from(plan: &PromotePlan) -> Self {
+        let PromotePlan { child, snapshot } = plan;
+        Self { child: text(child), snapshot: text(snapshot) }
+    }
+}
+
+impl From<PromoteRow> for PromotePlan {
+    fn from(row: PromoteRow) -> Self {
+        Self { child: row.child.0, snapshot: row.snapshot.0 }
     }
 }
 

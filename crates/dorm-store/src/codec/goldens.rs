@@ -9,9 +9,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use dorm_lifecycle::{
-    Actor, CaptureId, Cause, Egress, EventKind, Hold, HoldId, Keeping, OnTimeout, OnUnrestorable, OperationId, Origin,
-    ProjectId, Resources, Restored, Sandbox, SandboxId, SandboxSpec, SleepImage, SnapshotId, State, Timeouts,
-    Timestamp, WebhookId,
+    Actor, CaptureId, Cause, Egress, EventKind, Future, Hold, HoldId, Keeping, OnTimeout, OnUnrestorable, OperationId,
+    Origin, ProjectId, Resources, Restored, Rewind, RewindFrom, Rewinding, Rewound, Sandbox, SandboxId, SandboxSpec,
+    SleepImage, SnapshotId, State, Timeouts, Timestamp, WebhookId,
 };
 
 use super::{
@@ -19,8 +19,8 @@ use super::{
     encode_sandbox, encode_snapshot, encode_webhook,
 };
 use crate::{
-    ForkPlan, NewEvent, OperationKind, OperationRecord, OperationResult, Removal, SnapshotRecord, SnapshotStatus,
-    Together, WebhookRecord,
+    ForkPlan, NewEvent, OperationKind, OperationRecord, OperationResult, PromotePlan, Removal, SnapshotRecord,
+    SnapshotStatus, Together, WebhookRecord,
 };
 
 fn directory(version: u64) -> PathBuf {
@@ -64,13 +64,13 @@ fn states() -> Vec<(&'static str, State)> {
             "snapshotting-with-image",
             State::Snapshotting { operation: operation.clone(), deadline, snapshot, since, image: Some(image()) },
         ),
-        ("suspending", State::Suspending { operation: operation.clone(), deadline, since, image: None }),
+        ("suspending", State::Suspending { operation: operation.clone(), deadline, since, image: None, rewind: None }),
         (
             "suspending-with-image",
-            State::Suspending { operation: operation.clone(), deadline, since, image: Some(image()) },
+            State::Suspending { operation: operation.clone(), deadline, since, image: Some(image()), rewind: None },
         ),
         ("suspended", State::Suspended { image: image() }),
-        ("resuming", State::Resuming { operation: operation.clone(), deadline, image: image() }),
+        ("resuming", State::Resuming { operation: operation.clone(), deadline, image: image(), rewind: None }),
         ("terminating", State::Terminating { operation, deadline, cause: Cause::Requested }),
         ("terminated-timeout", State::Terminated { cause: Cause::Timeout, at: at(1_790_000_009_000) }),
         ("terminated-failed", State::Terminated { cause: failed, at: at(u64::MAX) }),
@@ -97,6 +97,7 @@ fn sandboxes() -> Vec<(String, Sandbox)> {
         timeouts_set: at(1_790_000_000_000),
         holds: Vec::new(),
         restored: Restored::Memory { generation: None },
+        rewound: None,
         older: Vec::new(),
         state: State::Suspended { image: image() },
     };
@@ -122,8 +123,11 @@ fn sandboxes() -> Vec<(String, Sandbox)> {
     let mut ephemeral = base.clone();
     ephemeral.spec = SandboxSpec::new(ephemeral.spec.image, None);
     ephemeral.spec.on_timeout = OnTimeout::Terminate;
-    ephemeral.origin =
-        Origin::Snapshot { snapshot: SnapshotId::from_random([5; 20]), capture: CaptureId::from_random([6; 20]) };
+    ephemeral.origin = Origin::Snapshot {
+        snapshot: SnapshotId::from_random([5; 20]),
+        capture: CaptureId::from_random([6; 20]),
+        source: None,
+    };
     ephemeral.state = State::Running { since: at(1_790_000_000_500), image: None };
     ephemeral.timeouts_set = at(1_790_000_000_500);
     list.push(("sandbox-ephemeral-from-snapshot".to_owned(), ephemeral));
@@ -158,6 +162,55 @@ fn newer_sandboxes() -> Vec<(String, Sandbox)> {
     ]
 }
 
+/// What version 2 could not say.
+fn newest_sandboxes() -> Vec<(String, Sandbox)> {
+    let base = sandboxes().remove(0).1;
+    let (operation, deadline) = (OperationId::from_random([2; 20]), at(1_790_000_300_000));
+    let rewind = |keep| Rewind {
+        to: SnapshotId::from_random([4; 20]),
+        target: SleepImage { generation: 2, capture: CaptureId::from_random([15; 20]), ..image() },
+        resources: Resources::default(),
+        future: Some(Future { snapshot: SnapshotId::from_random([16; 20]), keep }),
+    };
+    let saving = State::Suspending {
+        operation: operation.clone(),
+        deadline,
+        since: at(1_790_000_000_500),
+        image: None,
+        rewind: Some(Box::new(rewind(Some(Duration::from_secs(604_800))))),
+    };
+    let going = |rewind, from| State::Resuming {
+        operation: operation.clone(),
+        deadline,
+        image: image(),
+        rewind: Some(Box::new(Rewinding { rewind, from })),
+    };
+    let slept = going(Rewind { future: None, ..rewind(None) }, RewindFrom::Suspended);
+    let rewound = Sandbox {
+        rewound: Some(Rewound { to: SnapshotId::from_random([4; 20]), generation: 5 }),
+        state: State::Running { since: at(1_790_000_000_500), image: Some(image()) },
+        ..base.clone()
+    };
+    let child = Sandbox {
+        origin: Origin::Snapshot {
+            snapshot: SnapshotId::from_random([5; 20]),
+            capture: CaptureId::from_random([6; 20]),
+            source: Some(SandboxId::from_random([13; 20])),
+        },
+        ..base.clone()
+    };
+    vec![
+        ("sandbox-suspending-to-rewind".to_owned(), Sandbox { state: saving, ..base.clone() }),
+        (
+            "sandbox-resuming-to-rewind".to_owned(),
+            Sandbox { state: going(rewind(None), RewindFrom::Running), ..base.clone() },
+        ),
+        ("sandbox-resuming-to-rewind-slept".to_owned(), Sandbox { state: slept, ..base }),
+        ("sandbox-rewound".to_owned(), rewound),
+        ("sandbox-child".to_owned(), child),
+    ]
+}
+
 fn operations() -> Vec<(String, OperationRecord)> {
     let results = [
         ("open", None),
@@ -177,6 +230,10 @@ fn operations() -> Vec<(String, OperationRecord)> {
             deadline: at(1_790_000_060_000),
             capture: (!deletes).then(|| CaptureId::from_random([3; 20])),
             fork: (kind == OperationKind::Fork).then(|| fork_plan(Together::AllOrNone)),
+            promote: (kind == OperationKind::Promote).then(|| PromotePlan {
+                child: SandboxId::from_random([13; 20]),
+                snapshot: SnapshotId::from_random([4; 20]),
+            }),
             ended,
         };
         list.push((format!("operation-{}-{name}", kind.as_str()), record));
@@ -194,7 +251,8 @@ fn fork_plan(together: Together) -> ForkPlan {
 
 /// What version 1 could not say.
 fn newer_operations() -> Vec<(String, OperationRecord)> {
-    let each = OperationRecord { fork: Some(fork_plan(Together::Each)), ..operations().pop().unwrap().1 };
+    let forks = operations().into_iter().find(|(name, _)| name == "operation-fork-failed").unwrap().1;
+    let each = OperationRecord { fork: Some(fork_plan(Together::Each)), ..forks };
     vec![("operation-fork-each".to_owned(), each)]
 }
 
@@ -319,9 +377,9 @@ fn upgraded<T: PartialEq + std::fmt::Debug>(
     files
 }
 
-/// Those that version 1 knew.
-fn known<T>(records: Vec<(String, T)>) -> Vec<(String, T)> {
-    records.into_iter().filter(|(name, _)| directory(1).join(format!("{name}.json")).exists()).collect()
+/// Those that a version knew.
+fn known<T>(version: u64, records: Vec<(String, T)>) -> Vec<(String, T)> {
+    records.into_iter().filter(|(name, _)| directory(version).join(format!("{name}.json")).exists()).collect()
 }
 
 fn there(version: u64) -> BTreeSet<String> {
@@ -339,9 +397,11 @@ fn event_of(text: &str) -> NewEvent {
 
 #[test]
 fn every_golden_loads_and_is_written_the_same() {
-    let all_sandboxes = sandboxes().into_iter().chain(newer_sandboxes()).collect();
+    let second_sandboxes = || sandboxes().into_iter().chain(newer_sandboxes());
+    let all_sandboxes = second_sandboxes().chain(newest_sandboxes()).collect();
     let all_events = events().into_iter().chain(newer_events()).collect();
-    let mut second = written(2, all_sandboxes, |record| encode_sandbox(record).unwrap(), sandbox_of);
+    let mut third = written(3, all_sandboxes, |record| encode_sandbox(record).unwrap(), sandbox_of);
+    let mut second = upgraded(2, second_sandboxes().collect(), sandbox_of);
     second.extend(written(
         2,
         webhooks(),
@@ -351,15 +411,17 @@ fn every_golden_loads_and_is_written_the_same() {
     second.extend(written(2, all_events, |record| encode_event(record).unwrap(), event_of));
     let operation_of = |text: &str| decode_operation(text).unwrap();
     let snapshot_of = |text: &str| decode_snapshot(text).unwrap();
-    let all_operations = operations().into_iter().chain(newer_operations()).collect();
+    let all_operations = || operations().into_iter().chain(newer_operations()).collect::<Vec<_>>();
     let all_snapshots = snapshots().into_iter().chain(newer_snapshots()).collect();
-    second.extend(written(2, all_operations, |record| encode_operation(record).unwrap(), operation_of));
+    third.extend(written(3, all_operations(), |record| encode_operation(record).unwrap(), operation_of));
+    assert_eq!(there(3), third, "every golden has a record that it is compared with");
+    second.extend(upgraded(2, known(2, all_operations()), operation_of));
     second.extend(written(2, all_snapshots, |record| encode_snapshot(record).unwrap(), snapshot_of));
     assert_eq!(there(2), second, "every golden has a record that it is compared with");
     let mut first = upgraded(1, sandboxes(), sandbox_of);
-    first.extend(upgraded(1, known(operations()), operation_of));
+    first.extend(upgraded(1, known(1, operations()), operation_of));
     first.extend(upgraded(1, snapshots(), snapshot_of));
-    first.extend(upgraded(1, known(events()), event_of));
+    first.extend(upgraded(1, known(1, events()), event_of));
     assert_eq!(there(1), first, "every golden has a record that it is compared with");
 }
 

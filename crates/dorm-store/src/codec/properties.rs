@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use dorm_lifecycle::{
-    Actor, CaptureId, Cause, Egress, EventKind, Hold, HoldId, Keeping, OnTimeout, OnUnrestorable, OperationId, Origin,
-    ProjectId, Resources, Restored, Sandbox, SandboxId, SandboxSpec, SleepImage, SnapshotId, State, Timeouts,
-    Timestamp, Variables,
+    Actor, CaptureId, Cause, Egress, EventKind, Future, Hold, HoldId, Keeping, OnTimeout, OnUnrestorable, OperationId,
+    Origin, ProjectId, Resources, Restored, Rewind, RewindFrom, Rewinding, Rewound, Sandbox, SandboxId, SandboxSpec,
+    SleepImage, SnapshotId, State, Timeouts, Timestamp, Variables,
 };
 use proptest::option;
 use proptest::prelude::*;
@@ -17,8 +17,8 @@ use super::{
     encode_sandbox, encode_snapshot,
 };
 use crate::{
-    ForkPlan, NewEvent, OperationKind, OperationRecord, OperationResult, Removal, SnapshotRecord, SnapshotStatus,
-    Together,
+    ForkPlan, NewEvent, OperationKind, OperationRecord, OperationResult, PromotePlan, Removal, SnapshotRecord,
+    SnapshotStatus, Together,
 };
 
 fn time() -> impl Strategy<Value = Timestamp> {
@@ -80,13 +80,40 @@ fn state() -> impl Strategy<Value = State> {
             operation,
             deadline,
             since,
-            image
+            image,
+            rewind: None,
+        }),
+        (busy(), time(), rewind()).prop_map(|((operation, deadline), since, rewind)| State::Suspending {
+            operation,
+            deadline,
+            since,
+            image: None,
+            rewind: Some(Box::new(rewind)),
+        }),
+        (busy(), image(), rewind(), any::<bool>()).prop_map(|((operation, deadline), image, rewind, ran)| {
+            let from = if ran { RewindFrom::Running } else { RewindFrom::Suspended };
+            State::Resuming { operation, deadline, image, rewind: Some(Box::new(Rewinding { rewind, from })) }
         }),
         image().prop_map(|image| State::Suspended { image }),
-        (busy(), image()).prop_map(|((operation, deadline), image)| State::Resuming { operation, deadline, image }),
+        (busy(), image()).prop_map(|((operation, deadline), image)| State::Resuming {
+            operation,
+            deadline,
+            image,
+            rewind: None
+        }),
         (busy(), cause()).prop_map(|((operation, deadline), cause)| State::Terminating { operation, deadline, cause }),
         (cause(), time()).prop_map(|(cause, at)| State::Terminated { cause, at }),
     ]
+}
+
+fn rewind() -> impl Strategy<Value = Rewind> {
+    let future = (snapshot_id(), option::of(length())).prop_map(|(snapshot, keep)| Future { snapshot, keep });
+    (snapshot_id(), image(), resources(), option::of(future)).prop_map(|(to, target, resources, future)| Rewind {
+        to,
+        target,
+        resources,
+        future,
+    })
 }
 
 fn resources() -> impl Strategy<Value = Resources> {
@@ -145,13 +172,14 @@ fn spec() -> impl Strategy<Value = SandboxSpec> {
 }
 
 fn sandbox() -> impl Strategy<Value = Sandbox> {
-    let origin = option::of((snapshot_id(), capture_id())).prop_map(|from| match from {
+    let origin = option::of((snapshot_id(), capture_id(), option::of(sandbox_id()))).prop_map(|from| match from {
         None => Origin::Image,
-        Some((snapshot, capture)) => Origin::Snapshot { snapshot, capture },
+        Some((snapshot, capture, source)) => Origin::Snapshot { snapshot, capture, source },
     });
-    let since = (option::of(option::of(any::<u64>())), prop::collection::vec(hold(), 0..3), older());
+    let rewound = option::of((snapshot_id(), any::<u64>()).prop_map(|(to, generation)| Rewound { to, generation }));
+    let since = (option::of(option::of(any::<u64>())), prop::collection::vec(hold(), 0..3), older(), rewound);
     (sandbox_id(), project(), spec(), origin, [time(), time(), time()], any::<(u64, u64)>(), since, state()).prop_map(
-        |(id, project, spec, origin, times, (generation, run), (restored, holds, older), state)| Sandbox {
+        |(id, project, spec, origin, times, (generation, run), (restored, holds, older, rewound), state)| Sandbox {
             id,
             project,
             spec,
@@ -163,6 +191,7 @@ fn sandbox() -> impl Strategy<Value = Sandbox> {
             timeouts_set: times[2],
             holds,
             restored: restored.map_or(Restored::Nothing, |generation| Restored::Memory { generation }),
+            rewound,
             older,
             state,
         },
@@ -185,19 +214,22 @@ fn operation() -> impl Strategy<Value = OperationRecord> {
     });
     (
         (operation_id(), select(OperationKind::ALL.to_vec()), option::of(sandbox_id()), select(Actor::ALL.to_vec())),
-        (time(), time(), option::of(capture_id()), option::of(fork_plan()), option::of((time(), result))),
+        (
+            time(),
+            time(),
+            option::of(capture_id()),
+            option::of(fork_plan()),
+            promote_plan(),
+            option::of((time(), result)),
+        ),
     )
-        .prop_map(|((id, kind, sandbox, actor), (began, deadline, capture, fork, ended))| OperationRecord {
-            id,
-            kind,
-            sandbox,
-            actor,
-            began,
-            deadline,
-            capture,
-            fork,
-            ended,
+        .prop_map(|((id, kind, sandbox, actor), (began, deadline, capture, fork, promote, ended))| {
+            OperationRecord { id, kind, sandbox, actor, began, deadline, capture, fork, promote, ended }
         })
+}
+
+fn promote_plan() -> impl Strategy<Value = Option<PromotePlan>> {
+    option::of((sandbox_id(), snapshot_id()).prop_map(|(child, snapshot)| PromotePlan { child, snapshot }))
 }
 
 fn fork_plan() -> impl Strategy<Value = ForkPlan> {
@@ -314,7 +346,7 @@ proptest! {
     #[test]
     fn no_text_makes_the_codec_panic(text: String) {
         prop_assert!(decode_sandbox(&text).is_err());
-        for version in [1, 2] {
+        for version in [1, 2, 3] {
             let fields = format!("{{\"v\":{version},{text}}}");
             prop_assert!(decode_event(&fields).is_err());
         }

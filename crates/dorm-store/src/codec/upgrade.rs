@@ -1,9 +1,9 @@
-//! Rows of version 1 as rows of version 2: what did not exist yet gets the value that means what was meant then.
+//! Rows of one version as rows of the next: what did not exist yet gets the value that means what was meant then.
 
 use std::collections::BTreeMap;
 
 use super::word::Millis;
-use super::{v1, v2};
+use super::{v1, v2, v3};
 
 impl From<v1::SandboxRow> for v2::SandboxRow {
     fn from(row: v1::SandboxRow) -> Self {
@@ -23,7 +23,7 @@ impl From<v1::SandboxRow> for v2::SandboxRow {
             (v1::OriginRow::Image | v1::OriginRow::Snapshot { .. }, _) => v2::RestoredRow::Memory { generation: None },
         };
         Self {
-            v: 2,
+            _v: 2,
             id: row.id,
             project: row.project,
             spec: row.spec.into(),
@@ -80,7 +80,7 @@ impl From<v1::EventRow> for v2::EventRow {
 impl From<v1::OperationRow> for v2::OperationRow {
     fn from(row: v1::OperationRow) -> Self {
         Self {
-            v: 2,
+            _v: 2,
             id: row.id,
             kind: row.kind,
             sandbox: row.sandbox,
@@ -111,6 +111,74 @@ impl From<v1::SnapshotRow> for v2::SnapshotRow {
             labels: BTreeMap::new(),
             removal: v2::RemovalRow::Asked,
             status: row.status,
+        }
+    }
+}
+
+impl From<v2::SandboxRow> for v3::SandboxRow {
+    fn from(row: v2::SandboxRow) -> Self {
+        Self {
+            v: 3,
+            id: row.id,
+            project: row.project,
+            spec: row.spec,
+            origin: match row.origin {
+                v1::OriginRow::Image => v3::OriginRow::Image,
+                v1::OriginRow::Snapshot { snapshot, capture } => {
+                    v3::OriginRow::Snapshot { snapshot, capture, source: None }
+                }
+            },
+            created: row.created,
+            generation: row.generation,
+            run: row.run,
+            last_active: row.last_active,
+            timeouts_set: row.timeouts_set,
+            holds: row.holds,
+            restored: row.restored,
+            rewound: None,
+            older: row.older,
+            state: row.state.into(),
+        }
+    }
+}
+
+impl From<v1::StateRow> for v3::StateRow {
+    fn from(row: v1::StateRow) -> Self {
+        match row {
+            v1::StateRow::Pending { operation, deadline } => Self::Pending { operation, deadline },
+            v1::StateRow::Running { since, image } => Self::Running { since, image },
+            v1::StateRow::Snapshotting { operation, deadline, snapshot, since, image } => {
+                Self::Snapshotting { operation, deadline, snapshot, since, image }
+            }
+            v1::StateRow::Suspending { operation, deadline, since, image } => {
+                Self::Suspending { operation, deadline, since, image, rewind: None }
+            }
+            v1::StateRow::Suspended { image } => Self::Suspended { image },
+            v1::StateRow::Resuming { operation, deadline, image } => {
+                Self::Resuming { operation, deadline, image, rewind: None }
+            }
+            v1::StateRow::Terminating { operation, deadline, cause } => {
+                Self::Terminating { operation, deadline, cause }
+            }
+            v1::StateRow::Terminated { cause, at } => Self::Terminated { cause, at },
+        }
+    }
+}
+
+impl From<v2::OperationRow> for v3::OperationRow {
+    fn from(row: v2::OperationRow) -> Self {
+        Self {
+            v: 3,
+            id: row.id,
+            kind: row.kind,
+            sandbox: row.sandbox,
+            actor: row.actor,
+            began: row.began,
+            deadline: row.deadline,
+            capture: row.capture,
+            fork: row.fork,
+            promote: None,
+            ended: row.ended,
         }
     }
 }

@@ -76,7 +76,7 @@ pub(super) struct TimeoutsRow {
     pub(super) idle: Option<Length>,
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub(super) enum OriginRow {
     Image,
@@ -100,7 +100,7 @@ pub(super) enum CauseRow {
     Failed { reason: String },
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub(super) enum StateRow {
     Pending {

@@ -12,10 +12,11 @@ use super::v1::{EgressRow, EndedRow, OnTimeoutRow, OriginRow, ResourcesRow, Slee
 use super::word::{Length, Millis, Text, Word, present};
 use crate::OperationKind;
 
-#[derive(Serialize, Deserialize)]
+#[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct SandboxRow {
-    pub(super) v: u64,
+    #[serde(rename = "v")]
+    pub(super) _v: u64,
     pub(super) id: Text<SandboxId>,
     pub(super) project: Text<ProjectId>,
     pub(super) spec: SpecRow,
@@ -124,10 +125,11 @@ pub(super) struct WebhookRow {
     pub(super) delivered: u64,
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct OperationRow {
-    pub(super) v: u64,
+    #[serde(rename = "v")]
+    pub(super) _v: u64,
     pub(super) id: Text<OperationId>,
     pub(super) kind: Word<OperationKind>,
     #[serde(deserialize_with = "present")]

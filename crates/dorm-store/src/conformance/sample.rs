@@ -48,9 +48,9 @@ pub(super) fn state(state: StateName) -> State {
             let snapshot = SnapshotId::from_random([4; 20]);
             State::Snapshotting { operation, deadline, snapshot, since, image: Some(image) }
         }
-        StateName::Suspending => State::Suspending { operation, deadline, since, image: Some(image) },
+        StateName::Suspending => State::Suspending { operation, deadline, since, image: Some(image), rewind: None },
         StateName::Suspended => State::Suspended { image },
-        StateName::Resuming => State::Resuming { operation, deadline, image },
+        StateName::Resuming => State::Resuming { operation, deadline, image, rewind: None },
         StateName::Terminating => State::Terminating { operation, deadline, cause: Cause::Requested },
         StateName::Terminated => State::Terminated { cause: Cause::Timeout, at: at(5_000) },
     }
@@ -74,6 +74,7 @@ pub(super) fn sandbox(number: u32, name: Option<&str>, in_state: StateName) -> S
         timeouts_set: at(1_000),
         holds: Vec::new(),
         restored: Restored::Nothing,
+        rewound: None,
         older: Vec::new(),
         state: state(in_state),
     };
@@ -105,6 +106,7 @@ pub(super) fn operation(number: u32, began: u64) -> OperationRecord {
         deadline: at(began + 60_000),
         capture: Some(CaptureId::from_random(bytes(number))),
         fork: None,
+        promote: None,
         ended: None,
     }
 }

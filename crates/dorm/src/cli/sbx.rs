@@ -13,7 +13,10 @@ mod hold;
 mod keep;
 mod ls;
 mod port;
+mod promote;
+mod restart;
 mod resume;
+mod rewind;
 mod run;
 mod screen;
 mod shell;
@@ -76,6 +79,19 @@ enum SbxVerb {
     ///
     /// The exit code is 1 when a child could not be made; the others stay, unless --all-or-none is given.
     Fork(fork::ForkOptions),
+    /// Take a sandbox back to a snapshot, under its own id and name
+    ///
+    /// Memory, processes and files are those of the snapshot; name, variables and time limits stay. What the sandbox was
+    /// until then becomes a snapshot that goes by itself after a week, unless --keep says otherwise. When it fails, the
+    /// sandbox is where it was.
+    Rewind(rewind::RewindOptions),
+    /// Make a terminated sandbox anew, from its newest snapshot and with its settings
+    Restart(restart::RestartOptions),
+    /// Put a child in the place of the sandbox it was made from
+    ///
+    /// That one goes on with the child's memory, processes and files under its own id and name, and the child is
+    /// terminated. What it was until then is kept as with rewind.
+    Promote(promote::PromoteOptions),
     /// Replace the time limits of a sandbox; they count from now
     Timeout(timeout::TimeoutOptions),
     /// Keep a sandbox awake for a while, whatever its time limits say
@@ -122,6 +138,9 @@ pub(crate) async fn run(options: SbxOptions) -> Done {
         SbxVerb::Checkpoint(options) => checkpoint::run(&client, options, format).await,
         SbxVerb::Clone(options) => clone::run(&client, options, format).await,
         SbxVerb::Fork(options) => fork::run(&client, options, format).await,
+        SbxVerb::Rewind(options) => rewind::run(&client, options, format).await,
+        SbxVerb::Restart(options) => restart::run(&client, options, format).await,
+        SbxVerb::Promote(options) => promote::run(&client, options, format).await,
         SbxVerb::Timeout(options) => timeout::run(&client, options, format).await,
         SbxVerb::Port(options) => port::run(&client, options, format).await,
         SbxVerb::Usage(options) => usage::run(&client, options, format).await,

@@ -59,6 +59,30 @@ impl Client {
         self.post(&format!("/sandboxes/{}/fork", segment(sandbox)), asked).await
     }
 
+    pub(crate) async fn rewind(
+        &self,
+        sandbox: &str,
+        asked: &wire::RewindRequest,
+    ) -> Result<wire::Rewound, ClientError> {
+        self.post(&format!("/sandboxes/{}/rewind", segment(sandbox)), asked).await
+    }
+
+    pub(crate) async fn restart(
+        &self,
+        sandbox: &str,
+        asked: &wire::RestartRequest,
+    ) -> Result<wire::Restarted, ClientError> {
+        self.post(&format!("/sandboxes/{}/restart", segment(sandbox)), asked).await
+    }
+
+    pub(crate) async fn promote(
+        &self,
+        child: &str,
+        asked: &wire::PromoteRequest,
+    ) -> Result<wire::Promoted, ClientError> {
+        self.post(&format!("/sandboxes/{}/promote", segment(child)), asked).await
+    }
+
     pub(crate) async fn clone_sandbox(&self, sandbox: &str, name: Option<String>) -> Result<wire::Cloned, ClientError> {
         self.post(&format!("/sandboxes/{}/clone", segment(sandbox)), &wire::CloneRequest { name }).await
     }

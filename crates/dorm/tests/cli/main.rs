@@ -14,6 +14,7 @@ mod image;
 mod keep;
 mod ls;
 mod port;
+mod rewind;
 mod run;
 mod shell;
 mod sleep;

@@ -10,4 +10,5 @@ mod network;
 mod place;
 mod prove;
 mod restarts;
+mod rewinds;
 mod sleep;

@@ -1,0 +1,121 @@
+//! Taking a sandbox back to a snapshot: how it begins, how the present becomes the past's future, and the way back.
+
+use super::commands::{over, resuming, suspending};
+use super::{Context, Effect, Outcome, Step};
+use crate::denied::Denied;
+use crate::event::EventKind;
+use crate::ids::{OperationId, RunId};
+use crate::rewind::{Abandoned, Rewind, RewindFrom, Rewinding, Rewound};
+use crate::sandbox::{Restored, Sandbox, SleepImage, State};
+
+/// Whoever runs is saved first, also one that may not be suspended: it does not stay so.
+pub(super) fn begin(sandbox: &Sandbox, wanted: &Rewind, context: &Context) -> Result<Step, Denied> {
+    let mut step = match &sandbox.state {
+        State::Running { since, image } => {
+            let mut step = suspending(sandbox, *since, image.as_ref(), context);
+            if let State::Suspending { rewind, .. } = &mut step.next.state {
+                *rewind = Some(Box::new(wanted.clone()));
+            }
+            step
+        }
+        State::Suspended { image } => {
+            let rewinding = Rewinding { rewind: wanted.clone(), from: RewindFrom::Suspended };
+            goes_back(sandbox, &context.operation, image, rewinding, context)
+        }
+        State::Pending { .. } | State::Snapshotting { .. } | State::Suspending { .. } | State::Resuming { .. } => {
+            return Ok(Step::stays(sandbox, Outcome::Wait));
+        }
+        State::Terminating { cause, .. } | State::Terminated { cause, .. } => return Err(over(cause)),
+    };
+    step.events.insert(0, (EventKind::Rewinding, Some(format!("to snapshot {}", wanted.to))));
+    Ok(step)
+}
+
+/// The present is saved, in the same operation.
+pub(super) fn saved(
+    sandbox: &Sandbox,
+    operation: &OperationId,
+    image: &SleepImage,
+    rewind: &Rewind,
+    context: &Context,
+) -> Step {
+    let rewinding = Rewinding { rewind: rewind.clone(), from: RewindFrom::Running };
+    goes_back(sandbox, operation, image, rewinding, context)
+}
+
+fn goes_back(
+    sandbox: &Sandbox,
+    operation: &OperationId,
+    image: &SleepImage,
+    rewinding: Rewinding,
+    context: &Context,
+) -> Step {
+    let effect = effect(sandbox, sandbox.generation + 1, &rewinding.rewind);
+    let state = State::Resuming {
+        operation: operation.clone(),
+        deadline: context.now.after(context.limits.resume),
+        image: image.clone(),
+        rewind: Some(Box::new(rewinding)),
+    };
+    let mut step = Step::to(sandbox, state).event(EventKind::Resuming).effect(effect);
+    step.next.generation += 1;
+    step
+}
+
+/// What is done in a sandbox that is being taken back, in its generation `generation`.
+pub(crate) fn effect(sandbox: &Sandbox, generation: u64, rewind: &Rewind) -> Effect {
+    Effect::Rewind {
+        parked: sandbox.run_id(),
+        fresh: RunId { sandbox: sandbox.id.clone(), generation },
+        target: rewind.target.capture.clone(),
+        resources: rewind.resources,
+    }
+}
+
+/// A guest answers from the past: what it was taken back from is its abandoned future.
+pub(super) fn arrived(
+    sandbox: &Sandbox,
+    present: &SleepImage,
+    rewind: &Rewind,
+    run: u64,
+    restored: Restored,
+    context: &Context,
+) -> Step {
+    // One that may not be suspended has nothing to fall back to, as before.
+    let image = sandbox.spec.suspendable.then(|| rewind.target.clone());
+    let kept = match &rewind.future {
+        Some(future) => format!("what it was is snapshot {} now", future.snapshot),
+        None => "what it was is not kept".to_owned(),
+    };
+    let detail = format!("from generation {} to snapshot {}; {kept}", present.generation, rewind.to);
+    let mut step = Step::to(sandbox, State::Running { since: context.now, image })
+        .active(context.now)
+        .event_because(EventKind::Rewound, detail);
+    step.next.run = run;
+    step.next.restored = restored;
+    step.next.rewound = Some(Rewound { to: rewind.to.clone(), generation: sandbox.generation });
+    step.next.spec.resources = rewind.resources;
+    step.next.older.clear();
+    step.abandoned = rewind.future.clone().map(|future| Abandoned {
+        future,
+        image: present.clone(),
+        for_the_sake_of: rewind.to.clone(),
+    });
+    step
+}
+
+/// The snapshot could not be restored: whoever ran goes on in the present, whoever slept sleeps on.
+pub(super) fn failed(
+    sandbox: &Sandbox,
+    present: &SleepImage,
+    from: RewindFrom,
+    reason: &str,
+    context: &Context,
+) -> Step {
+    let mut step = match from {
+        RewindFrom::Running => resuming(sandbox, present, context),
+        RewindFrom::Suspended => Step::to(sandbox, State::Suspended { image: present.clone() }),
+    };
+    step.events.insert(0, (EventKind::RewindFailed, Some(reason.to_owned())));
+    step
+}

@@ -1,0 +1,182 @@
+//! Promoting: a child takes the place of the sandbox it came from.
+//!
+//! ```text
+//! record the promotion ─► memory snapshot of the child that goes when nobody uses it ─► the other is taken back to it
+//!    ─► the child is terminated ─► record that it is over
+//! ```
+//!
+//! A daemon that dies in between leaves an open promotion; the next one finishes it when the other has been taken back,
+//! and gives it up otherwise: then both live on as they were.
+
+use std::collections::BTreeMap;
+
+use dorm_lifecycle::{Actor as By, Command, Denied, EventKind, Origin, Sandbox, SandboxId, SnapshotId, State};
+use dorm_store::{Change, NewEvent, OperationKind, OperationRecord, OperationResult, PromotePlan, Removal};
+
+use super::fork::close;
+use super::rewind::{InUse, KeepFuture, RewoundSandbox};
+use crate::actor::SnapshotAsked;
+use crate::error::ServiceError;
+use crate::shared::{Service, chain};
+use crate::view::SandboxView;
+
+/// A sandbox whose place a child of it has taken.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Promoted {
+    /// It, with the child's memory and files.
+    pub sandbox: SandboxView,
+    /// The child, which is terminated.
+    pub child: SandboxId,
+    /// The snapshot of what it was before.
+    pub future: Option<SnapshotId>,
+}
+
+impl Service {
+    /// Puts a child in the place of the sandbox it was made from: that one goes on with the child's memory and files under
+    /// its own id, name and settings, and the child is terminated. What the child does after its snapshot was taken for
+    /// this is lost.
+    ///
+    /// # Errors
+    /// `Denied` for a child that is over, `BadPromotion` for one without a living parent; those of
+    /// [`Service::checkpoint`] and [`Service::rewind`]: both go on as they were then.
+    pub async fn promote(&self, child: &SandboxId, keep: KeepFuture) -> Result<Promoted, ServiceError> {
+        let sandbox = self.record(child).await?.sandbox;
+        let parent = self.parent_of(&sandbox).await?;
+        self.shared.admit_write("promote a sandbox", 0).await?;
+        let (service, child) = (self.clone(), child.clone());
+        // Whoever asked may go away at any moment; what is recorded is done to its end.
+        let work = async move { service.promote_now(parent, child, keep).await };
+        self.shared.tasks.spawn(work).await.unwrap_or(Err(ServiceError::Stopping))
+    }
+
+    async fn parent_of(&self, child: &Sandbox) -> Result<SandboxId, ServiceError> {
+        if let State::Terminating { cause, .. } | State::Terminated { cause, .. } = &child.state {
+            let denied = Denied::Terminated(cause.clone());
+            return Err(ServiceError::Denied { operation: "promote", sandbox: child.id.clone(), denied });
+        }
+        let bad = |what: String| ServiceError::BadPromotion { child: child.id.clone(), what };
+        let Origin::Snapshot { source: Some(parent), .. } = &child.origin else {
+            return Err(bad("it was not made from another sandbox".to_owned()));
+        };
+        let Some(record) = self.shared.store.sandbox(parent).await? else {
+            return Err(bad(format!("there is no record of {parent}, from which it was made")));
+        };
+        match &record.sandbox.state {
+            State::Terminating { cause, .. } | State::Terminated { cause, .. } => {
+                Err(bad(format!("sandbox {parent}, from which it was made, is terminated ({cause})")))
+            }
+            _ if record.sandbox.project != child.project => {
+                Err(bad(format!("sandbox {parent}, from which it was made, belongs to another project")))
+            }
+            _ => Ok(parent.clone()),
+        }
+    }
+
+    async fn promote_now(
+        &self,
+        parent: SandboxId,
+        child: SandboxId,
+        keep: KeepFuture,
+    ) -> Result<Promoted, ServiceError> {
+        let shared = &self.shared;
+        let (now, limits) = (shared.now(), shared.settings.limits);
+        let plan = PromotePlan { child: child.clone(), snapshot: shared.ids().snapshot() };
+        let operation = OperationRecord {
+            id: shared.ids().operation(),
+            kind: OperationKind::Promote,
+            sandbox: Some(parent.clone()),
+            actor: By::User,
+            began: now,
+            deadline: now.after(limits.snapshot).after(limits.suspend).after(limits.resume),
+            capture: None,
+            fork: None,
+            promote: Some(plan.clone()),
+            ended: None,
+        };
+        let _in_use = InUse::of(shared, &plan.snapshot);
+        shared.commit(Change { operations: vec![operation.clone()], ..Change::default() }).await?;
+        let (labels, removal) = (BTreeMap::new(), Removal::WhenFree);
+        let asked = SnapshotAsked { id: plan.snapshot.clone(), labels, removal };
+        let rewound = match self.snapshot_as(&child, asked).await {
+            Ok(_) => self.rewind_now(&parent, &plan.snapshot, keep).await,
+            Err(error) => Err(error),
+        };
+        match rewound {
+            Ok(RewoundSandbox { sandbox, future, .. }) => {
+                self.finish_promotion(operation, &plan, By::User).await?;
+                Ok(Promoted { sandbox, child, future })
+            }
+            Err(error) => {
+                close(shared, operation, OperationResult::Failed(chain(&error)), None).await?;
+                Err(error)
+            }
+        }
+    }
+
+    /// The child's memory and files are in the other's place: it goes.
+    async fn finish_promotion(
+        &self,
+        operation: OperationRecord,
+        plan: &PromotePlan,
+        by: By,
+    ) -> Result<(), ServiceError> {
+        match self.command(&plan.child, Command::Terminate, by).await {
+            Ok(_) | Err(ServiceError::NoSandbox(_)) => {}
+            Err(error) => return Err(error),
+        }
+        let event = match &operation.sandbox {
+            Some(parent) => Some(NewEvent {
+                project: self.project().clone(),
+                sandbox: parent.clone(),
+                at: self.shared.now(),
+                kind: EventKind::Promoted,
+                actor: by,
+                operation: Some(operation.id.clone()),
+                generation: self.record(parent).await?.sandbox.generation,
+                detail: Some(format!("{} took its place", plan.child)),
+                took: Some(self.shared.now().since(operation.began)),
+                bytes: None,
+            }),
+            None => None,
+        };
+        close(&self.shared, operation, OperationResult::Done, event).await
+    }
+
+    /// Ends a promotion in the middle of which a daemon died.
+    pub(crate) async fn end_promotion(&self, operation: OperationRecord) {
+        let Some(plan) = operation.promote.clone() else { return };
+        let id = operation.id.clone();
+        let ended = match self.was_taken_back(&operation, &plan.snapshot).await {
+            Ok(true) => self.finish_promotion(operation, &plan, By::Recovery).await,
+            Ok(false) => {
+                let result = OperationResult::Failed("the daemon was stopped in the middle of it".to_owned());
+                close(&self.shared, operation, result, None).await
+            }
+            Err(error) => Err(error),
+        };
+        if let Err(error) = ended {
+            tracing::warn!(operation = %id, error = %chain(&error), "a promotion is ended again at the next start");
+            return;
+        }
+        self.shared.removals.end_use(&plan.snapshot);
+    }
+
+    /// Whether the sandbox of `operation` has been taken back to `snapshot`. Waits while it is on the way there.
+    async fn was_taken_back(&self, operation: &OperationRecord, snapshot: &SnapshotId) -> Result<bool, ServiceError> {
+        let Some(parent) = &operation.sandbox else { return Ok(false) };
+        let mut news = self.news();
+        loop {
+            news.mark_unchanged();
+            let Some(record) = self.shared.store.sandbox(parent).await? else { return Ok(false) };
+            let sandbox = record.sandbox;
+            if sandbox.state.rewind().is_none_or(|rewind| rewind.to != *snapshot) {
+                return Ok(sandbox.rewound.is_some_and(|rewound| rewound.to == *snapshot));
+            }
+            tokio::select! {
+                biased;
+                () = self.shared.stopping.cancelled() => return Err(ServiceError::Stopping),
+                changed = news.changed() => if changed.is_err() { return Err(ServiceError::Stopping) },
+            }
+        }
+    }
+}

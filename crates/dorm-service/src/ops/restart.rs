@@ -1,0 +1,60 @@
+//! Making a terminated sandbox anew, under another id, from what is left of it.
+
+use dorm_lifecycle::{Name, Sandbox, SandboxId, SnapshotId, State};
+use dorm_store::{Removal, SnapshotRecord, SnapshotStatus};
+
+use super::create::CreateSandbox;
+use crate::error::ServiceError;
+use crate::shared::Service;
+use crate::view::SandboxView;
+
+/// A sandbox that goes on where a terminated one was.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Restarted {
+    /// The snapshot it was made from.
+    pub snapshot: SnapshotId,
+    /// The new sandbox.
+    pub sandbox: SandboxView,
+}
+
+impl Service {
+    /// Makes a new sandbox of a terminated one's newest snapshot, with its settings, variables, labels, and its name
+    /// unless another is given. What was abandoned by a rewind does not count as long as there is anything else.
+    ///
+    /// # Errors
+    /// `NotTerminated`, `NothingToRestart`, `NameTaken`, and those of [`Service::create`].
+    pub async fn restart(&self, id: &SandboxId, name: Option<Name>) -> Result<Restarted, ServiceError> {
+        let sandbox = self.record(id).await?.sandbox;
+        let State::Terminated { .. } = &sandbox.state else {
+            return Err(ServiceError::NotTerminated { sandbox: id.clone(), state: sandbox.state.name() });
+        };
+        let all = self.shared.store.snapshots(Some(self.project())).await?;
+        let newest = newest(&sandbox, &all).ok_or_else(|| ServiceError::NothingToRestart(id.clone()))?;
+        let snapshot = newest.id.clone();
+        let name = name.or_else(|| sandbox.spec.name.clone());
+        // One that gets its first name is suspendable as others with a name are.
+        let same_kind = name.is_some() == sandbox.spec.name.is_some();
+        let asked = CreateSandbox {
+            name,
+            on_timeout: same_kind.then_some(sandbox.spec.on_timeout),
+            suspendable: same_kind.then_some(sandbox.spec.suspendable),
+            ..CreateSandbox::like(&sandbox.spec, snapshot.clone())
+        };
+        Ok(Restarted { snapshot, sandbox: self.create(asked).await? })
+    }
+}
+
+/// The snapshot nearest to where a sandbox ended: the newest since it was last taken back, else the one it was taken back
+/// to, else the newest of all.
+fn newest<'a>(sandbox: &Sandbox, all: &'a [SnapshotRecord]) -> Option<&'a SnapshotRecord> {
+    let usable = |snapshot: &&SnapshotRecord| {
+        snapshot.status == SnapshotStatus::Completed
+            && snapshot.removal != Removal::WhenFree
+            && snapshot.image == sandbox.spec.image
+    };
+    // They come in the order they were asked for.
+    let own = || all.iter().filter(usable).filter(|snapshot| snapshot.source == sandbox.id).rev();
+    let Some(rewound) = &sandbox.rewound else { return own().next() };
+    let since = own().find(|snapshot| snapshot.generation >= rewound.generation);
+    since.or_else(|| all.iter().filter(usable).find(|snapshot| snapshot.id == rewound.to)).or_else(|| own().next())
+}

@@ -1,0 +1,165 @@
+//! Taking a sandbox back to a snapshot, in place: it keeps its id, name, ports and settings, and what it was until then is
+//! kept as a snapshot for a while.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use dorm_lifecycle::{Command, Denied, Future, Rewind, SandboxId, SleepImage, SnapshotId, State};
+use dorm_store::{Removal, SnapshotRecord, SnapshotStatus};
+
+use crate::actor::{Message, RewindAsked};
+use crate::effects;
+use crate::error::ServiceError;
+use crate::shared::{Service, Shared};
+use crate::view::SandboxView;
+
+/// What becomes of what a rewind abandons.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum KeepFuture {
+    /// It is a snapshot that goes by itself after this time.
+    For(Duration),
+    /// It is a snapshot that stays until somebody deletes it.
+    UntilDeleted,
+    /// Nothing of it is left.
+    Not,
+}
+
+impl Default for KeepFuture {
+    /// Seven days.
+    fn default() -> Self {
+        Self::For(Duration::from_secs(7 * 86_400))
+    }
+}
+
+/// A sandbox that was taken back.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RewoundSandbox {
+    /// It.
+    pub sandbox: SandboxView,
+    /// To which snapshot.
+    pub to: SnapshotId,
+    /// The snapshot of what it was before.
+    pub future: Option<SnapshotId>,
+}
+
+impl Service {
+    /// Takes a running or suspended sandbox back to a memory snapshot. When this returns it runs as it was then, under
+    /// its own id, name and settings; only what the snapshot fixes, its limits, comes from there.
+    ///
+    /// # Errors
+    /// `NoSnapshot`, `SnapshotNotReady`, `BadRewind`, `SnapshotUnusable` before anything is done; `Denied` for one that is
+    /// over; `OperationFailed` when it could not be taken back: it is where it was.
+    pub async fn rewind(
+        &self,
+        id: &SandboxId,
+        to: &SnapshotId,
+        keep: KeepFuture,
+    ) -> Result<RewoundSandbox, ServiceError> {
+        if self.snapshot(to).await?.removal == Removal::WhenFree {
+            let status = "to go as soon as nobody uses it".to_owned();
+            return Err(ServiceError::SnapshotNotReady { snapshot: to.clone(), status });
+        }
+        let (service, id, to) = (self.clone(), id.clone(), to.clone());
+        // Whoever asked may go away at any moment; what is begun is done to its end.
+        let work = async move { service.rewind_now(&id, &to, keep).await };
+        self.shared.tasks.spawn(work).await.unwrap_or(Err(ServiceError::Stopping))
+    }
+
+    pub(super) async fn rewind_now(
+        &self,
+        id: &SandboxId,
+        to: &SnapshotId,
+        keep: KeepFuture,
+    ) -> Result<RewoundSandbox, ServiceError> {
+        let (_in_use, snapshot) = self.use_snapshot(to).await?;
+        let sandbox = self.record(id).await?.sandbox;
+        let bad = |what| ServiceError::BadRewind { sandbox: id.clone(), snapshot: to.clone(), what };
+        if let State::Terminating { cause, .. } | State::Terminated { cause, .. } = &sandbox.state {
+            let denied = Denied::Terminated(cause.clone());
+            return Err(ServiceError::Denied { operation: "rewind", sandbox: id.clone(), denied });
+        }
+        if snapshot.project != sandbox.project {
+            return Err(bad("it belongs to another project"));
+        }
+        if snapshot.image != sandbox.spec.image {
+            return Err(bad("it stands on another image than the sandbox"));
+        }
+        self.shared.admit_write("rewind a sandbox", 0).await?;
+        let verified = effects::verify(&self.shared, &snapshot.capture).await;
+        verified.map_err(|source| ServiceError::SnapshotUnusable { snapshot: to.clone(), source })?;
+        // One that runs has room already, but perhaps not for all it may use then.
+        let held = if matches!(sandbox.state, State::Suspended { .. }) { 0 } else { sandbox.memory_bytes() };
+        let need = snapshot.resources.memory_bytes;
+        if need > held {
+            let admitted = self.shared.admit_run("rewind a sandbox", need - held).await?;
+            self.shared.ledger.reserve(id, need);
+            drop(admitted);
+        }
+        let future = match keep {
+            KeepFuture::Not => None,
+            KeepFuture::For(_) | KeepFuture::UntilDeleted => Some(Future {
+                snapshot: self.shared.ids().snapshot(),
+                keep: if let KeepFuture::For(time) = keep { Some(time) } else { None },
+            }),
+        };
+        let kept = future.as_ref().map(|future| future.snapshot.clone());
+        let asked = Box::new(RewindAsked { to: snapshot.clone(), future });
+        let answer = match self.ask(id, |reply| Message::Rewind { asked, reply }).await {
+            Err(ServiceError::NoSandbox(_)) => self.command_to_the_dead(id, &as_command(&snapshot)).await,
+            other => other,
+        };
+        if answer.is_err()
+            && let Ok(record) = self.record(id).await
+        {
+            self.shared.ledger.note(&record.sandbox);
+        }
+        Ok(RewoundSandbox { sandbox: answer?, to: to.clone(), future: kept })
+    }
+
+    /// A snapshot that can be used, and does not go as long as the answer is held.
+    async fn use_snapshot(&self, id: &SnapshotId) -> Result<(InUse, SnapshotRecord), ServiceError> {
+        // Whoever deletes it does so before, and then it cannot be used, or afterwards, and then it is in use.
+        let _turn = self.shared.deletions.lock().await;
+        let snapshot = self.snapshot(id).await?;
+        let status = match &snapshot.status {
+            SnapshotStatus::Completed => return Ok((InUse::of(&self.shared, id), snapshot)),
+            SnapshotStatus::InProgress | SnapshotStatus::Deleting => snapshot.status.as_str().to_owned(),
+            SnapshotStatus::Failed(reason) => format!("failed ({reason})"),
+        };
+        Err(ServiceError::SnapshotNotReady { snapshot: id.clone(), status })
+    }
+}
+
+/// As long as it exists its snapshot does not go.
+pub(super) struct InUse {
+    shared: Arc<Shared>,
+    snapshot: SnapshotId,
+}
+
+impl InUse {
+    pub(super) fn of(shared: &Arc<Shared>, snapshot: &SnapshotId) -> Self {
+        shared.removals.begin_use(snapshot);
+        Self { shared: shared.clone(), snapshot: snapshot.clone() }
+    }
+}
+
+impl Drop for InUse {
+    fn drop(&mut self) {
+        self.shared.removals.end_use(&self.snapshot);
+    }
+}
+
+/// What is asked of one that nobody drives any more, to hear why not.
+fn as_command(snapshot: &SnapshotRecord) -> Command {
+    Command::Rewind(Box::new(Rewind {
+        to: snapshot.id.clone(),
+        target: SleepImage {
+            capture: snapshot.capture.clone(),
+            generation: 0,
+            taken: snapshot.created,
+            bytes: snapshot.bytes,
+        },
+        resources: snapshot.resources,
+        future: None,
+    }))
+}

@@ -1,0 +1,33 @@
+//! `dorm sbx restart`.
+
+use dorm_api::wire;
+
+use super::table;
+use crate::cli::exit;
+use crate::cli::output::{self, Format};
+use crate::cli::problem::Done;
+use crate::cli::progress::Progress;
+use crate::client::Client;
+
+/// Which sandbox.
+#[derive(Debug, clap::Args)]
+pub(crate) struct RestartOptions {
+    /// The terminated sandbox's id
+    id: String,
+    /// Another name than it had
+    #[arg(long)]
+    name: Option<String>,
+}
+
+/// Makes it anew, under another id.
+pub(super) async fn run(client: &Client, options: RestartOptions, format: Format) -> Done {
+    let progress = Progress::new(&format!("restarting {}", options.id));
+    let made = client.restart(&options.id, &wire::RestartRequest { name: options.name }).await?;
+    drop(progress);
+    if format == Format::Json {
+        output::json(&made)?;
+        return Ok(exit::OK);
+    }
+    output::talk(&format!("made from snapshot {}", made.snapshot));
+    table::one(&made.sandbox, format)
+}
