@@ -105,6 +105,14 @@ pub enum ServiceError {
         /// Why the first of them could not.
         source: Box<ServiceError>,
     },
+    /// The daemon was stopped before the end of a fork of all or none could be recorded.
+    #[error(
+        "the fork of sandbox {sandbox} could not be recorded before the daemon stopped: the next start ends its children"
+    )]
+    ForkNotRecorded {
+        /// Which.
+        sandbox: SandboxId,
+    },
     /// The lifecycle refuses.
     #[error("cannot {operation} sandbox {sandbox}: {denied}")]
     Denied {
@@ -176,7 +184,7 @@ impl ServiceError {
             Self::OperationFailed { .. } => Code::Failed,
             Self::ForkFailed { source, .. } => source.code(),
             Self::NotAdmitted { .. } => Code::NoRoom,
-            Self::Stopping | Self::StillWaking(_) => Code::Unavailable,
+            Self::Stopping | Self::ForkNotRecorded { .. } | Self::StillWaking(_) => Code::Unavailable,
             Self::Agent(error) => agent_code(error),
             Self::Engine(EngineError::Refused { .. }) => Code::PortClosed,
             Self::Engine(EngineError::NoRoom { .. }) => Code::NoRoom,
@@ -205,7 +213,7 @@ impl ServiceError {
             Self::OperationFailed { .. } => "look at its events, and at `dorm doctor`",
             Self::NotAdmitted { .. } => "suspend or terminate what is not needed, or raise the daemon's budgets",
             Self::StillWaking(_) => "try again in a moment",
-            Self::Stopping => "try again when the daemon is back",
+            Self::Stopping | Self::ForkNotRecorded { .. } => "try again when the daemon is back",
             Self::Store(StoreError::NameTaken { .. }) => "choose another name, or terminate its holder",
             Self::Store(_) => "look at the daemon's log",
             Self::Engine(EngineError::Refused { .. }) | Self::Agent(AgentError::Refused(_)) => {

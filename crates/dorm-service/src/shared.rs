@@ -165,6 +165,11 @@ impl Shared {
         }
     }
 
+    /// Waits before something is tried again; whether the service is stopped before that.
+    pub(crate) async fn stops_within(&self, wait: Duration) -> bool {
+        tokio::time::timeout(wait, self.stopping.cancelled()).await.is_ok()
+    }
+
     pub(crate) fn unended(&self) -> MutexGuard<'_, BTreeSet<RunId>> {
         self.unended.lock().unwrap_or_else(PoisonError::into_inner)
     }

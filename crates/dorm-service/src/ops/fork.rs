@@ -6,10 +6,11 @@
 //! ```
 //!
 //! A daemon that dies in between leaves an open fork; the next one ends the children of one that is all or none, and
-//! lets those of another be.
+//! lets those of another be. The end of a fork is therefore tried until it is recorded, and nobody is answered before.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use dorm_lifecycle::{Actor as By, CaptureId, Command, EventKind, Name, SandboxId, SandboxSpec};
 use dorm_store::{
@@ -28,6 +29,8 @@ use crate::view::SandboxView;
 pub const FORK_MAX: usize = 256;
 /// How many of them begin at the same time.
 const AT_ONCE: usize = 4;
+/// How long after the end of a fork could not be recorded, or a child not be ended, that is tried again.
+const AGAIN: Duration = Duration::from_millis(500);
 
 /// One of the sandboxes a fork is to make.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -56,7 +59,8 @@ impl Service {
     ///
     /// # Errors
     /// `BadFork` and `NameTaken` before anything is done; those of [`Service::checkpoint`]; `ForkFailed` when one of
-    /// all or none could not be made, and none is left.
+    /// all or none could not be made, and none is left; `ForkNotRecorded` when the daemon was stopped before the end of
+    /// one of all or none could be recorded, so that the next start ends its children.
     pub async fn fork(
         &self,
         id: &SandboxId,
@@ -124,7 +128,7 @@ impl Service {
             Err(error) => Err(error),
         };
         if let Err(error) = taken {
-            close(shared, operation, OperationResult::Failed(chain(&error)), None).await?;
+            close(shared, operation, OperationResult::Failed(chain(&error)), None).await;
             return Err(error);
         }
         let asked: Vec<_> = children.into_iter().map(|child| of(source, &plan, child)).collect();
@@ -139,8 +143,11 @@ impl Service {
             Some(first) => OperationResult::Failed(format!("{failed} of {count} children: {}", chain(first))),
         };
         if plan.together == Together::AllOrNone && failed > 0 {
-            self.end_children(&plan, By::Host).await;
-            close(shared, operation, result, None).await?;
+            if self.end_children(&plan, By::Host).await == Recorded::NotYet
+                || close(shared, operation, result, None).await == Recorded::NotYet
+            {
+                return Err(ServiceError::ForkNotRecorded { sandbox: id.clone() });
+            }
             let source = made.into_iter().find_map(Result::err).unwrap_or(ServiceError::Stopping);
             return Err(ServiceError::ForkFailed { sandbox: id.clone(), failed, count, source: Box::new(source) });
         }
@@ -158,36 +165,51 @@ impl Service {
             took: Some(shared.now().since(operation.began)),
             bytes: None,
         };
-        close(shared, operation, result, Some(event)).await?;
-        Ok(made)
+        match (close(shared, operation, result, Some(event)).await, plan.together) {
+            (Recorded::NotYet, Together::AllOrNone) => Err(ServiceError::ForkNotRecorded { sandbox: id.clone() }),
+            // The next start closes it and lets the children be.
+            (Recorded::NotYet, Together::Each) | (Recorded::Yes, _) => Ok(made),
+        }
     }
 
     /// Terminates every child of `plan` that is there.
-    async fn end_children(&self, plan: &ForkPlan, by: By) {
+    async fn end_children(&self, plan: &ForkPlan, by: By) -> Recorded {
         for child in &plan.children {
-            match self.command(child, Command::Terminate, by).await {
-                Ok(_) | Err(ServiceError::NoSandbox(_)) => {}
-                Err(error) => {
-                    tracing::warn!(sandbox = %child, error = %chain(&error), "a child of a fork that was given up stays");
+            loop {
+                match self.command(child, Command::Terminate, by).await {
+                    Ok(_) | Err(ServiceError::NoSandbox(_) | ServiceError::Denied { .. }) => break,
+                    Err(ServiceError::Stopping) => return Recorded::NotYet,
+                    Err(error) => {
+                        tracing::warn!(sandbox = %child, error = %chain(&error), "a child of a fork that was given up cannot be ended yet");
+                    }
+                }
+                if self.shared.stops_within(AGAIN).await {
+                    return Recorded::NotYet;
                 }
             }
         }
+        Recorded::Yes
     }
 
     /// Ends a fork in the middle of which a daemon died.
     pub(crate) async fn end_fork(&self, operation: OperationRecord) {
         let Some(plan) = operation.fork.clone() else { return };
-        if plan.together == Together::AllOrNone {
-            self.end_children(&plan, By::Recovery).await;
-        }
-        let result = OperationResult::Failed("the daemon was stopped in the middle of it".to_owned());
-        let id = operation.id.clone();
-        if let Err(error) = close(&self.shared, operation, result, None).await {
-            tracing::warn!(operation = %id, error = %chain(&error), "a fork is ended again at the next start");
+        if plan.together == Together::AllOrNone && self.end_children(&plan, By::Recovery).await == Recorded::NotYet {
             return;
         }
-        self.shared.removals.end_fork(&plan.snapshot);
+        let result = OperationResult::Failed("the daemon was stopped in the middle of it".to_owned());
+        if close(&self.shared, operation, result, None).await == Recorded::Yes {
+            self.shared.removals.end_fork(&plan.snapshot);
+        }
     }
+}
+
+/// Whether something is on record.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Recorded {
+    Yes,
+    /// The daemon is stopping; the next start finds the fork open.
+    NotYet,
 }
 
 /// As long as it exists the snapshot of a fork does not go.
@@ -224,14 +246,25 @@ fn of(source: &SandboxSpec, plan: &ForkPlan, asked: ForkChild) -> CreateSandbox 
     child
 }
 
+/// Records the end of a fork. Tried until it is recorded or the daemon stops, since the world has changed already.
 async fn close(
     shared: &Arc<Shared>,
     mut operation: OperationRecord,
     result: OperationResult,
     event: Option<NewEvent>,
-) -> Result<(), ServiceError> {
+) -> Recorded {
     operation.ended = Some((shared.now(), result));
-    let events = event.into_iter().collect();
-    shared.commit(Change { operations: vec![operation], events, ..Change::default() }).await?;
-    Ok(())
+    let events: Vec<_> = event.into_iter().collect();
+    loop {
+        let (operations, events) = (vec![operation.clone()], events.clone());
+        match shared.commit(Change { operations, events, ..Change::default() }).await {
+            Ok(_) => return Recorded::Yes,
+            Err(error) => {
+                tracing::error!(operation = %operation.id, error = %chain(&error), "the end of a fork cannot be recorded yet");
+            }
+        }
+        if shared.stops_within(AGAIN).await {
+            return Recorded::NotYet;
+        }
+    }
 }

@@ -4,6 +4,7 @@
 mod damage;
 mod faults;
 mod forks;
+mod full_disk;
 mod life;
 mod restarts;
 mod room;
