@@ -17,7 +17,7 @@ mod wake;
 use std::sync::Arc;
 use std::time::Duration;
 
-use dorm_agent_client::{Agent, AgentError};
+use dorm_agent_client::{Agent, AgentError, HookOutcome};
 use dorm_engine::RunSpec;
 use dorm_lifecycle::{CaptureId, Effect, Observation, Origin, RunId, Sandbox};
 
@@ -123,7 +123,11 @@ async fn start(task: &Task, run: &RunId, origin: &Origin) -> Seen {
 async fn introduce(task: &Task, run: &RunId) -> Result<Agent, ServiceError> {
     let agent = connect(task, run).await?;
     let resumed = tokio::time::timeout(AGENT, agent.resumed(&wake::identity(task))).await;
-    resumed.map_err(|_| silent())??;
+    for hook in resumed.map_err(|_| silent())??.hooks {
+        if hook.outcome != HookOutcome::Done {
+            tracing::warn!(%run, program = ?hook.path, outcome = ?hook.outcome, "a program has not taken the new identity");
+        }
+    }
     Ok(agent)
 }
 

@@ -10,6 +10,9 @@ use dorm_pool::{Capture, Expected, PoolError};
 use super::{Reason, Seen, Task, UNDO, end, introduce, must_end_all, reason, spec, within};
 use crate::shared::Shared;
 
+/// The variable that tells every process which sandbox it is in.
+const SANDBOX_VARIABLE: &str = "DORMOUSE_SANDBOX";
+
 /// A guest that is back.
 struct Back {
     run: RunId,
@@ -137,9 +140,10 @@ pub(crate) async fn verify(shared: &Shared, capture: &CaptureId) -> Result<Captu
 pub(super) fn identity(task: &Task) -> Identity {
     let sandbox = &task.sandbox;
     let hostname = sandbox.spec.name.as_ref().map_or_else(|| sandbox.id.as_str(), |name| name.as_str());
-    let pairs = sandbox.spec.variables.0.iter();
+    let (given, own) = (sandbox.spec.variables.0.iter(), (SANDBOX_VARIABLE, sandbox.id.as_str()));
+    let given = given.map(|(name, value)| (name.as_str(), value.as_str())).filter(|(name, _)| *name != own.0);
     // A name or value that no variable can have was refused when the sandbox was asked for.
-    let variables = pairs.filter_map(|(name, value)| Variable::new(name.as_str(), value.as_str()).ok()).collect();
+    let variables = given.chain([own]).filter_map(|(name, value)| Variable::new(name, value).ok()).collect();
     Identity {
         generation: sandbox.generation,
         hostname: hostname.to_owned(),

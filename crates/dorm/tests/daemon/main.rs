@@ -9,5 +9,6 @@ mod limits;
 mod network;
 mod place;
 mod prove;
+mod reseed;
 mod restarts;
 mod sleep;
