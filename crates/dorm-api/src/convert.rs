@@ -6,6 +6,7 @@ mod file;
 mod process;
 mod sandbox;
 mod snapshot;
+mod tree;
 mod why;
 
 pub(crate) use daemon::webhook_secret;

@@ -13,4 +13,5 @@ pub(crate) mod pty;
 mod range;
 pub(crate) mod sandboxes;
 pub(crate) mod snapshots;
+pub(crate) mod tree;
 pub(crate) mod webhooks;

@@ -17,7 +17,7 @@ use crate::error::ApiError;
 use crate::extract::JSON_BYTES_MAX;
 use crate::gateway;
 use crate::handlers::{
-    daemon, events, exec, files, forks, images, keeping, output, processes, pty, sandboxes, snapshots, webhooks,
+    daemon, events, exec, files, forks, images, keeping, output, processes, pty, sandboxes, snapshots, tree, webhooks,
 };
 use crate::keys::Keys;
 use crate::serve::Life;
@@ -101,6 +101,7 @@ routes! {
     get "/v1/snapshots" snapshots::list;
     get "/v1/snapshots/{id}" snapshots::describe;
     delete "/v1/snapshots/{id}" snapshots::delete;
+    get "/v1/tree" tree::tree;
     get "/v1/images" images::list;
     post "/v1/images/import" images::import;
     delete "/v1/images/{reference}" images::delete;

@@ -11,6 +11,7 @@ mod process;
 mod sandbox;
 mod snapshot;
 mod text;
+mod tree;
 mod why;
 
 pub use daemon::{Artefact, ArtefactList, CreateWebhook, ReplayWebhook, Webhook, WebhookList};
@@ -31,6 +32,7 @@ pub use snapshot::{
     SnapshotKind, SnapshotList, SnapshotStatus,
 };
 pub use text::{Text, Time};
+pub use tree::{Tree, TreeKind, TreeNode};
 pub use why::{Reason, Why};
 
 use serde::{Deserialize, Serialize};

@@ -26,6 +26,7 @@ mod recovery;
 mod removals;
 mod shared;
 mod timers;
+mod tree;
 mod view;
 
 pub use activity::{InUse, Use};
@@ -42,4 +43,5 @@ pub use ops::fork::{FORK_MAX, ForkAsked, ForkChild};
 pub use parking::ParkLimits;
 pub use recovery::RecoveryReport;
 pub use shared::{Parts, Service, Settings};
+pub use tree::{TreeFilter, TreeId, TreeNode, TreeState};
 pub use view::{Residence, SandboxView};

@@ -14,6 +14,7 @@ mod resume;
 mod suspend;
 mod terminate;
 mod timeouts;
+mod tree;
 mod webhooks;
 mod why;
 

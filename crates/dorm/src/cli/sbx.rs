@@ -21,6 +21,7 @@ mod suspend;
 mod table;
 mod terminate;
 mod timeout;
+mod tree;
 mod usage;
 
 use clap::Subcommand;
@@ -76,6 +77,8 @@ enum SbxVerb {
     ///
     /// The exit code is 1 when a child could not be made; the others stay, unless --all-or-none is given.
     Fork(fork::ForkOptions),
+    /// Show which sandboxes and snapshots come from which
+    Tree(tree::TreeOptions),
     /// Replace the time limits of a sandbox; they count from now
     Timeout(timeout::TimeoutOptions),
     /// Keep a sandbox awake for a while, whatever its time limits say
@@ -122,6 +125,7 @@ pub(crate) async fn run(options: SbxOptions) -> Done {
         SbxVerb::Checkpoint(options) => checkpoint::run(&client, options, format).await,
         SbxVerb::Clone(options) => clone::run(&client, options, format).await,
         SbxVerb::Fork(options) => fork::run(&client, options, format).await,
+        SbxVerb::Tree(options) => tree::run(&client, options, format).await,
         SbxVerb::Timeout(options) => timeout::run(&client, options, format).await,
         SbxVerb::Port(options) => port::run(&client, options, format).await,
         SbxVerb::Usage(options) => usage::run(&client, options, format).await,

@@ -109,6 +109,13 @@ impl Client {
         self.tell(self.request(Method::DELETE, &path).query(&[("when_free", when_free)])).await
     }
 
+    /// Who comes from whom.
+    pub(crate) async fn tree(&self, sandbox: Option<&str>, all: bool) -> Result<wire::Tree, ClientError> {
+        let mut query = vec![("all", all.to_string())];
+        query.extend(sandbox.map(|sandbox| ("sandbox", sandbox.to_owned())));
+        self.read(self.request(Method::GET, "/tree").query(&query)).await
+    }
+
     pub(crate) async fn images(&self) -> Result<Vec<wire::Image>, ClientError> {
         Ok(self.get::<wire::ImageList>("/images").await?.images)
     }

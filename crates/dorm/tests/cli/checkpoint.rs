@@ -75,6 +75,8 @@ async fn a_fork_makes_as_many_as_asked_for_with_what_is_asked_for() {
         world.dorm(&["sbx", "fork", "web", "-n", "3", "--name", "worker", "--label", "role=b", "-e", "A=1"]).await;
     assert_eq!(ran.code, 0, "{ran:?}");
     let rows = ran.rows();
+    assert_eq!(rows[0], ["CHILD", "NAME", "STATE"]);
+    assert_eq!(rows[1][2], "running");
     let names: Vec<_> = rows[1..].iter().map(|row| row[1].as_str()).collect();
     assert_eq!(names, ["worker-1", "worker-2", "worker-3"]);
     for name in names {

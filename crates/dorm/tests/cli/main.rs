@@ -19,6 +19,7 @@ mod shell;
 mod sleep;
 mod terminate;
 mod timeout;
+mod tree;
 mod usage;
 mod why;
 mod world;
