@@ -12,7 +12,7 @@ mod why;
 pub(crate) use daemon::webhook_secret;
 pub(crate) use file::{entry, parse_mode, stat};
 pub(crate) use process::{Command, command, data, process_spec, shell};
-pub(crate) use sandbox::{create, keeping, state_name, timeouts};
+pub(crate) use sandbox::{create, keeping, secrets, state_name, timeouts};
 pub(crate) use why::why;
 
 use dorm_lifecycle::Timestamp;

@@ -31,7 +31,7 @@ pub use snapshot::{
     CheckpointRequest, Engine, Health, Image, ImageList, ImportImage, ImportProgress, ImportStage, Info, Snapshot,
     SnapshotKind, SnapshotList, SnapshotStatus,
 };
-pub use text::{Text, Time};
+pub use text::{NamedSecret, Secret, Text, Time};
 pub use tree::{Tree, TreeKind, TreeNode};
 pub use why::{Reason, Why};
 

@@ -174,6 +174,9 @@ pub struct SandboxSpec {
     pub egress: Egress,
     /// Variables that every process in it gets.
     pub variables: Variables,
+    /// Secrets, which every process gets as variables, before those of the same name. No other sandbox gets them unless
+    /// they are named.
+    pub secrets: Variables,
     /// What a passed deadline does.
     pub on_timeout: OnTimeout,
     /// Whether it may be suspended. By default: whether it has a name.
@@ -198,6 +201,7 @@ impl SandboxSpec {
             resources: Resources::default(),
             egress: Egress::default(),
             variables: Variables::default(),
+            secrets: Variables::default(),
             on_timeout: if named { OnTimeout::Suspend } else { OnTimeout::Terminate },
             suspendable: named,
             auto_resume: true,
@@ -218,7 +222,7 @@ impl SandboxSpec {
         }
         self.timeouts.check()?;
         self.keeping.check()?;
-        for (key, value) in &self.variables.0 {
+        for (key, value) in self.variables.0.iter().chain(&self.secrets.0) {
             if key.is_empty() || key.contains(['=', '\0']) || value.contains('\0') {
                 return Err(SpecError::Variable(key.clone()));
             }
@@ -304,6 +308,7 @@ mod tests {
     fn values_of_variables_are_not_printed() {
         let mut asked = spec(None);
         asked.variables.0.insert("TOKEN".into(), "hunter2".into());
+        asked.secrets.0.insert("KEY".into(), "hunter2".into());
         let text = format!("{asked:?}");
         assert!(text.contains("TOKEN") && !text.contains("hunter2"));
     }

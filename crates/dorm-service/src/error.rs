@@ -91,6 +91,14 @@ pub enum ServiceError {
         /// What is wrong with it.
         what: String,
     },
+    /// A secret is to follow that the source does not have.
+    #[error("sandbox {sandbox} has no secret '{name}' that could follow")]
+    NoSecret {
+        /// Which.
+        sandbox: SandboxId,
+        /// The secret.
+        name: String,
+    },
     /// A fork of all or none was given up.
     #[error(
         "could not fork sandbox {sandbox}, and none of its children is left: {failed} of {count} could not be made"
@@ -180,7 +188,7 @@ impl ServiceError {
             | Self::FixedBySnapshot { .. }
             | Self::NotRunning { .. }
             | Self::Denied { denied: Denied::NotSuspendable | Denied::TooManyHolds(_), .. } => Code::Conflict,
-            Self::Spec(_) | Self::Id(_) | Self::BadFork { .. } => Code::InvalidArgument,
+            Self::Spec(_) | Self::Id(_) | Self::BadFork { .. } | Self::NoSecret { .. } => Code::InvalidArgument,
             Self::OperationFailed { .. } => Code::Failed,
             Self::ForkFailed { source, .. } => source.code(),
             Self::NotAdmitted { .. } => Code::NoRoom,
@@ -207,6 +215,7 @@ impl ServiceError {
             Self::NotRunning { .. } => "create a new sandbox",
             Self::Denied { denied, .. } => denied.next_step(),
             Self::BadFork { .. } => "",
+            Self::NoSecret { .. } => "give it a value, or describe the sandbox to see which secrets it has",
             Self::ForkFailed { source, .. } => source.next_step(),
             Self::OperationFailed { state: StateName::Running, .. } => "it goes on running; try again",
             Self::OperationFailed { state: StateName::Suspended, .. } => "its image is untouched; try again",

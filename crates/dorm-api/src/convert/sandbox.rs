@@ -1,8 +1,10 @@
 //! Sandboxes.
 
+use std::collections::BTreeMap;
+
 use dorm_lifecycle as life;
 use dorm_lifecycle::StateName;
-use dorm_service::{CreateFrom, SandboxView};
+use dorm_service::{CreateFrom, SandboxView, SecretAsked};
 
 use super::time;
 use crate::error::ApiError;
@@ -23,6 +25,7 @@ pub(crate) fn create(
         resources: asked.resources.map(|asked| resources(asked, base)),
         egress: asked.egress.map_or(life::Egress::Public, Into::into),
         variables: asked.env,
+        secrets: life::Variables(asked.secrets.into_iter().map(|(name, secret)| (name, secret.0)).collect()),
         on_timeout: asked.on_timeout.map(Into::into),
         suspendable: asked.suspendable,
         auto_resume: asked.auto_resume.unwrap_or(defaults.auto_resume),
@@ -31,6 +34,12 @@ pub(crate) fn create(
         labels: asked.labels,
         ..defaults
     })
+}
+
+/// The secrets that are named for a clone or a child.
+pub(crate) fn secrets(asked: BTreeMap<String, wire::NamedSecret>) -> dorm_service::SecretsAsked {
+    let one = |secret: wire::NamedSecret| secret.0.map_or(SecretAsked::Kept, |secret| SecretAsked::Value(secret.0));
+    asked.into_iter().map(|(name, secret)| (name, one(secret))).collect()
 }
 
 fn resources(asked: wire::ResourcesRequest, base: life::Resources) -> life::Resources {
@@ -244,6 +253,7 @@ impl From<SandboxView> for wire::Sandbox {
             resources: spec.resources.into(),
             egress: spec.egress.into(),
             env: spec.variables.0.into_keys().collect(),
+            secrets: spec.secrets.0.into_keys().collect(),
             on_timeout: spec.on_timeout.into(),
             suspendable: spec.suspendable,
             auto_resume: spec.auto_resume,

@@ -7,7 +7,7 @@ use utoipa::ToSchema;
 
 use super::ErrorBody;
 use super::snapshot::Snapshot;
-use super::text::Time;
+use super::text::{NamedSecret, Secret, Time};
 
 /// Asks for a sandbox. Exactly one of `image` and `snapshot` is given; what is left out takes its default.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
@@ -31,6 +31,10 @@ pub struct CreateSandbox {
     /// Variables that every process in it gets. No answer shows their values.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub env: BTreeMap<String, String>,
+    /// Secrets, which every process gets as variables. No answer shows their values, and no other sandbox gets them
+    /// unless they are named.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub secrets: BTreeMap<String, Secret>,
     /// What a passed deadline does. Default: `suspend` with a name, `terminate` without.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub on_timeout: Option<OnTimeout>,
@@ -238,6 +242,9 @@ pub struct Sandbox {
     pub egress: Egress,
     /// The names of its variables; their values are never shown.
     pub env: Vec<String>,
+    /// The names of its secrets; their values are never shown.
+    #[serde(default)]
+    pub secrets: Vec<String>,
     /// What a passed deadline does.
     pub on_timeout: OnTimeout,
     /// Whether it may be suspended.
@@ -347,6 +354,9 @@ pub struct CloneRequest {
     /// The clone's name; ephemeral without one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
+    /// The secrets it gets: null for the source's own value. No other one follows.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub secrets: BTreeMap<String, NamedSecret>,
 }
 
 /// A clone, and the snapshot it was made through, which stays.
@@ -385,6 +395,9 @@ pub struct ForkChild {
     /// Labels, over those of the source.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
+    /// The secrets it gets: null for the source's own value. No other one follows.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub secrets: BTreeMap<String, NamedSecret>,
 }
 
 /// What a fork has made.

@@ -1,5 +1,6 @@
 //! Bringing a guest back: from where it is parked, else from its image.
 
+use std::collections::BTreeMap;
 use std::time::Instant;
 
 use dorm_agent_client::{Agent, Identity, Variable};
@@ -140,10 +141,13 @@ pub(crate) async fn verify(shared: &Shared, capture: &CaptureId) -> Result<Captu
 pub(super) fn identity(task: &Task) -> Identity {
     let sandbox = &task.sandbox;
     let hostname = sandbox.spec.name.as_ref().map_or_else(|| sandbox.id.as_str(), |name| name.as_str());
-    let (given, own) = (sandbox.spec.variables.0.iter(), (SANDBOX_VARIABLE, sandbox.id.as_str()));
-    let given = given.map(|(name, value)| (name.as_str(), value.as_str())).filter(|(name, _)| *name != own.0);
+    let own = [(SANDBOX_VARIABLE, sandbox.id.as_str())];
+    let given = sandbox.spec.variables.0.iter().chain(&sandbox.spec.secrets.0);
+    let given = given.map(|(name, value)| (name.as_str(), value.as_str()));
+    // Of two of one name the later one counts.
+    let given: BTreeMap<_, _> = given.chain(own).collect();
     // A name or value that no variable can have was refused when the sandbox was asked for.
-    let variables = given.chain([own]).filter_map(|(name, value)| Variable::new(name, value).ok()).collect();
+    let variables = given.into_iter().filter_map(|(name, value)| Variable::new(name, value).ok()).collect();
     Identity {
         generation: sandbox.generation,
         hostname: hostname.to_owned(),

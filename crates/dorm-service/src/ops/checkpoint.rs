@@ -12,6 +12,7 @@ use dorm_store::{
 use super::create::CreateSandbox;
 use crate::actor::{Message, SnapshotAsked};
 use crate::error::ServiceError;
+use crate::secrets::{self, SecretsAsked};
 use crate::shared::{Service, Shared};
 use crate::view::SandboxView;
 
@@ -90,7 +91,22 @@ impl Service {
     /// # Errors
     /// Those of [`Service::checkpoint`] and [`Service::create`]. A snapshot that was taken stays.
     pub async fn clone_sandbox(&self, id: &SandboxId, name: Option<Name>) -> Result<Checkpointed, ServiceError> {
+        self.clone_with(id, name, &SecretsAsked::new()).await
+    }
+
+    /// [`Service::clone_sandbox`], with the secrets that are named; no other one follows.
+    ///
+    /// # Errors
+    /// Those of [`Service::clone_sandbox`]; `NoSecret` before anything is done.
+    pub async fn clone_with(
+        &self,
+        id: &SandboxId,
+        name: Option<Name>,
+        secrets: &SecretsAsked,
+    ) -> Result<Checkpointed, ServiceError> {
         let source = self.record(id).await?.sandbox.spec;
+        let no_secret = |name| ServiceError::NoSecret { sandbox: id.clone(), name };
+        let secrets = secrets::following(&source, secrets).map_err(no_secret)?;
         if let Some(name) = &name
             && let Some(holder) = self.shared.store.named(self.project(), name).await?
         {
@@ -98,7 +114,7 @@ impl Service {
             return Err(dorm_store::StoreError::NameTaken { name: name.clone(), holder }.into());
         }
         let snapshot = self.checkpoint(id).await?;
-        let asked = CreateSandbox { name, ..CreateSandbox::like(&source, snapshot.id.clone()) };
+        let asked = CreateSandbox { name, secrets, ..CreateSandbox::like(&source, snapshot.id.clone()) };
         let clone = self.create(asked).await?;
         Ok(Checkpointed { snapshot, clone })
     }

@@ -36,6 +36,8 @@ pub struct CreateSandbox {
     pub egress: Egress,
     /// Variables for every process in it.
     pub variables: BTreeMap<String, String>,
+    /// Secrets for every process in it, by the name of the variable they are given in.
+    pub secrets: Variables,
     /// What a passed deadline does; by default suspend with a name, terminate without.
     pub on_timeout: Option<OnTimeout>,
     /// Whether it may be suspended; by default when it has a name.
@@ -59,6 +61,7 @@ impl CreateSandbox {
             resources: None,
             egress: Egress::default(),
             variables: BTreeMap::new(),
+            secrets: Variables::default(),
             on_timeout: None,
             suspendable: None,
             auto_resume: true,
@@ -68,7 +71,8 @@ impl CreateSandbox {
         }
     }
 
-    /// One that goes on from a snapshot of `source`, with its settings and variables but its name.
+    /// One that goes on from a snapshot of `source`, with its settings and variables, but neither its name nor its
+    /// secrets.
     pub(super) fn like(source: &SandboxSpec, snapshot: SnapshotId) -> Self {
         Self {
             egress: source.egress.clone(),
@@ -183,6 +187,7 @@ fn spec(asked: CreateSandbox, image: Digest, resources: Resources) -> SandboxSpe
         resources,
         egress: asked.egress,
         variables: Variables(asked.variables),
+        secrets: asked.secrets,
         on_timeout: asked.on_timeout.unwrap_or(defaults.on_timeout),
         suspendable: asked.suspendable.unwrap_or(defaults.suspendable),
         auto_resume: asked.auto_resume,

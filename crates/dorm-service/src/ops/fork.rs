@@ -22,6 +22,7 @@ use super::create::CreateSandbox;
 use crate::actor::SnapshotAsked;
 use crate::effects;
 use crate::error::ServiceError;
+use crate::secrets::{self, SecretsAsked};
 use crate::shared::{Service, Shared, chain};
 use crate::view::SandboxView;
 
@@ -41,6 +42,8 @@ pub struct ForkChild {
     pub variables: BTreeMap<String, String>,
     /// Labels, over those of the source.
     pub labels: BTreeMap<String, String>,
+    /// The secrets it gets; no other one follows.
+    pub secrets: SecretsAsked,
 }
 
 /// A fork, as somebody wants it.
@@ -53,7 +56,7 @@ pub struct ForkAsked {
 }
 
 impl Service {
-    /// Makes several sandboxes that go on where `id` is now, with its settings, memory and processes, each with an
+    /// Makes several sandboxes that go on where `id` is now, with its settings, memory and processes but not its secrets, each with an
     /// identity of its own. A running source goes on in the same run, a suspended one does not wake. The answers are in
     /// the order of the children. With [`Together::AllOrNone`] either all of them are there or none is.
     ///
@@ -67,7 +70,7 @@ impl Service {
         asked: ForkAsked,
     ) -> Result<Vec<Result<SandboxView, ServiceError>>, ServiceError> {
         let source = self.record(id).await?.sandbox.spec;
-        self.can_be_made(id, &asked).await?;
+        self.can_be_made(id, &source, &asked).await?;
         self.shared.admit_write("fork a sandbox", 0).await?;
         let count = u64::try_from(asked.children.len()).unwrap_or(u64::MAX);
         drop(self.shared.admit_run("fork a sandbox", source.resources.memory_bytes.saturating_mul(count)).await?);
@@ -82,10 +85,14 @@ impl Service {
         self.shared.tasks.spawn(work).await.unwrap_or(Err(ServiceError::Stopping))
     }
 
-    async fn can_be_made(&self, id: &SandboxId, asked: &ForkAsked) -> Result<(), ServiceError> {
+    async fn can_be_made(&self, id: &SandboxId, source: &SandboxSpec, asked: &ForkAsked) -> Result<(), ServiceError> {
         let bad = |what: String| ServiceError::BadFork { sandbox: id.clone(), what };
         if asked.children.is_empty() || asked.children.len() > FORK_MAX {
             return Err(bad(format!("it can have 1 to {FORK_MAX} children, not {}", asked.children.len())));
+        }
+        for child in &asked.children {
+            let no_secret = |name| ServiceError::NoSecret { sandbox: id.clone(), name };
+            secrets::following(source, &child.secrets).map_err(no_secret)?;
         }
         let mut names = BTreeSet::new();
         for name in asked.children.iter().filter_map(|child| child.name.as_ref()) {
@@ -241,6 +248,7 @@ impl Drop for Forking {
 /// What a child is created from: the source's settings, and what is asked for it.
 fn of(source: &SandboxSpec, plan: &ForkPlan, asked: ForkChild) -> CreateSandbox {
     let mut child = CreateSandbox { name: asked.name, ..CreateSandbox::like(source, plan.snapshot.clone()) };
+    child.secrets = secrets::following(source, &asked.secrets).unwrap_or_default();
     child.variables.extend(asked.variables);
     child.labels.extend(asked.labels);
     child

@@ -89,6 +89,7 @@ impl From<&SandboxSpec> for SpecRow {
             resources,
             egress,
             variables,
+            secrets,
             on_timeout,
             suspendable,
             auto_resume,
@@ -106,6 +107,7 @@ impl From<&SandboxSpec> for SpecRow {
                 Egress::Allow(networks) => EgressRow::Allow(networks.clone()),
             },
             variables: variables.0.clone(),
+            secrets: secrets.0.clone(),
             on_timeout: match on_timeout {
                 OnTimeout::Terminate => OnTimeoutRow::Terminate,
                 OnTimeout::Suspend => OnTimeoutRow::Suspend,
@@ -137,6 +139,7 @@ impl From<SpecRow> for SandboxSpec {
                 EgressRow::Allow(networks) => Egress::Allow(networks),
             },
             variables: Variables(row.variables),
+            secrets: Variables(row.secrets),
             on_timeout: match row.on_timeout {
                 OnTimeoutRow::Terminate => OnTimeout::Terminate,
                 OnTimeoutRow::Suspend => OnTimeout::Suspend,

@@ -151,7 +151,10 @@ fn newer_sandboxes() -> Vec<(String, Sandbox)> {
     let mut fresh = older.clone();
     fresh.restored = Restored::Nothing;
     fresh.state = State::Running { since: at(1_790_000_000_500), image: None };
+    let mut secretive = fresh.clone();
+    secretive.spec.secrets.0.insert("KEY".to_owned(), "hunter2".to_owned());
     vec![
+        ("sandbox-with-secrets".to_owned(), secretive),
         ("sandbox-held".to_owned(), held),
         ("sandbox-with-older-images".to_owned(), older),
         ("sandbox-started-afresh".to_owned(), fresh),

@@ -116,12 +116,12 @@ fn egress() -> impl Strategy<Value = Egress> {
 
 fn spec() -> impl Strategy<Value = SandboxSpec> {
     (
-        (option::of("[a-z][a-z0-9]{0,8}"), "[0-9a-f]{64}", resources(), egress(), texts()),
+        (option::of("[a-z][a-z0-9]{0,8}"), "[0-9a-f]{64}", resources(), egress(), texts(), texts()),
         (any::<[bool; 4]>(), [(); 3].map(|()| option::of(length())), any::<u32>(), texts()),
     )
         .prop_map(
             |(
-                (name, image, resources, egress, variables),
+                (name, image, resources, egress, variables, secrets),
                 ([suspend, suspendable, auto_resume, afresh], [total, idle, max_run], generations, labels),
             )| {
                 SandboxSpec {
@@ -130,6 +130,7 @@ fn spec() -> impl Strategy<Value = SandboxSpec> {
                     resources,
                     egress,
                     variables: Variables(variables),
+                    secrets: Variables(secrets),
                     on_timeout: if suspend { OnTimeout::Suspend } else { OnTimeout::Terminate },
                     suspendable,
                     auto_resume,
@@ -303,7 +304,8 @@ proptest! {
             more.pointer_mut(&pointer).unwrap()["colour"] = "red".into();
             prop_assert!(decode_sandbox(&more.to_string()).is_err(), "one more at '{}'", pointer);
             let keys: Vec<_> = whole.pointer(&pointer).unwrap().as_object().unwrap().keys().cloned().collect();
-            for key in keys {
+            // Left out where there is none.
+            for key in keys.into_iter().filter(|key| key != "secrets") {
                 let mut less = whole.clone();
                 less.pointer_mut(&pointer).unwrap().as_object_mut().unwrap().remove(&key);
                 prop_assert!(decode_sandbox(&less.to_string()).is_err(), "without '{}' at '{}'", key, pointer);
@@ -326,7 +328,7 @@ fn objects(value: &serde_json::Value) -> Vec<String> {
     let Some(fields) = value.as_object() else { return Vec::new() };
     let inner = fields
         .iter()
-        .filter(|(key, _)| !["variables", "labels"].contains(&key.as_str()))
+        .filter(|(key, _)| !["variables", "secrets", "labels"].contains(&key.as_str()))
         .flat_map(|(key, value)| objects(value).into_iter().map(move |pointer| format!("/{key}{pointer}")));
     std::iter::once(String::new()).chain(inner).collect()
 }

@@ -49,6 +49,7 @@ impl From<v1::SpecRow> for v2::SpecRow {
             resources: row.resources,
             egress: row.egress,
             variables: row.variables,
+            secrets: BTreeMap::new(),
             on_timeout: row.on_timeout,
             suspendable: row.suspendable,
             auto_resume: row.auto_resume,

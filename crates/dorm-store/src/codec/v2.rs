@@ -40,6 +40,9 @@ pub(super) struct SpecRow {
     pub(super) resources: ResourcesRow,
     pub(super) egress: EgressRow,
     pub(super) variables: BTreeMap<String, String>,
+    /// Not written where there is none: a record without secrets is what it was before there were any.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(super) secrets: BTreeMap<String, String>,
     pub(super) on_timeout: OnTimeoutRow,
     pub(super) suspendable: bool,
     pub(super) auto_resume: bool,

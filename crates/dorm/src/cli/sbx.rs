@@ -16,6 +16,7 @@ mod port;
 mod resume;
 mod run;
 mod screen;
+mod secrets;
 mod shell;
 mod suspend;
 mod table;

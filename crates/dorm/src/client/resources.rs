@@ -59,8 +59,12 @@ impl Client {
         self.post(&format!("/sandboxes/{}/fork", segment(sandbox)), asked).await
     }
 
-    pub(crate) async fn clone_sandbox(&self, sandbox: &str, name: Option<String>) -> Result<wire::Cloned, ClientError> {
-        self.post(&format!("/sandboxes/{}/clone", segment(sandbox)), &wire::CloneRequest { name }).await
+    pub(crate) async fn clone_sandbox(
+        &self,
+        sandbox: &str,
+        asked: &wire::CloneRequest,
+    ) -> Result<wire::Cloned, ClientError> {
+        self.post(&format!("/sandboxes/{}/clone", segment(sandbox)), asked).await
     }
 
     pub(crate) async fn set_timeouts(

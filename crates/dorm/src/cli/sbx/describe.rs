@@ -49,6 +49,7 @@ fn fields(sandbox: &wire::Sandbox) -> Vec<(&'static str, String)> {
         ("processes", sandbox.resources.processes.to_string()),
         ("egress", shown::egress(&sandbox.egress)),
         ("env", list(&sandbox.env)),
+        ("secrets", list(&sandbox.secrets)),
         ("labels", list(&labels)),
         ("timeout", limit(sandbox.timeout_secs)),
         ("idle timeout", limit(sandbox.idle_timeout_secs)),

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use dorm_api::wire;
 
+use super::secrets;
 use crate::cli::exit;
 use crate::cli::output::{self, Format};
 use crate::cli::problem::Done;
@@ -29,6 +30,9 @@ pub(crate) struct ForkOptions {
     /// A label of the children, over those of the source
     #[arg(long, value_name = "KEY=VALUE", value_parser = values::pair)]
     label: Vec<(String, String)>,
+    /// A secret the children get: NAME for the source's own value, or NAME=VALUE. No other one follows
+    #[arg(long, value_name = "NAME[=VALUE]", value_parser = secrets::named)]
+    secret: Vec<secrets::Named>,
     /// Keep none when one cannot be made; without, the others stay
     #[arg(long)]
     all_or_none: bool,
@@ -36,12 +40,14 @@ pub(crate) struct ForkOptions {
 
 /// Forks it; it goes on.
 pub(super) async fn run(client: &Client, options: ForkOptions, format: Format) -> Done {
-    let ForkOptions { id, count, name, env, label, all_or_none } = options;
+    let ForkOptions { id, count, name, env, label, secret, all_or_none } = options;
+    let secrets = secrets::following(secret);
     let (env, labels) = (env.into_iter().collect::<BTreeMap<_, _>>(), label.into_iter().collect::<BTreeMap<_, _>>());
     let child = |number: u32| wire::ForkChild {
         name: name.as_ref().map(|name| format!("{name}-{number}")),
         env: env.clone(),
         labels: labels.clone(),
+        secrets: secrets.clone(),
     };
     let children = (1..=count).map(child).collect();
     let names: Vec<_> = (1..=count).map(|number| child(number).name).collect();
