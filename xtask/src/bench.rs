@@ -1,6 +1,7 @@
 //! `cargo xtask bench`: Dormouse through its HTTP API beside bare `runsc` on the same root filesystem, in turns in the
 //! same run. Absolute times mean little on a noisy machine; the ratios are what is promised.
 
+mod lineage;
 mod peer;
 mod scale;
 
@@ -50,6 +51,8 @@ pub(crate) async fn run(dorm: &Path, images: &Path, json_file: Option<&Path>) ->
     let measured = async {
         rows.extend(measure(&daemon, &peer).await?);
         rows.push(fork(&daemon, &peer).await?);
+        rows.extend(lineage::files(&daemon).await?);
+        rows.extend(lineage::rewind(&daemon).await?);
         let idle = idle(&daemon).await?;
         scale::real(&mut daemon, &mut rows).await?;
         rows.push(scale::fake(&dorm.with_file_name("dorm-sim"))?);
@@ -232,7 +235,7 @@ fn print(rows: &[Row]) {
     table.load_style(presets::UTF8_FULL_CONDENSED).set_header([
         "what",
         "dorm ms (spread)",
-        "runsc ms (spread)",
+        "peer ms (spread)",
         "ratio",
         "limit",
         "",

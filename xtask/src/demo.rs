@@ -113,7 +113,7 @@ impl Demo {
 
     async fn snapshot(&mut self, id: &str) -> Result<String> {
         let began = Instant::now();
-        let snapshot = self.daemon.post(&format!("/sandboxes/{id}/checkpoint"), json!({})).await?;
+        let snapshot = self.daemon.post(&format!("/sandboxes/{id}/checkpoint"), json!({ "kind": "memory" })).await?;
         let view = self.daemon.get(&format!("/sandboxes/{id}")).await?;
         ensure!(view["state"] == "running", "after a snapshot the source is {}", view["state"]);
         self.row("memory snapshot", &view, "source goes on", began);

@@ -15,7 +15,7 @@ const RINGS: &[(&str, u8, &[&str])] = &[
     ("dorm-agent-proto", 1, &[]),
     ("dorm-engine", 1, &[]),
     ("dorm-store", 1, &[]),
-    ("dorm-pool", 1, &[]),
+    ("dorm-pool", 2, &[]),
     ("dorm-agent-client", 2, &[]),
     ("dorm-engine-conformance", 3, &[]),
     ("dorm-service", 3, &[]),

@@ -1,5 +1,6 @@
 //! Takes the identity of a new run: before anything else can be asked of this sandbox it knows which generation it
-//! is, has fresh randomness, and its own programs have been told.
+//! is, has fresh randomness, and its own programs have been told: first those that run and listen for it
+//! ([`crate::listeners`]), then those that are started for it.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
@@ -18,9 +19,13 @@ use rustix::time::{ClockId, Timespec, clock_settime};
 use crate::agent::Agent;
 use crate::fault;
 use crate::link::Gone;
+use crate::listeners;
 use crate::lock::lock;
 use crate::session::Call;
 
+const DIRECTORY: &str = "run/dormouse";
+const LISTENERS: &str = "run/dormouse/on-resume.d";
+const SANDBOX_VARIABLE: &str = "DORMOUSE_SANDBOX";
 const HOOKS_TIME_MAX: Duration = Duration::from_secs(10);
 const CLOCK_TOLERANCE: Duration = Duration::from_millis(100);
 
@@ -35,7 +40,7 @@ fn resumed(agent: &Agent, identity: &Identity) -> Result<Resumed, Failure> {
         // What the kernel already has is kept: writing only adds.
         pool.write_all(&identity.entropy)
     }));
-    write_generation(&agent.root, identity.generation)?;
+    write_identity(&agent.root, identity)?;
     lock(&agent.variables).clone_from(&identity.variables);
     agent.generation.store(identity.generation, Ordering::Release);
     // An agent that is not the first process is a test's; the machine around it is not its own.
@@ -44,7 +49,9 @@ fn resumed(agent: &Agent, identity: &Identity) -> Result<Resumed, Failure> {
     } else {
         (Applied::NotNeeded, Applied::NotNeeded)
     };
-    let hooks = run_hooks(agent, identity.generation);
+    let line = format!("{} {}\n", identity.generation, sandbox(identity));
+    let mut hooks = listeners::tell(&agent.root.join(LISTENERS), &line);
+    hooks.extend(run_hooks(agent, identity.generation));
     Ok(Resumed { hostname, clock, entropy, hooks })
 }
 
@@ -55,13 +62,25 @@ fn applied(result: io::Result<()>) -> Applied {
     }
 }
 
-/// Readers see the old generation or the new one, never half a number.
-fn write_generation(root: &Path, generation: u64) -> Result<(), Failure> {
-    let directory = root.join("run/dormouse");
-    let path = directory.join("generation");
-    let temporary = directory.join(".generation");
-    fs::create_dir_all(&directory)
-        .and_then(|()| fs::write(&temporary, format!("{generation}\n")))
+/// The id of the sandbox: generations alone do not tell the children of a fork apart.
+fn sandbox(identity: &Identity) -> String {
+    let own = identity.variables.iter().find(|variable| variable.name().as_bytes() == SANDBOX_VARIABLE.as_bytes());
+    own.map_or_else(|| identity.hostname.clone(), |own| String::from_utf8_lossy(own.value().as_bytes()).into_owned())
+}
+
+fn write_identity(root: &Path, identity: &Identity) -> Result<(), Failure> {
+    let made = fs::create_dir_all(root.join(DIRECTORY)).and_then(|()| listeners::make_directory(&root.join(LISTENERS)));
+    made.map_err(|error| fault::other("make the directory", DIRECTORY.as_bytes(), error))?;
+    write_whole(root, "sandbox", &sandbox(identity))?;
+    write_whole(root, "generation", &identity.generation.to_string())
+}
+
+/// Readers see the old line or the new one, never half of it.
+fn write_whole(root: &Path, name: &str, line: &str) -> Result<(), Failure> {
+    let directory = root.join(DIRECTORY);
+    let path = directory.join(name);
+    let temporary = directory.join(format!(".{name}"));
+    fs::write(&temporary, format!("{line}\n"))
         .and_then(|()| fs::rename(&temporary, &path))
         .map_err(|error| fault::other("write", path.as_os_str().as_encoded_bytes(), error))
 }

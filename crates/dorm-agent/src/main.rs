@@ -22,6 +22,7 @@ mod fault;
 mod files;
 mod identity;
 mod link;
+mod listeners;
 mod lock;
 mod measure;
 mod process;

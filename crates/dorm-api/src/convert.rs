@@ -1,17 +1,20 @@
 //! Between the words of the wire and those of the service. Total: whatever the service says has a form here.
 
+mod checkpoints;
 mod daemon;
 mod event;
 mod file;
 mod process;
 mod sandbox;
 mod snapshot;
+mod tree;
 mod why;
 
+pub(crate) use checkpoints::checkpoints;
 pub(crate) use daemon::webhook_secret;
 pub(crate) use file::{entry, parse_mode, stat};
 pub(crate) use process::{Command, command, data, process_spec, shell};
-pub(crate) use sandbox::{create, keeping, state_name, timeouts};
+pub(crate) use sandbox::{create, keeping, secrets, state_name, timeouts};
 pub(crate) use why::why;
 
 use dorm_lifecycle::Timestamp;

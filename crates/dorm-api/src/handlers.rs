@@ -1,6 +1,8 @@
 //! One handler a route: parse, call the service, convert back.
 
+pub(crate) mod checkpoints;
 pub(crate) mod daemon;
+pub(crate) mod diff;
 pub(crate) mod events;
 pub(crate) mod exec;
 pub(crate) mod files;
@@ -14,4 +16,5 @@ mod range;
 pub(crate) mod rewinds;
 pub(crate) mod sandboxes;
 pub(crate) mod snapshots;
+pub(crate) mod tree;
 pub(crate) mod webhooks;

@@ -17,8 +17,8 @@ use crate::error::ApiError;
 use crate::extract::JSON_BYTES_MAX;
 use crate::gateway;
 use crate::handlers::{
-    daemon, events, exec, files, forks, images, keeping, output, processes, pty, rewinds, sandboxes, snapshots,
-    webhooks,
+    checkpoints, daemon, diff, events, exec, files, forks, images, keeping, output, processes, pty, rewinds, sandboxes,
+    snapshots, tree, webhooks,
 };
 use crate::keys::Keys;
 use crate::serve::Life;
@@ -51,7 +51,7 @@ macro_rules! routes {
             paths($($($handler)::+),*),
             components(schemas(
                 wire::ErrorAnswer, wire::ImportProgress, wire::LostOutput, wire::TerminalMessage, wire::WatchEvent,
-                wire::ProcessStarted, wire::OutputChunk, wire::Event
+                wire::ProcessStarted, wire::CheckpointTaken, wire::OutputChunk, wire::Event
             )),
             security(("bearer" = []), ("key" = [])),
         )]
@@ -81,6 +81,7 @@ routes! {
     post "/v1/sandboxes/{id}/holds" keeping::hold;
     delete "/v1/sandboxes/{id}/holds/{hold}" keeping::release;
     post "/v1/sandboxes/{id}/keeping" keeping::keeping;
+    post "/v1/sandboxes/{id}/checkpoints" checkpoints::checkpoints;
     get "/v1/sandboxes/{id}/why" sandboxes::why;
     get "/v1/sandboxes/{id}/usage" sandboxes::usage;
     post "/v1/sandboxes/{id}/exec" exec::exec;
@@ -105,6 +106,8 @@ routes! {
     get "/v1/snapshots" snapshots::list;
     get "/v1/snapshots/{id}" snapshots::describe;
     delete "/v1/snapshots/{id}" snapshots::delete;
+    get "/v1/tree" tree::tree;
+    get "/v1/diff" diff::diff;
     get "/v1/images" images::list;
     post "/v1/images/import" images::import;
     delete "/v1/images/{reference}" images::delete;

@@ -4,16 +4,21 @@
 //! (`*_bytes`). Requests refuse fields they do not know; readers of answers pass over fields they do not know, so that
 //! answers may grow. What a value means to a sandbox is decided elsewhere: these types only carry it.
 
+mod checkpoints;
 mod daemon;
+mod diff;
 mod event;
 mod file;
 mod process;
 mod sandbox;
 mod snapshot;
 mod text;
+mod tree;
 mod why;
 
+pub use checkpoints::{CheckpointTaken, Checkpoints, CheckpointsRequest, SetCheckpoints};
 pub use daemon::{Artefact, ArtefactList, CreateWebhook, ReplayWebhook, Webhook, WebhookList};
+pub use diff::{Diff, DiffChange, DiffEntry};
 pub use event::{Event, EventPage};
 pub use file::{FileKind, FileList, FileStat, MakeDirectory, Rename, WatchEvent, WatchKind};
 pub use process::{
@@ -28,10 +33,11 @@ pub use sandbox::{
     SetTimeouts, SleepImage, State, Usage,
 };
 pub use snapshot::{
-    CheckpointRequest, Engine, Health, Image, ImageList, ImportImage, ImportProgress, ImportStage, Info, Snapshot,
-    SnapshotKind, SnapshotList, SnapshotStatus,
+    CheckpointRequest, Engine, Health, Image, ImageList, ImportImage, ImportProgress, ImportStage, Info, Maker,
+    Snapshot, SnapshotKind, SnapshotList, SnapshotStatus,
 };
-pub use text::{Text, Time};
+pub use text::{NamedSecret, Secret, Text, Time};
+pub use tree::{Tree, TreeKind, TreeNode};
 pub use why::{Reason, Why};
 
 use serde::{Deserialize, Serialize};

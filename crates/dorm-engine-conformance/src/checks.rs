@@ -2,6 +2,7 @@
 
 mod capture;
 mod ended;
+mod files;
 mod found;
 mod limits;
 mod ports;
@@ -59,6 +60,12 @@ checks! {
         restoring_over_a_run_that_exists_is_refused,
         an_image_without_one_of_its_files_is_refused,
         an_image_with_a_cut_file_is_refused,
+    }
+    files {
+        files_of_an_image_are_there_in_a_run_that_boots_on_them,
+        layers_lie_on_each_other,
+        a_run_on_layers_is_captured_and_restored_like_any_other,
+        files_are_not_read_out_of_what_is_no_image,
     }
     stop {
         stopping_twice_is_idempotent_and_leaves_nothing,

@@ -65,6 +65,7 @@ impl Story {
             run: RunId { sandbox: SandboxId::from_random(random), generation: 1 },
             image,
             rootfs,
+            layers: Vec::new(),
             resources: Resources { memory_bytes: 256 << 20, ..Resources::default() },
             egress: Egress::None,
         }

@@ -4,7 +4,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use dorm_engine::{BoxStream, Capabilities, Captured, Engine, EngineError, FoundRun, Notice, RunSpec, Usage};
+use dorm_engine::{
+    BoxStream, Capabilities, Captured, Engine, EngineError, FileSink, FoundRun, LeftOut, Notice, RunSpec, Usage,
+};
 use dorm_lifecycle::{Digest, Egress, RunCondition, RunId, SandboxId};
 use tokio::sync::mpsc;
 use tokio::task::yield_now;
@@ -129,7 +131,12 @@ impl Engine for FakeEngine {
         let call = self.begin(Operation::Start, &spec.run).await?;
         let machine = self.host.add(spec)?;
         self.breathe(&call).await?;
-        machine.begin(Guest::boot(&spec.resources, self.host.unix_us()));
+        let mut guest = Guest::boot(&spec.resources, self.host.unix_us());
+        if let Err(error) = guest.lay(&spec.layers) {
+            self.host.lose(&spec.run);
+            return Err(call.failed(error));
+        }
+        machine.begin(guest);
         call.end(()).await
     }
 
@@ -175,6 +182,15 @@ impl Engine for FakeEngine {
         }
         let stopped = machine.pause().ok_or_else(|| call.condition("dead"))?;
         Ok(Captured { files, stopped })
+    }
+
+    async fn read_files(&self, image: &Path, mut sink: Box<dyn FileSink>) -> Result<LeftOut, EngineError> {
+        let failed = |error: FakeError| EngineError::Files { image: image.to_owned(), source: error.into() };
+        let files = image::read_files(image).map_err(failed)?;
+        files
+            .changes(sink.as_mut())
+            .map_err(|source| EngineError::Files { image: image.to_owned(), source: source.into() })?;
+        Ok(LeftOut::default())
     }
 
     async fn park(&self, run: &RunId) -> Result<(), EngineError> {

@@ -14,8 +14,11 @@ use dorm_agent_proto::{
     Account, Applied, ExitStatus, Failure, Hook, HookOutcome, Identity, Metrics, Parents, ProcessSpec, ProcessStarted,
     ProcessStatus, Resumed, Signal, Stdin, TerminalSize, User, Variable,
 };
+use dorm_engine::Layer;
 use dorm_lifecycle::Resources;
 use serde::{Deserialize, Serialize};
+
+use crate::error::FakeError;
 
 pub(crate) use files::{Files, Stamp};
 pub(crate) use process::Process;
@@ -83,6 +86,15 @@ impl Guest {
             processes: BTreeMap::new(),
             files: Files::of_an_image(resources.disk_bytes, unix_ms),
         }
+    }
+
+    /// Lays `layers`, the topmost first, on its files.
+    pub(crate) fn lay(&mut self, layers: &[Layer]) -> Result<(), FakeError> {
+        for Layer { directory, .. } in layers.iter().rev() {
+            let wrong = |source| FakeError::File { path: directory.clone(), source };
+            self.files.lay(directory).map_err(wrong)?;
+        }
+        Ok(())
     }
 
     /// Takes the limits of a new run.

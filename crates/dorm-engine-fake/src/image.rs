@@ -93,6 +93,16 @@ pub(crate) fn read(from: &Path, spec: &RunSpec, engine: &Capabilities) -> Result
     Ok(guest)
 }
 
+/// The files in an image, whatever build has written it.
+pub(crate) fn read_files(from: &Path) -> Result<Files, FakeError> {
+    let description: Description = parse(from, ENGINE, &load(from, ENGINE)?)?;
+    let files = load(from, FILES)?;
+    match sum(&files) == description.files {
+        true => parse(from, FILES, &files),
+        false => Err(FakeError::Damaged { path: from.join(FILES) }),
+    }
+}
+
 fn load(from: &Path, name: &str) -> Result<Vec<u8>, FakeError> {
     let path = from.join(name);
     fs::read(&path).map_err(|source| FakeError::File { path, source })

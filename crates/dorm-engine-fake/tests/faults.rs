@@ -15,6 +15,7 @@ fn spec(number: u8) -> RunSpec {
         run: RunId { sandbox: SandboxId::from_random([number; 20]), generation: 1 },
         image: "0".repeat(64).parse().unwrap(),
         rootfs: PathBuf::from("/nowhere"),
+        layers: Vec::new(),
         resources: Resources::default(),
         egress: Egress::Public,
     }

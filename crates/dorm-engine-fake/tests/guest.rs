@@ -21,6 +21,7 @@ fn spec() -> RunSpec {
         run: RunId { sandbox: SandboxId::from_random([1; 20]), generation: 1 },
         image: "0".repeat(64).parse().unwrap(),
         rootfs: PathBuf::from("/nowhere"),
+        layers: Vec::new(),
         resources: Resources::default(),
         egress: Egress::Public,
     }

@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
-use dorm_engine::{BoxStream, Capabilities, Captured, Engine, EngineError, FoundRun, Notice, RunSpec, Usage};
+use dorm_engine::{
+    BoxStream, Capabilities, Captured, Engine, EngineError, FileSink, FoundRun, LeftOut, Notice, RunSpec, Usage,
+};
 use dorm_engine_conformance::{CHECKS, Programs, Subject, run_check};
 use dorm_engine_fake::{FakeEngine, FakeHost};
 use dorm_lifecycle::{Digest, RunCondition, RunId};
@@ -107,6 +109,10 @@ impl Engine for Flawed {
         captured
     }
 
+    async fn read_files(&self, image: &Path, sink: Box<dyn FileSink>) -> Result<LeftOut, EngineError> {
+        self.engine.read_files(image, sink).await
+    }
+
     async fn park(&self, run: &RunId) -> Result<(), EngineError> {
         if self.has(Flaw::ParkDoesNothing) { Ok(()) } else { self.engine.park(run).await }
     }
@@ -114,8 +120,8 @@ impl Engine for Flawed {
     async fn go_on(&self, run: &RunId) -> Result<(), EngineError> {
         if self.has(Flaw::GoOnBegetsAnother) {
             let (image, rootfs) = image();
-            let (resources, egress) = Default::default();
-            return self.boot(&RunSpec { run: run.clone(), image, rootfs, resources, egress }).await;
+            let (layers, resources, egress) = Default::default();
+            return self.boot(&RunSpec { run: run.clone(), image, rootfs, layers, resources, egress }).await;
         }
         self.engine.go_on(run).await
     }

@@ -19,7 +19,7 @@ use crate::control::ImageFiles;
 use crate::engine::Shared;
 use crate::error::{GvisorError, chain};
 use crate::hull::{Hull, Order};
-use crate::notes::{Duty, Note, Phase, Reach};
+use crate::notes::{Duty, Note, Phase, Reach, root_key};
 use crate::run::{Run, Turn};
 use crate::spares::{Progress, Spare};
 use crate::stream;
@@ -181,8 +181,9 @@ async fn claim(hull: &Hull, note: &Note, order: &Order) -> Result<(), GvisorErro
 
 fn order(spec: &RunSpec) -> Order {
     Order {
-        image: spec.image.clone(),
+        root: root_key(&spec.image, &spec.layers),
         rootfs: spec.rootfs.clone(),
+        layers: spec.layers.clone(),
         reach: match spec.egress {
             Egress::None => Reach::Alone,
             Egress::Public | Egress::Allow(_) => Reach::Networked,

@@ -14,6 +14,7 @@ use crate::error::GvisorError;
 use crate::hull::{Host, blocking};
 use crate::notes::{Home, LeaseNote, Note, Processes};
 use crate::process::{self, Identity};
+use crate::root;
 use crate::run::lock;
 
 /// How long killed processes may take to be gone.
@@ -95,6 +96,7 @@ impl Host {
         let files = self.runsc_files(home);
         let (home, steps) = (home.clone(), self.steps.clone());
         blocking(move || {
+            root::remove(&home.root())?;
             Disk::remove_with(&home.disk(), &steps)?;
             for path in [home.input(), home.output(), home.bundle().join("config.json")] {
                 remove_file(&path)?;

@@ -8,7 +8,8 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use dorm_engine::{
-    BoxStream, Capabilities, Captured, Engine, EngineError, FoundRun, Network, NetworkError, Notice, RunSpec, Usage,
+    BoxStream, Capabilities, Captured, Engine, EngineError, FileSink, FoundRun, LeftOut, Network, NetworkError, Notice,
+    RunSpec, Usage,
 };
 use dorm_lifecycle::{Digest, RunId};
 use dorm_steps::AnySteps;
@@ -18,10 +19,12 @@ use tokio::sync::mpsc;
 use crate::boot::Origin;
 use crate::cgroup::Cgroup;
 use crate::error::GvisorError;
-use crate::hull::Host;
+use crate::files;
+use crate::hull::{Host, blocking};
 use crate::notes::Phase;
 use crate::probe::{self, Probe};
 use crate::process;
+use crate::root;
 use crate::run::Runs;
 use crate::spares::{self, Spare, Spares};
 use crate::stream;
@@ -103,6 +106,8 @@ impl GvisorEngine {
                 .map_err(|source| unusable("make its directory writable", GvisorError::file("create", path, source)))
         };
         let (root, hull_homes, blanks) = (make("runsc")?, make("hulls")?, make("blanks")?);
+        root::make_directory(&root::directory(&hull_homes))
+            .map_err(|source| unusable("make its directory writable", source))?;
         let lock = lock_directory(&directory)?;
         rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
             .map_err(|source| unusable("run it where prctl is allowed", io::Error::from(source)))?;
@@ -253,6 +258,16 @@ impl Engine for GvisorEngine {
     async fn capture(&self, run: &RunId, into: &Path) -> Result<Captured, EngineError> {
         let (run, into) = (run.clone(), into.to_owned());
         self.to_its_end(|shared| async move { shared.capture(&run, &into).await }).await
+    }
+
+    async fn read_files(&self, image: &Path, sink: Box<dyn FileSink>) -> Result<LeftOut, EngineError> {
+        let image = image.to_owned();
+        self.to_its_end(|_| async move {
+            let (directory, mut sink) = (image.clone(), sink);
+            let read = blocking(move || files::read(&directory, sink.as_mut())).await;
+            read.map_err(|error| EngineError::Files { image, source: error.into() })
+        })
+        .await
     }
 
     async fn park(&self, run: &RunId) -> Result<(), EngineError> {

@@ -17,8 +17,7 @@ use std::process::Stdio;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use dorm_engine::{Lease, Network};
-use dorm_lifecycle::Digest;
+use dorm_engine::{Layer, Lease, Network};
 use dorm_steps::AnySteps;
 use serde::Deserialize;
 use tokio::sync::RwLock;
@@ -30,6 +29,7 @@ use crate::error::{GvisorError, chain};
 use crate::links;
 use crate::notes::{Duty, FORMAT, Home, LeaseNote, Note, Processes, Reach};
 use crate::process::Identity;
+use crate::root;
 use crate::run::lock;
 use crate::stream;
 
@@ -58,8 +58,10 @@ pub(crate) struct Host {
 /// What a hull is to be like.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Order {
-    pub(crate) image: Digest,
+    /// What its root filesystem is made of, in one word.
+    pub(crate) root: String,
     pub(crate) rootfs: PathBuf,
+    pub(crate) layers: Vec<Layer>,
     pub(crate) reach: Reach,
     pub(crate) disk_bytes: u64,
     pub(crate) limits: Limits,
@@ -116,7 +118,7 @@ impl Host {
     /// Makes a hull. What was made of one that failed is removed again.
     pub(crate) async fn make(&self, order: &Order, duty: Duty) -> Result<(Hull, Note), GvisorError> {
         // What runsc says of a missing one does not name it.
-        for path in [&order.rootfs, &self.agent] {
+        for path in [&order.rootfs, &self.agent].into_iter().chain(order.layers.iter().map(|layer| &layer.directory)) {
             fs::metadata(path).map_err(|source| GvisorError::file("use", path, source))?;
         }
         let home = Home::new(&self.hulls)?;
@@ -138,7 +140,7 @@ impl Host {
         let mut note = Note {
             format: FORMAT,
             boot: self.boot.clone(),
-            image: order.image.as_str().to_owned(),
+            image: order.root.clone(),
             reach: order.reach,
             disk_bytes: order.disk_bytes,
             memory_bytes: 0,
@@ -162,7 +164,8 @@ impl Host {
         drop(asking);
         let (group, entry) = group?;
         let lease = note.lease();
-        crate::bundle::write(home, &order.rootfs, &self.agent, lease.as_ref())?;
+        let rootfs = self.rootfs(home, order).await?;
+        crate::bundle::write(home, &rootfs, &self.agent, lease.as_ref())?;
         self.reach("gvisor: bundle written")?;
         self.create(home, order.reach, entry).await?;
         self.reach("gvisor: hull created")?;
@@ -183,6 +186,18 @@ impl Host {
         self.reach("gvisor: links made")?;
         let steps = self.steps.clone();
         Ok((Hull { home: home.clone(), processes, control, lease, group, steps }, note))
+    }
+
+    /// The root filesystem: the image's own, or a mount of its layers.
+    async fn rootfs(&self, home: &Home, order: &Order) -> Result<PathBuf, GvisorError> {
+        if order.layers.is_empty() {
+            return Ok(order.rootfs.clone());
+        }
+        let (path, image, layers) = (home.root(), order.rootfs.clone(), order.layers.clone());
+        let mounted = path.clone();
+        blocking(move || root::mount(&mounted, &image, &layers)).await?;
+        self.reach("gvisor: layers mounted")?;
+        Ok(path)
     }
 
     async fn ask_for_lease(&self, reach: Reach) -> Result<Option<Lease>, GvisorError> {

@@ -29,6 +29,7 @@ mod notices;
 mod probe;
 mod process;
 mod relief;
+mod root;
 mod run;
 mod spares;
 mod stream;

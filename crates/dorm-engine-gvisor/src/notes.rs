@@ -11,13 +11,14 @@
 //!            log         what runsc said
 //!            disk/       what the guest writes
 //! ```
+//! What guests have to pass to lies outside: see [`crate::root`].
 
 use std::fs;
 use std::io;
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 
-use dorm_engine::{Lease, LeaseId};
+use dorm_engine::{Layer, Lease, LeaseId};
 use dorm_lifecycle::{Digest, RunId};
 use serde::{Deserialize, Serialize};
 
@@ -116,6 +117,7 @@ pub(crate) struct Note {
     pub(crate) format: u32,
     /// The boot of the host it belongs to: after another, nothing of it runs.
     pub(crate) boot: String,
+    /// The digest of its image, and the ids of the layers on it.
     pub(crate) image: String,
     pub(crate) reach: Reach,
     pub(crate) disk_bytes: u64,
@@ -124,6 +126,11 @@ pub(crate) struct Note {
     pub(crate) lease: LeaseNote,
     pub(crate) processes: Option<Processes>,
     pub(crate) duty: Duty,
+}
+
+/// What a hull's root filesystem is made of, as it is written down.
+pub(crate) fn root_key(image: &Digest, layers: &[Layer]) -> String {
+    layers.iter().fold(image.as_str().to_owned(), |key, layer| format!("{key}+{}", layer.id))
 }
 
 pub(crate) const FORMAT: u32 = 1;
@@ -151,8 +158,8 @@ impl Note {
         }
     }
 
-    pub(crate) fn is_for(&self, image: &Digest, reach: Reach) -> bool {
-        self.image == image.as_str() && self.reach == reach
+    pub(crate) fn is_for(&self, root: &str, reach: Reach) -> bool {
+        self.image == root && self.reach == reach
     }
 }
 
@@ -213,6 +220,12 @@ impl Home {
 
     pub(crate) fn disk(&self) -> PathBuf {
         self.directory.join("disk")
+    }
+
+    /// Where its root filesystem is mounted, if it has layers.
+    pub(crate) fn root(&self) -> PathBuf {
+        let hulls = self.directory.parent().unwrap_or(&self.directory);
+        crate::root::directory(hulls).join(&self.id)
     }
 
     pub(crate) fn note(&self) -> PathBuf {

@@ -100,7 +100,7 @@ impl Spares {
         let find = |progress| {
             shelf.ready.iter().position(|spare| {
                 spare.progress == progress
-                    && spare.note.is_for(&order.image, order.reach)
+                    && spare.note.is_for(&order.root, order.reach)
                     && spare.note.disk_bytes == order.disk_bytes
             })
         };
@@ -147,12 +147,13 @@ impl Spares {
         }
         for (image, rootfs) in &shelf.wanted {
             for (reach, progress) in KINDS {
-                let fits = |spare: &&Spare| spare.progress == progress && spare.note.is_for(image, reach);
+                let fits = |spare: &&Spare| spare.progress == progress && spare.note.is_for(image.as_str(), reach);
                 if shelf.ready.iter().filter(fits).count() < self.of_each {
                     let resources = Resources::default();
                     let order = Order {
-                        image: image.clone(),
+                        root: image.as_str().to_owned(),
                         rootfs: rootfs.clone(),
+                        layers: Vec::new(),
                         reach,
                         disk_bytes: resources.disk_bytes,
                         // Whoever is at work goes first.

@@ -1,6 +1,7 @@
 //! What can go wrong with an engine.
 
 use std::error::Error as StdError;
+use std::path::PathBuf;
 
 use dorm_lifecycle::RunId;
 use thiserror::Error;
@@ -54,6 +55,15 @@ pub enum EngineError {
         #[source]
         source: Source,
     },
+    /// The files in a memory image could not be read, or not be kept.
+    #[error("cannot read the files out of the memory image in {image}")]
+    Files {
+        /// Its directory.
+        image: PathBuf,
+        /// What is wrong.
+        #[source]
+        source: Source,
+    },
     /// Anything else that failed.
     #[error("cannot {operation} run {run}")]
     Failed {
@@ -87,7 +97,7 @@ impl EngineError {
     /// Whether the same call may work later.
     pub fn retry(&self) -> Retry {
         match self {
-            Self::Refused { .. } | Self::NoRoom { .. } | Self::Failed { .. } => Retry::Later,
+            Self::Refused { .. } | Self::NoRoom { .. } | Self::Files { .. } | Self::Failed { .. } => Retry::Later,
             Self::NoRun(_) | Self::Exists(_) | Self::Condition { .. } | Self::Unusable { .. } => Retry::Never,
         }
     }

@@ -19,7 +19,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use dorm_lifecycle::{Digest, Egress, Resources, RunCondition, RunId};
+use dorm_lifecycle::{CaptureId, Digest, Egress, Resources, RunCondition, RunId};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::mpsc;
 
@@ -59,10 +59,23 @@ pub struct RunSpec {
     pub image: Digest,
     /// The image's root filesystem: immutable, ownership already shifted for guests.
     pub rootfs: PathBuf,
+    /// What lies on it, the topmost first.
+    pub layers: Vec<Layer>,
     /// Its limits.
     pub resources: Resources,
     /// Where it may connect to.
     pub egress: Egress,
+}
+
+/// Files that lie on a root filesystem, immutable like it and owned like it: a directory in the form of the upper layer
+/// of Linux's overlay file system (a character device 0/0 where something is gone, `trusted.overlay.opaque` on a
+/// directory that replaces one).
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Layer {
+    /// Which one: the same content has the same id.
+    pub id: CaptureId,
+    /// Where it is.
+    pub directory: PathBuf,
 }
 
 /// The files that [`Engine::capture`] wrote, relative to the directory it was given.
@@ -135,6 +148,11 @@ pub trait Engine: Send + Sync + 'static {
     /// paused, whether this succeeds or fails; only [`Engine::go_on`] lets it continue. Capturing a paused run is
     /// allowed.
     async fn capture(&self, run: &RunId, into: &std::path::Path) -> Result<Captured, EngineError>;
+
+    /// Reads out of the memory image in `image`, as for [`Engine::restore`], what the guest had changed in its root
+    /// filesystem, whatever build of the engine wrote it as far as that can be read, and gives it to `sink`. Nothing of
+    /// the guest runs. [`EngineError::Files`] when the image cannot be understood or the sink fails.
+    async fn read_files(&self, image: &std::path::Path, sink: Box<dyn FileSink>) -> Result<LeftOut, EngineError>;
 
     /// Makes a paused run use no CPU at all. Parking a parked run changes nothing.
     async fn park(&self, run: &RunId) -> Result<(), EngineError>;

@@ -8,7 +8,9 @@ use dorm_lifecycle::{Digest, RunId};
 use dorm_steps::AnySteps;
 use tokio::sync::mpsc;
 
-use crate::{BoxStream, Capabilities, Captured, Engine, EngineError, FoundRun, Notice, RunSpec, Usage};
+use crate::{
+    BoxStream, Capabilities, Captured, Engine, EngineError, FileSink, FoundRun, LeftOut, Notice, RunSpec, Usage,
+};
 
 /// Another engine, with steps around its calls. Looking has none.
 pub struct SteppedEngine {
@@ -70,6 +72,21 @@ impl Engine for SteppedEngine {
     async fn capture(&self, run: &RunId, into: &Path) -> Result<Captured, EngineError> {
         let names = ["engine: about to capture", "engine: captured"];
         self.around(names, run, self.inner.capture(run, into)).await
+    }
+
+    async fn read_files(&self, image: &Path, sink: Box<dyn FileSink>) -> Result<LeftOut, EngineError> {
+        let reach = async |step| {
+            self.living().await;
+            match self.steps.reach(step) {
+                Ok(()) => Ok(()),
+                Err(_) if !self.steps.alive() => std::future::pending().await,
+                Err(stopped) => Err(EngineError::Files { image: image.to_owned(), source: stopped.into() }),
+            }
+        };
+        reach("engine: about to read files").await?;
+        let answer = self.inner.read_files(image, sink).await?;
+        reach("engine: files read").await?;
+        Ok(answer)
     }
 
     async fn park(&self, run: &RunId) -> Result<(), EngineError> {

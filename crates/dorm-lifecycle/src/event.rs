@@ -112,6 +112,8 @@ kinds! {
     RewindFailed = "rewind_failed",
     /// Another took its place, with its memory and files.
     Promoted = "promoted",
+    /// Which snapshots are taken of it by themselves was changed.
+    CheckpointsSet = "checkpoints_set",
 }
 
 #[cfg(test)]

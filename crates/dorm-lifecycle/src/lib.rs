@@ -11,6 +11,7 @@
 //! command or observation ──► step(sandbox, input, context) ──► Step { next, effect, events } or Denied
 //! ```
 
+mod checkpoints;
 mod denied;
 mod event;
 mod ids;
@@ -25,6 +26,7 @@ mod why;
 
 pub mod table;
 
+pub use checkpoints::{Checkpoints, Ladder, LadderError, Rung, Taken};
 pub use denied::Denied;
 pub use event::{Actor, EventKind};
 pub use ids::{
@@ -33,7 +35,9 @@ pub use ids::{
 pub use invariants::{Broken, check};
 pub use recovery::{Recovery, RunCondition, recover};
 pub use rewind::{Abandoned, Future, Rewind, RewindFrom, Rewinding, Rewound};
-pub use sandbox::{Cause, Deadline, DeadlineKind, Hold, Origin, Restored, Sandbox, SleepImage, State, StateName};
+pub use sandbox::{
+    Cause, Deadline, DeadlineKind, Hold, Origin, Restored, Sandbox, SleepImage, SnapshotKind, State, StateName,
+};
 pub use spec::{Egress, Keeping, OnTimeout, OnUnrestorable, Resources, SandboxSpec, SpecError, Timeouts, Variables};
 pub use step::{Command, Context, Effect, Input, Limits, Observation, Outcome, Step, create, step};
 pub use time::Timestamp;

@@ -11,17 +11,20 @@
 
 use std::time::Duration;
 
-use crate::ids::SnapshotId;
+use crate::ids::{CaptureId, SnapshotId};
 use crate::sandbox::SleepImage;
 use crate::spec::Resources;
 
-/// Taking a sandbox back to a memory snapshot, in place.
+/// Taking a sandbox back to a snapshot, in place.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Rewind {
     /// The snapshot.
     pub to: SnapshotId,
-    /// A copy of the snapshot's content, made for this sandbox: the image it has once it is back there.
-    pub target: SleepImage,
+    /// A copy of a memory snapshot's content, made for this sandbox: the image it has once it is back there. None for a
+    /// filesystem snapshot, with which it boots.
+    pub target: Option<SleepImage>,
+    /// The layer on its image on which it stands from then on.
+    pub layer: Option<CaptureId>,
     /// What whoever starts from the snapshot is limited to.
     pub resources: Resources,
     /// What becomes of the present; none for an end without a trace.

@@ -12,6 +12,13 @@ use crate::time::Timestamp;
 pub enum Origin {
     /// Its image, cold.
     Image,
+    /// A filesystem snapshot, cold: the layer is the spec's.
+    Filesystem {
+        /// The snapshot.
+        snapshot: SnapshotId,
+        /// The sandbox it was taken of.
+        source: Option<SandboxId>,
+    },
     /// A memory snapshot, whose content is in `capture`.
     Snapshot {
         /// The snapshot.
@@ -21,6 +28,44 @@ pub enum Origin {
         /// The sandbox it was taken of; none where that was not recorded.
         source: Option<SandboxId>,
     },
+}
+
+impl Origin {
+    /// The snapshot it comes from.
+    pub const fn snapshot(&self) -> Option<&SnapshotId> {
+        match self {
+            Self::Image => None,
+            Self::Filesystem { snapshot, .. } | Self::Snapshot { snapshot, .. } => Some(snapshot),
+        }
+    }
+
+    /// The sandbox of which that was taken.
+    pub const fn source(&self) -> Option<&SandboxId> {
+        match self {
+            Self::Image => None,
+            Self::Filesystem { source, .. } | Self::Snapshot { source, .. } => source.as_ref(),
+        }
+    }
+}
+
+/// What a snapshot holds.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum SnapshotKind {
+    /// Files: what starts from it boots. The default.
+    #[default]
+    Filesystem,
+    /// Files, memory and processes: what starts from it goes on.
+    Memory,
+}
+
+impl SnapshotKind {
+    /// Its word in records, answers and documents.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Filesystem => "filesystem",
+            Self::Memory => "memory",
+        }
+    }
 }
 
 /// The private saved state a suspended sandbox wakes up from.
@@ -41,6 +86,8 @@ pub struct SleepImage {
 pub enum Restored {
     /// Nothing: it booted from its root image.
     Nothing,
+    /// Files of a filesystem snapshot: it booted with them.
+    Filesystem,
     /// Memory, processes and files.
     Memory {
         /// Those of this generation of its own; none when they came from a snapshot.
@@ -350,7 +397,7 @@ impl Sandbox {
 
     /// Every image it keeps, the one to wake up from first, and last the one that it is being taken back to.
     pub fn images(&self) -> impl Iterator<Item = &SleepImage> {
-        let target = self.state.rewind().map(|rewind| &rewind.target);
+        let target = self.state.rewind().and_then(|rewind| rewind.target.as_ref());
         self.state.image().into_iter().chain(&self.older).chain(target)
     }
 
@@ -363,9 +410,14 @@ impl Sandbox {
     pub fn parent(&self) -> Option<&SnapshotId> {
         match (&self.rewound, &self.origin) {
             (Some(rewound), _) => Some(&rewound.to),
-            (None, Origin::Snapshot { snapshot, .. }) => Some(snapshot),
-            (None, Origin::Image) => None,
+            (None, origin) => origin.snapshot(),
         }
+    }
+
+    /// The layers on which it stands, now and as soon as a rewind is through.
+    pub fn layers(&self) -> impl Iterator<Item = &CaptureId> {
+        let then = self.state.rewind().and_then(|rewind| rewind.layer.as_ref());
+        self.spec.layer.iter().chain(then)
     }
 
     /// The most memory it may use now or as soon as a rewind is through, in bytes.

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-use crate::ids::{Digest, Name};
+use crate::checkpoints::Checkpoints;
+use crate::ids::{CaptureId, Digest, Name};
 
 /// CPU, memory, disk and process limits of one sandbox.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -168,12 +169,17 @@ pub struct SandboxSpec {
     pub name: Option<Name>,
     /// The image its root filesystem comes from.
     pub image: Digest,
+    /// The layer of files that lies on the image, when it comes from a filesystem snapshot.
+    pub layer: Option<CaptureId>,
     /// Its limits.
     pub resources: Resources,
     /// Where it may connect to.
     pub egress: Egress,
     /// Variables that every process in it gets.
     pub variables: Variables,
+    /// Secrets, which every process gets as variables, before those of the same name. No other sandbox gets them unless
+    /// they are named.
+    pub secrets: Variables,
     /// What a passed deadline does.
     pub on_timeout: OnTimeout,
     /// Whether it may be suspended. By default: whether it has a name.
@@ -184,6 +190,8 @@ pub struct SandboxSpec {
     pub timeouts: Timeouts,
     /// What is kept to bring it back.
     pub keeping: Keeping,
+    /// The snapshots that are taken of it by themselves; none by default.
+    pub checkpoints: Option<Checkpoints>,
     /// Free text of the user, by key.
     pub labels: BTreeMap<String, String>,
 }
@@ -195,14 +203,17 @@ impl SandboxSpec {
         Self {
             name,
             image,
+            layer: None,
             resources: Resources::default(),
             egress: Egress::default(),
             variables: Variables::default(),
+            secrets: Variables::default(),
             on_timeout: if named { OnTimeout::Suspend } else { OnTimeout::Terminate },
             suspendable: named,
             auto_resume: true,
             timeouts: Timeouts::default(),
             keeping: Keeping::default(),
+            checkpoints: None,
             labels: BTreeMap::new(),
         }
     }
@@ -218,7 +229,8 @@ impl SandboxSpec {
         }
         self.timeouts.check()?;
         self.keeping.check()?;
-        for (key, value) in &self.variables.0 {
+        self.checkpoints.as_ref().map_or(Ok(()), Checkpoints::check)?;
+        for (key, value) in self.variables.0.iter().chain(&self.secrets.0) {
             if key.is_empty() || key.contains(['=', '\0']) || value.contains('\0') {
                 return Err(SpecError::Variable(key.clone()));
             }
@@ -304,6 +316,7 @@ mod tests {
     fn values_of_variables_are_not_printed() {
         let mut asked = spec(None);
         asked.variables.0.insert("TOKEN".into(), "hunter2".into());
+        asked.secrets.0.insert("KEY".into(), "hunter2".into());
         let text = format!("{asked:?}");
         assert!(text.contains("TOKEN") && !text.contains("hunter2"));
     }

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 pub(crate) use rewind::effect as rewind_effect;
 
+use crate::checkpoints::Checkpoints;
 use crate::denied::Denied;
 use crate::event::EventKind;
 use crate::ids::{CaptureId, HoldId, OperationId, ProjectId, RunId, SandboxId, SnapshotId};
@@ -67,6 +68,8 @@ pub enum Command {
     SetTimeouts(Timeouts),
     /// Change what is kept to bring it back, from its next suspend or resume on.
     SetKeeping(Keeping),
+    /// Change which snapshots are taken of it by themselves.
+    SetCheckpoints(Option<Checkpoints>),
     /// Keep it awake; one that is held already under this id is held as this one says.
     Hold(Hold),
     /// Take back a hold.
@@ -154,14 +157,16 @@ pub enum Effect {
         /// What to restore.
         image: SleepImage,
     },
-    /// End `parked` and all that is left of runs before it, then restore `target` as `fresh`.
+    /// End `parked` and all that is left of runs before it, then restore `target` as `fresh`, or boot it where there is none.
     Rewind {
         /// The run of the present, which stands still or is gone.
         parked: RunId,
         /// The run to make.
         fresh: RunId,
         /// What to restore.
-        target: CaptureId,
+        target: Option<CaptureId>,
+        /// The layer on its image on which it stands then.
+        layer: Option<CaptureId>,
         /// What that run is limited to.
         resources: Resources,
     },
@@ -259,6 +264,7 @@ pub fn create(
         holds: Vec::new(),
         restored: match &origin {
             Origin::Image => Restored::Nothing,
+            Origin::Filesystem { .. } => Restored::Filesystem,
             Origin::Snapshot { .. } => Restored::Memory { generation: None },
         },
         rewound: None,

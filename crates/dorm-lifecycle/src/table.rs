@@ -2,9 +2,10 @@
 
 use std::fmt::Write as _;
 
+use crate::checkpoints::{Checkpoints, Ladder};
 use crate::ids::{CaptureId, HoldId, OperationId, ProjectId, SandboxId, SnapshotId};
 use crate::rewind::{Future, Rewind, RewindFrom, Rewinding};
-use crate::sandbox::{Cause, Hold, Origin, Restored, Sandbox, SleepImage, State, StateName};
+use crate::sandbox::{Cause, Hold, Origin, Restored, Sandbox, SleepImage, SnapshotKind, State, StateName};
 use crate::spec::{Keeping, OnTimeout, OnUnrestorable, SandboxSpec, Timeouts};
 use crate::step::{Command, Context, Effect, Input, Limits, Observation, Outcome, Step, step};
 use crate::time::Timestamp;
@@ -129,7 +130,8 @@ pub(crate) fn snapshot() -> SnapshotId {
 pub(crate) fn rewind() -> Rewind {
     Rewind {
         to: snapshot(),
-        target: SleepImage { capture: CaptureId::from_random([6; 20]), ..image() },
+        target: Some(SleepImage { capture: CaptureId::from_random([6; 20]), ..image() }),
+        layer: None,
         resources: crate::Resources::default(),
         future: Some(Future { snapshot: SnapshotId::from_random([7; 20]), keep: None }),
     }
@@ -201,6 +203,8 @@ fn sandbox(named: bool, state: State) -> Sandbox {
 pub(crate) fn inputs() -> Vec<(Input, &'static str)> {
     let timeouts = Timeouts { total: Some(std::time::Duration::from_secs(90)), ..Timeouts::default() };
     let keeping = Keeping { generations: 2, on_unrestorable: OnUnrestorable::Fresh };
+    let checkpoints =
+        Checkpoints { every: std::time::Duration::from_secs(600), kind: SnapshotKind::Memory, keep: Ladder::default() };
     let id = HoldId::from_random([5; 20]);
     let hold = Hold { id: id.clone(), reason: "because".to_owned(), until: Timestamp::from_millis(3_000_000) };
     let woken = |restored| Observation::Woken { run: 1, restored, because: None };
@@ -214,6 +218,7 @@ pub(crate) fn inputs() -> Vec<(Input, &'static str)> {
         command(Command::Rewind(Box::new(rewind())), "rewind"),
         command(Command::SetTimeouts(timeouts), "set_timeouts"),
         command(Command::SetKeeping(keeping), "set_keeping"),
+        command(Command::SetCheckpoints(Some(checkpoints)), "set_checkpoints"),
         command(Command::Hold(hold), "hold"),
         command(Command::Release(id), "release"),
         command(Command::ClockSet(3_600_000), "clock_set"),

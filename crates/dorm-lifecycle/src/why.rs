@@ -121,6 +121,7 @@ pub fn why(sandbox: &Sandbox, facts: &Facts) -> Why {
 fn summary(sandbox: &Sandbox, facts: &Facts) -> String {
     let with = match sandbox.restored {
         Restored::Nothing => "booted from its image".to_owned(),
+        Restored::Filesystem => "booted with the files of a snapshot".to_owned(),
         Restored::Memory { generation: Some(generation) } => {
             format!("with the memory and files of generation {generation}")
         }
@@ -198,7 +199,8 @@ fn leads(kind: EventKind) -> bool {
         | EventKind::Forked
         | EventKind::Rewinding
         | EventKind::RewindFailed
-        | EventKind::Promoted => false,
+        | EventKind::Promoted
+        | EventKind::CheckpointsSet => false,
     }
 }
 

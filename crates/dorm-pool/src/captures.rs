@@ -1,19 +1,29 @@
-//! Captures: directories that hold the memory of a sandbox, from a draft through a checked whole to removal.
+//! Captures: directories that hold the memory of a sandbox, or files that lie on an image, from a draft through a
+//! checked whole to removal.
 //!
 //! ```text
 //! begin ─► ID.draft ── commit ──► ID ── remove ──► ID.gone ─► nothing
 //!             └─ abandoned, or left by a dead process: cleared by remove, or by the next begin
 //! ```
 
+mod content;
 mod copy;
+mod diff;
 mod draft;
+mod flatten;
+mod listing;
 mod manifest;
 #[cfg(test)]
 mod tests;
+mod tree;
+mod tree_check;
+#[cfg(test)]
+mod tree_tests;
 mod verify;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -23,7 +33,11 @@ use crate::disk;
 use crate::error::{PoolError, failed};
 use crate::steps::{Step, Steps};
 
+pub(crate) use diff::diff;
+pub use diff::{Difference, Differing, Lister};
 pub use draft::CaptureDraft;
+pub use listing::Listed;
+pub use tree::{Below, TreeFacts, TreeWriter};
 
 const MANIFEST: &str = "manifest.json";
 const DRAFT: &str = ".draft";
@@ -40,6 +54,8 @@ pub struct CaptureFacts {
     pub cpu: String,
     /// The image below it.
     pub image: Digest,
+    /// The capture of files between that image and this; none when it stands on the image itself.
+    pub layer: Option<CaptureId>,
     /// The sandbox whose memory it holds.
     pub sandbox: SandboxId,
     /// The run of that sandbox it was taken of.
@@ -72,15 +88,31 @@ pub struct Capture {
     pub directory: PathBuf,
     /// What it is of.
     pub facts: CaptureFacts,
-    /// Its files, ordered by name, without the manifest.
+    /// Its files, ordered by name, without the manifest and the tree.
     pub files: Vec<CaptureFile>,
+    /// What its tree came to, of a capture of files; none of one of memory.
+    pub tree: Option<TreeFacts>,
 }
 
 impl Capture {
     /// The length of all files together, in bytes. What they occupy may be less: copies share files.
     pub fn bytes(&self) -> u64 {
-        self.files.iter().map(|file| file.bytes).sum()
+        self.files.iter().map(|file| file.bytes).sum::<u64>() + self.tree.map_or(0, |tree| tree.bytes)
     }
+
+    /// Where the tree of a capture of files is: the upper layer of an overlay.
+    pub fn root(&self) -> PathBuf {
+        self.directory.join(tree::ROOT)
+    }
+}
+
+/// What a capture takes up.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Sizes {
+    /// In bytes, what goes when it is removed.
+    pub alone: u64,
+    /// In bytes, what others have a part in: files that it shares with copies, and the layers below it.
+    pub shared: u64,
 }
 
 /// What this host has, to be compared with what a capture needs. An engine's capabilities, as they are.
@@ -116,6 +148,8 @@ pub(crate) struct Captures {
     steps: Steps,
     /// The drafts being written by this process.
     live: Mutex<BTreeMap<CaptureId, Live>>,
+    /// Trees that this process has written, or has read to their last byte.
+    trusted: Mutex<BTreeSet<CaptureId>>,
 }
 
 impl Captures {
@@ -127,7 +161,7 @@ impl Captures {
                 disk::remove_tree(&directory.join(name))?;
             }
         }
-        Ok(Self { directory, steps, live: Mutex::default() })
+        Ok(Self { directory, steps, live: Mutex::default(), trusted: Mutex::default() })
     }
 
     pub(crate) fn steps(&self) -> &Steps {
@@ -165,11 +199,30 @@ impl Captures {
         Ok(ids)
     }
 
+    pub(crate) fn sizes(&self, id: &CaptureId) -> Result<Sizes, PoolError> {
+        let capture = self.load(id)?;
+        let mut sizes = Sizes { alone: capture.tree.map_or(0, |tree| tree.bytes), shared: 0 };
+        for file in &capture.files {
+            let path = capture.directory.join(&file.name);
+            let links = path.symlink_metadata().map_err(failed("look at", &path))?.nlink();
+            let part = if links > 1 { &mut sizes.shared } else { &mut sizes.alone };
+            *part += file.bytes;
+        }
+        let mut below = capture.facts.layer;
+        while let Some(layer) = below {
+            let layer = self.load(&layer)?;
+            sizes.shared += layer.bytes();
+            below = layer.facts.layer;
+        }
+        Ok(sizes)
+    }
+
     pub(crate) fn remove(&self, id: &CaptureId) -> Result<(), PoolError> {
         // One that is still being written, by somebody who was given up perhaps, must not come into being afterwards.
         if let Some(live) = self.live().get_mut(id) {
             live.fate = Fate::Nothing;
         }
+        self.trusted().remove(id);
         let gone = self.path(id, GONE);
         disk::remove_tree(&gone)?;
         match disk::rename_new(&self.path(id, ""), &gone) {
@@ -186,6 +239,10 @@ impl Captures {
             disk::remove_tree(&self.path(id, DRAFT))?;
         }
         disk::sync_directory(&self.directory, &self.steps)
+    }
+
+    fn trusted(&self) -> MutexGuard<'_, BTreeSet<CaptureId>> {
+        self.trusted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn path(&self, id: &CaptureId, suffix: &str) -> PathBuf {

@@ -1,6 +1,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
-//! The disk: images that sandboxes start from, and captures, which hold the memory of sleeping ones.
+//! The disk: images that sandboxes start from, and captures, which hold the memory of sleeping ones or
+//! the files of filesystem snapshots.
 //!
 //! Both are immutable directories. They come into being under another name and get their own by one rename, after
 //! everything in them is on the disk: whenever the process dies, an image or a capture is wholly there or not there.
@@ -9,6 +10,7 @@
 //! ```text
 //! DATA/captures/ID.draft/   being written by an engine          IMAGES/.import-N/         being unpacked (flock held)
 //! DATA/captures/ID/         manifest.json and the files         IMAGES/DIGEST/            image.json and rootfs/
+//!                           of memory; or listing and root/
 //! DATA/captures/ID.gone/    being removed                       IMAGES/tags/TAG           a digest
 //! ```
 //!
@@ -23,7 +25,10 @@ mod images;
 mod pool;
 mod steps;
 
-pub use captures::{Capture, CaptureDraft, CaptureFacts, CaptureFile, Expected};
+pub use captures::{
+    Below, Capture, CaptureDraft, CaptureFacts, CaptureFile, Difference, Differing, Expected, Listed, Lister, Sizes,
+    TreeFacts, TreeWriter,
+};
 pub use error::PoolError;
 pub use images::{GUEST_ID_BASE, GUEST_ID_COUNT, Image, Progress, Stage};
 pub use pool::Pool;

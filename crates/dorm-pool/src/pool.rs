@@ -8,7 +8,7 @@ use std::sync::Arc;
 use dorm_lifecycle::{CaptureId, Digest};
 use dorm_steps::AnySteps;
 
-use crate::captures::{Capture, CaptureDraft, Captures, Expected};
+use crate::captures::{self, Below, Capture, CaptureDraft, Captures, Differing, Expected, Listed, Sizes};
 use crate::error::PoolError;
 use crate::images::{Image, Images, Progress};
 use crate::steps::Steps;
@@ -148,6 +148,91 @@ impl Pool {
     pub async fn capture(&self, id: &CaptureId) -> Result<Capture, PoolError> {
         let (captures, id) = (self.captures.clone(), id.clone());
         self.blocking(move || captures.load(&id)).await
+    }
+
+    /// The captures of files that lie on an image, `top` first. Each is read to its last byte and compared with what was
+    /// written the first time this process asks for it.
+    ///
+    /// # Errors
+    /// [`PoolError::Missing`] or [`PoolError::Damaged`] with the first that cannot be used.
+    pub async fn layers(&self, top: &CaptureId) -> Result<Vec<Capture>, PoolError> {
+        let (captures, top) = (self.captures.clone(), top.clone());
+        self.blocking(move || captures.layers(&top)).await
+    }
+
+    /// Reads a capture to its last byte, whichever engine wrote it.
+    ///
+    /// # Errors
+    /// [`PoolError::Missing`], [`PoolError::Damaged`].
+    pub async fn check(&self, id: &CaptureId) -> Result<Capture, PoolError> {
+        let (captures, id) = (self.captures.clone(), id.clone());
+        self.blocking(move || {
+            let capture = captures.load(&id)?;
+            captures.check_content(&capture)?;
+            Ok(capture)
+        })
+        .await
+    }
+
+    /// What a tree lies on that is taken of a sandbox with this image, and with `top` and what is below it on that.
+    ///
+    /// # Errors
+    /// [`PoolError::NoImage`], or as [`Pool::layers`].
+    pub async fn below(&self, image: &Digest, top: Option<&CaptureId>) -> Result<Below, PoolError> {
+        let (captures, images, image, top) = (self.captures.clone(), self.images.clone(), image.clone(), top.cloned());
+        self.blocking(move || captures.below(images.get(&image)?.rootfs, top.as_ref())).await
+    }
+
+    /// Makes `to` a capture of files that means the same as `top` with all layers below it, and lies on the image itself.
+    /// It is read back from the disk and compared before this answers. Those layers stay as they are.
+    ///
+    /// # Errors
+    /// As [`Pool::layers`] and [`Pool::begin`]; [`PoolError::Damaged`] when it does not come to the same.
+    pub async fn flatten(&self, top: &CaptureId, to: &CaptureId) -> Result<Capture, PoolError> {
+        let (captures, top, to) = (self.captures.clone(), top.clone(), to.clone());
+        let images = self.images.clone();
+        self.blocking(move || captures.flatten(&top, &to, &|image| Ok(images.get(image)?.rootfs))).await
+    }
+
+    /// The paths at which two stacks of changes on one image, each the lowest first, differ; in order.
+    ///
+    /// # Errors
+    /// [`PoolError::NoImage`]; [`PoolError::Io`] when the image cannot be read.
+    pub async fn diff(
+        &self,
+        image: &Digest,
+        first: Vec<Vec<Listed>>,
+        second: Vec<Vec<Listed>>,
+    ) -> Result<Vec<Differing>, PoolError> {
+        let (images, image) = (self.images.clone(), image.clone());
+        self.blocking(move || captures::diff(&images.get(&image)?.rootfs, &first, &second)).await
+    }
+
+    /// How many captures of files lie on each other from `top` down.
+    ///
+    /// # Errors
+    /// [`PoolError::Missing`], [`PoolError::Damaged`].
+    pub async fn depth(&self, top: &CaptureId) -> Result<usize, PoolError> {
+        let (captures, top) = (self.captures.clone(), top.clone());
+        self.blocking(move || captures.depth(&top)).await
+    }
+
+    /// What a capture takes up on the disk.
+    ///
+    /// # Errors
+    /// [`PoolError::Missing`], [`PoolError::Damaged`].
+    pub async fn sizes(&self, id: &CaptureId) -> Result<Sizes, PoolError> {
+        let (captures, id) = (self.captures.clone(), id.clone());
+        self.blocking(move || captures.sizes(&id)).await
+    }
+
+    /// What is in the tree of a capture of files, a directory before what is in it.
+    ///
+    /// # Errors
+    /// [`PoolError::Missing`], or [`PoolError::Damaged`] also when it is a capture of memory.
+    pub async fn listing(&self, id: &CaptureId) -> Result<Vec<Listed>, PoolError> {
+        let (captures, id) = (self.captures.clone(), id.clone());
+        self.blocking(move || captures.listing(&captures.load(&id)?)).await
     }
 
     /// Makes `to` a capture with the same content as `from`, which is not touched; both can be removed on their own.

@@ -81,7 +81,7 @@ impl Damaged {
 
 /// Damages every file of an image in every way; answers how often, and what was found.
 pub(crate) async fn run(world: &mut World, of: Of, random: &mut fastrand::Rng) -> Result<(u64, Vec<Fault>)> {
-    if let Some((snapshot, _)) = world.origin.take() {
+    for (snapshot, _) in world.origin.take().into_iter().chain(world.files_origin.take()) {
         world.forget(&snapshot).await?;
     }
     let mut faults = Vec::new();

@@ -17,22 +17,32 @@ use crate::world::{Fault, Stage, World, fault};
 pub(crate) enum Saving {
     Suspend,
     Checkpoint,
+    Files,
 }
 
 impl Saving {
-    pub(crate) const ALL: [Self; 2] = [Self::Suspend, Self::Checkpoint];
+    pub(crate) const ALL: [Self; 3] = [Self::Suspend, Self::Checkpoint, Self::Files];
 
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Suspend => "suspend, disk full",
             Self::Checkpoint => "checkpoint, disk full",
+            Self::Files => "checkpoint files, disk full",
         }
     }
 
     const fn verb(self) -> &'static str {
         match self {
             Self::Suspend => "suspend",
-            Self::Checkpoint => "checkpoint",
+            Self::Checkpoint | Self::Files => "checkpoint",
+        }
+    }
+
+    fn asked(self) -> Value {
+        match self {
+            Self::Suspend => json!({}),
+            Self::Checkpoint => json!({ "kind": "memory" }),
+            Self::Files => json!({ "kind": "filesystem" }),
         }
     }
 }
@@ -73,7 +83,7 @@ pub(crate) async fn cycle(world: &mut World, disk: &SmallDisk, saving: Saving, f
         }
     }
     let path = format!("/sandboxes/{}/{}", probe.id, saving.verb());
-    let answer = world.daemon.try_ask(Method::POST, &path, Some(json!({})));
+    let answer = world.daemon.try_ask(Method::POST, &path, Some(saving.asked()));
     let answer = tokio::time::timeout(PATIENCE, answer).await;
     let answer = answer.unwrap_or_else(|_| Err(anyhow!("it takes more than {} s", PATIENCE.as_secs())));
     let quiet = std::time::Duration::from_millis(150);

@@ -9,6 +9,8 @@
 //! It is a client like any other: it knows the API, what lies on the disk and what the kernel says, but nothing of what
 //! the daemon believes. It does not know what an operation's steps are; it learns them by watching it once.
 
+#![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
+
 mod damage;
 mod full_disk;
 mod host;
@@ -18,6 +20,8 @@ mod proof;
 mod report;
 mod small_disk;
 mod steps;
+mod voice;
+mod walks;
 mod world;
 
 use std::path::{Path, PathBuf};
@@ -25,6 +29,7 @@ use std::time::Duration;
 
 pub use proof::{names, prove};
 pub use report::{Finding, Kind, Report, Row};
+pub use walks::{Stumble, Walked, WalkedDeed, walk};
 
 /// What is to be proved, and with what.
 #[derive(Clone, Debug)]

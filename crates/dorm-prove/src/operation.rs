@@ -44,6 +44,9 @@ operations! {
     Evict "evict";
     CheckpointRunning "checkpoint running";
     CheckpointSuspended "checkpoint suspended";
+    FilesRunning "checkpoint files, running";
+    FilesSuspended "checkpoint files, suspended";
+    CreateFromFiles "create from files";
     Clone "clone";
     Fork "fork";
     RewindRunning "rewind running";

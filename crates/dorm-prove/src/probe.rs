@@ -1,15 +1,13 @@
 //! What runs in a sandbox of the proof, and the questions that show whether it still is what it was.
 //!
-//! A shell that holds a secret, a block of random bytes and a counter in memory only. It is asked through its standard
-//! input and answers on its standard output, which the sandbox's agent keeps: that needs no port and no other process,
-//! and works after any restart of the daemon.
-
-use std::time::Duration;
+//! A shell that holds a secret, a block of random bytes and a counter in memory only.
 
 use anyhow::{Context as _, Result, bail};
 use dorm_testing::Daemon;
 use reqwest::Method;
-use serde_json::{Value, json};
+
+pub(crate) use crate::voice::PATIENCE;
+use crate::voice::Voice;
 
 /// Needs nothing of an image but `sh`, `od`, `tr` and `cksum`.
 const PROGRAM: &str = r#"
@@ -24,21 +22,19 @@ while read -r word; do
 done
 "#;
 
-/// How long an answer may take.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 const FILE: &str = "/root/kept";
 
 /// What is known of a sandbox's memory and files, as acknowledged.
 #[derive(Clone, Debug)]
 pub(crate) struct Probe {
     pub(crate) id: String,
-    process: u64,
-    /// Where its next answer begins.
-    at: u64,
+    voice: Voice,
     /// Process id, secret, checksum.
     held: [String; 3],
     count: u64,
     file: String,
+    /// Whether its memory is gone, and only its files are to be there.
+    files_only: bool,
 }
 
 /// Why a sandbox is not what it was.
@@ -53,11 +49,14 @@ pub(crate) enum Loss {
 impl Probe {
     /// Starts the program in the running sandbox `id`.
     pub(crate) async fn begin(daemon: &Daemon, id: &str) -> Result<Self> {
-        let asked = json!({ "argv": ["/bin/sh", "-c", PROGRAM], "stdin": "pipe" });
-        let started = daemon.post(&format!("/sandboxes/{id}/processes"), asked).await?;
-        let process = started["process"].as_u64().context("a process's handle")?;
-        let mut probe =
-            Self { id: id.to_owned(), process, at: 0, held: Default::default(), count: 0, file: String::new() };
+        let mut probe = Self {
+            id: id.to_owned(),
+            voice: Voice::begin(daemon, id, PROGRAM).await?,
+            held: Default::default(),
+            count: 0,
+            file: String::new(),
+            files_only: false,
+        };
         let (held, count) = probe.say(daemon, "begin").await?;
         if held.iter().any(String::is_empty) {
             bail!("the image lacks one of sh, od, tr and cksum, which the proof needs in its sandboxes: {held:?}");
@@ -71,6 +70,11 @@ impl Probe {
     /// The same memory in another sandbox, which began with it.
     pub(crate) fn of(&self, id: &str) -> Self {
         Self { id: id.to_owned(), ..self.clone() }
+    }
+
+    /// What is left of it where only its files are kept.
+    pub(crate) fn files(&self) -> Self {
+        Self { files_only: true, ..self.clone() }
     }
 
     /// Has something new to lose: a counter one further, and other content in the file. Acknowledged.
@@ -89,6 +93,12 @@ impl Probe {
     pub(crate) async fn is_whole(&mut self, daemon: &Daemon) -> Result<(), Loss> {
         let lost = |error: anyhow::Error| Loss::Sandbox(format!("sandbox {} does not answer: {error:#}", self.id));
         let file = self.read(daemon).await.map_err(lost)?;
+        if self.files_only {
+            return match file == self.file {
+                true => Ok(()),
+                false => Err(Loss::Data(format!("file of sandbox {}: '{file}' instead of '{}'", self.id, self.file))),
+            };
+        }
         let wanted = (self.held.clone(), self.count + 1);
         let id = self.id.clone();
         let said = self.say(daemon, "check").await;
@@ -117,40 +127,12 @@ impl Probe {
 
     /// Says a word to the program and reads its answer.
     async fn say(&mut self, daemon: &Daemon, word: &str) -> Result<([String; 3], u64)> {
-        let path = format!("/sandboxes/{}/processes/{}", self.id, self.process);
-        let said = daemon.request(Method::POST, &format!("{path}/stdin")).body(format!("{word}\n"));
-        let status = said.timeout(PATIENCE).send().await?.error_for_status()?;
-        drop(status);
-        let line = tokio::time::timeout(PATIENCE, self.line(daemon, &path)).await.context("no answer in time")??;
-        self.at += line.len() as u64 + 1;
+        let line = self.voice.say(daemon, &self.id, word).await?;
         let words: Vec<&str> = line.split(' ').collect();
         let [echo, pid, secret, sum, count] = words.as_slice() else { bail!("it said '{line}'") };
         if *echo != word {
             bail!("it answered '{line}' to '{word}'");
         }
         Ok(([pid, secret, sum].map(|word| (*word).to_owned()), count.parse().context("a count")?))
-    }
-
-    async fn line(&self, daemon: &Daemon, path: &str) -> Result<String> {
-        let asked = daemon.request(Method::GET, &format!("{path}/output?stdout={}", self.at));
-        let mut answer = asked.send().await?.error_for_status()?;
-        let (mut events, mut line) = (String::new(), String::new());
-        while let Some(chunk) = answer.chunk().await? {
-            events.push_str(&String::from_utf8_lossy(&chunk));
-            while let Some(end) = events.find("\n\n") {
-                let event: String = events.drain(..end + 2).collect();
-                let Some(data) = event.lines().find_map(|line| line.strip_prefix("data:")) else { continue };
-                let data: Value = serde_json::from_str(data.trim()).context("read an event")?;
-                if event.contains("event: exit") || event.contains("event: lost") || event.contains("event: error") {
-                    bail!("instead of an answer: {}", event.trim());
-                }
-                line.push_str(data["data"].as_str().unwrap_or_default());
-                if let Some(end) = line.find('\n') {
-                    line.truncate(end);
-                    return Ok(line);
-                }
-            }
-        }
-        bail!("its output ended")
     }
 }

@@ -118,12 +118,12 @@ pub fn names() -> Vec<String> {
 }
 
 /// The proof's own directory.
-struct Place {
+pub(crate) struct Place {
     directory: PathBuf,
 }
 
 impl Place {
-    fn make(parent: &Path) -> Result<Self> {
+    pub(crate) fn make(parent: &Path) -> Result<Self> {
         let mut bytes = [0_u8; 4];
         getrandom::fill(&mut bytes).map_err(|error| anyhow::anyhow!("get random bytes: {error}"))?;
         let directory = parent.join(format!("dormouse-prove-{:08x}", u32::from_ne_bytes(bytes)));
@@ -136,17 +136,21 @@ impl Place {
         Ok(Self { directory })
     }
 
-    fn log(&self) -> PathBuf {
+    pub(crate) fn path(&self) -> &Path {
+        &self.directory
+    }
+
+    pub(crate) fn log(&self) -> PathBuf {
         self.directory.join("log")
     }
 
     /// Keeps what the daemons said beside the directory, which goes.
-    fn keep_log(&self) -> Option<PathBuf> {
+    pub(crate) fn keep_log(&self) -> Option<PathBuf> {
         let kept = self.directory.with_extension("log");
         std::fs::copy(self.log(), &kept).ok().map(|_| kept)
     }
 
-    fn remove(&self, remains: &[String]) -> Result<()> {
+    pub(crate) fn remove(&self, remains: &[String]) -> Result<()> {
         if !remains.is_empty() {
             return Ok(());
         }

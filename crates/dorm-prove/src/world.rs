@@ -40,6 +40,8 @@ pub(crate) struct World {
     pub(crate) doomed: Option<Probe>,
     /// A snapshot, and what was in it.
     pub(crate) origin: Option<(String, Probe)>,
+    /// A filesystem snapshot, and what was in it.
+    pub(crate) files_origin: Option<(String, Probe)>,
     /// To which nothing is done: each must stay as it is.
     standing: Vec<(Stage, Probe)>,
     number: u64,
@@ -74,6 +76,7 @@ impl World {
             sleeper: None,
             doomed: None,
             origin: None,
+            files_origin: None,
             standing: Vec::new(),
             number: 0,
             runsc,
@@ -134,9 +137,21 @@ impl World {
             return Ok(origin.clone());
         }
         let probe = self.sleeper(Stage::Running).await?;
-        let taken = self.daemon.act(&probe.id, "checkpoint").await?;
+        let taken = self.daemon.checkpoint(&probe.id, "memory").await?;
         self.sleeper = Some(probe.clone());
         Ok(self.origin.insert((word(&taken, "id"), probe)).clone())
+    }
+
+    /// A filesystem snapshot, and what was in it.
+    pub(crate) async fn files_origin(&mut self) -> Result<(String, Probe)> {
+        if let Some(origin) = &self.files_origin {
+            return Ok(origin.clone());
+        }
+        let probe = self.sleeper(Stage::Running).await?;
+        let taken = self.daemon.checkpoint(&probe.id, "filesystem").await?;
+        let files = probe.files();
+        self.sleeper = Some(probe);
+        Ok(self.files_origin.insert((word(&taken, "id"), files)).clone())
     }
 
     /// Kills the daemon, if it still lives, and starts it again.

@@ -14,9 +14,9 @@ use std::time::Duration;
 use dorm_agent_client::Agent;
 use dorm_lifecycle::{
     Actor as By, CaptureId, Command, Denied, Effect, EventKind, Input, Observation, Outcome, RunId, Sandbox,
-    SnapshotId, State, Step, step,
+    SnapshotId, SnapshotKind, State, Step, step,
 };
-use dorm_store::{OperationRecord, Removal, SandboxRecord, SnapshotRecord};
+use dorm_store::{Maker, OperationRecord, Removal, SandboxRecord, SnapshotRecord};
 use futures_util::future::BoxFuture;
 use tokio::sync::{mpsc, oneshot};
 
@@ -56,8 +56,13 @@ pub(crate) enum Message {
 /// A snapshot that somebody wants.
 pub(crate) struct SnapshotAsked {
     pub(crate) id: SnapshotId,
+    pub(crate) kind: SnapshotKind,
     pub(crate) labels: BTreeMap<String, String>,
     pub(crate) removal: Removal,
+    pub(crate) made_by: Maker,
+    pub(crate) by: By,
+    /// Is told when it is recorded that it is being taken.
+    pub(crate) begun: Option<oneshot::Sender<SnapshotRecord>>,
 }
 
 /// What an actor does first.
@@ -255,6 +260,10 @@ impl Actor {
             sandbox: self.record.sandbox.clone(),
             agent: self.agent.clone(),
             capture: self.capture.clone(),
+            kind: match (&self.record.sandbox.state, &self.snapshot) {
+                (State::Snapshotting { .. }, Some(snapshot)) => snapshot.kind,
+                (_, _) => SnapshotKind::Memory,
+            },
         }
     }
 
@@ -385,10 +394,7 @@ impl Actor {
                     let _ = reply.send(Err(error));
                 }
             },
-            State::Pending { .. }
-            | State::Snapshotting { .. }
-            | State::Suspending { rewind: Some(_), .. }
-            | State::Resuming { .. } => {
+            State::Pending { .. } | State::Snapshotting { .. } | State::Resuming { .. } => {
                 self.later.push_back(Message::Use { what, reply });
             }
             State::Suspending { .. }
@@ -540,6 +546,7 @@ impl Actor {
         sandbox.last_active = sandbox.last_active.max(self.activity.last());
         let after = sandbox.expires().map(|expires| expires.since(self.shared.now()));
         self.shared.timers.set(&sandbox.id, after);
+        self.shared.checkpointing.follow(&sandbox, self.shared.now());
     }
 
     fn take_activity(&mut self) {
@@ -573,6 +580,7 @@ fn command_word(command: &Command) -> &'static str {
         Command::Rewind(_) => "rewind",
         Command::SetTimeouts(_) => "set the timeouts of",
         Command::SetKeeping(_) => "set what is kept of",
+        Command::SetCheckpoints(_) => "set the checkpoints of",
         Command::Hold(_) => "hold",
         Command::Release(_) => "release",
         Command::ClockSet(_) => "move the deadlines of",

@@ -19,14 +19,14 @@ mod wake;
 use std::sync::Arc;
 use std::time::Duration;
 
-use dorm_agent_client::{Agent, AgentError};
-use dorm_engine::RunSpec;
-use dorm_lifecycle::{CaptureId, Effect, Observation, Origin, RunId, Sandbox};
+use dorm_agent_client::{Agent, AgentError, HookOutcome};
+use dorm_engine::{Layer, RunSpec};
+use dorm_lifecycle::{CaptureId, Effect, Observation, Origin, RunId, Sandbox, SnapshotKind};
 
 use crate::error::ServiceError;
 use crate::shared::{Shared, chain};
 
-pub(crate) use save::{give_up_image, go_on_after_restart, park};
+pub(crate) use save::{files_of_image, give_up_image, go_on_after_restart, park};
 pub(crate) use wake::verify;
 
 /// How long the agent may take for anything that does not depend on what runs in the sandbox.
@@ -45,6 +45,8 @@ pub(crate) struct Task {
     pub(crate) sandbox: Sandbox,
     pub(crate) agent: Option<Agent>,
     pub(crate) capture: Option<CaptureId>,
+    /// What the snapshot that is being taken holds.
+    pub(crate) kind: SnapshotKind,
 }
 
 /// What was seen when an effect was over.
@@ -73,8 +75,12 @@ pub(crate) async fn carry_out(task: Task, effect: Effect) -> Option<Seen> {
         Effect::Save { run } => save::save(&task, &run).await,
         Effect::Snapshot { run, .. } => save::snapshot(&task, &run).await,
         Effect::Wake { parked, fresh, image } => wake::wake(&task, &parked, &fresh, &image).await,
-        Effect::Rewind { parked, fresh, target, resources } => {
-            wake::rewind(&task, &parked, &fresh, &target, resources).await
+        Effect::Rewind { parked, fresh, target, layer, resources } => {
+            // It begins as what it is to be.
+            let mut task = task;
+            task.sandbox.spec.layer = layer;
+            task.sandbox.spec.resources = resources;
+            wake::rewind(&task, &parked, &fresh, target.as_ref()).await
         }
         Effect::Stop { run } => return stop(&task, &run).await,
     })
@@ -95,11 +101,17 @@ async fn within<T>(limit: Duration, what: &str, work: impl Future<Output = Resul
 }
 
 async fn spec(task: &Task, run: &RunId) -> Result<RunSpec, Reason> {
-    let image = task.shared.pool.image(&task.sandbox.spec.image).await.map_err(|error| reason(&error))?;
+    let pool = &task.shared.pool;
+    let image = pool.image(&task.sandbox.spec.image).await.map_err(|error| reason(&error))?;
+    let layers = match &task.sandbox.spec.layer {
+        Some(top) => pool.layers(top).await.map_err(|error| reason(&error))?,
+        None => Vec::new(),
+    };
     Ok(RunSpec {
         run: run.clone(),
         image: task.sandbox.spec.image.clone(),
         rootfs: image.rootfs,
+        layers: layers.iter().map(|layer| Layer { id: layer.id.clone(), directory: layer.root() }).collect(),
         resources: task.sandbox.spec.resources,
         egress: task.sandbox.spec.egress.clone(),
     })
@@ -110,7 +122,9 @@ async fn start(task: &Task, run: &RunId, origin: &Origin) -> Seen {
     let attempt = async {
         let spec = spec(task, run).await?;
         match origin {
-            Origin::Image => task.shared.engine.start(&spec).await.map_err(|error| error.chain())?,
+            Origin::Image | Origin::Filesystem { .. } => {
+                task.shared.engine.start(&spec).await.map_err(|error| error.chain())?
+            }
             Origin::Snapshot { capture, .. } => wake::restore(task, &spec, capture).await?,
         }
         introduce(task, run).await.map_err(|error| reason(&error))
@@ -128,7 +142,11 @@ async fn start(task: &Task, run: &RunId, origin: &Origin) -> Seen {
 async fn introduce(task: &Task, run: &RunId) -> Result<Agent, ServiceError> {
     let agent = connect(task, run).await?;
     let resumed = tokio::time::timeout(AGENT, agent.resumed(&wake::identity(task))).await;
-    resumed.map_err(|_| silent())??;
+    for hook in resumed.map_err(|_| silent())??.hooks {
+        if hook.outcome != HookOutcome::Done {
+            tracing::warn!(%run, program = ?hook.path, outcome = ?hook.outcome, "a program has not taken the new identity");
+        }
+    }
     Ok(agent)
 }
 

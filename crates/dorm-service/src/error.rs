@@ -2,7 +2,7 @@
 
 use dorm_agent_client::AgentError;
 use dorm_engine::EngineError;
-use dorm_lifecycle::{Denied, IdError, SandboxId, SnapshotId, SpecError, StateName, WebhookId};
+use dorm_lifecycle::{Denied, Digest, IdError, SandboxId, SnapshotId, SpecError, StateName, WebhookId};
 use dorm_pool::PoolError;
 use dorm_store::StoreError;
 use thiserror::Error;
@@ -67,6 +67,32 @@ pub enum ServiceError {
         /// Its status, with a reason if there is one.
         status: String,
     },
+    /// The snapshot is needed.
+    #[error("snapshot {snapshot} is in use by {}", held_by.join(", "))]
+    SnapshotInUse {
+        /// Which.
+        snapshot: SnapshotId,
+        /// By whom.
+        held_by: Vec<String>,
+    },
+    /// A disk was asked for that is smaller than the one a snapshot was taken of.
+    #[error("the disk of snapshot {snapshot} has {least} bytes, and {asked} are fewer: a disk can only grow")]
+    DiskShrinks {
+        /// Which.
+        snapshot: SnapshotId,
+        /// What was asked for.
+        asked: u64,
+        /// What it has.
+        least: u64,
+    },
+    /// Files were to be compared that do not stand on one image.
+    #[error("they cannot be compared: one stands on image {first}, the other on image {second}")]
+    NotComparable {
+        /// One image.
+        first: Digest,
+        /// The other.
+        second: Digest,
+    },
     /// Something was asked for that a snapshot fixes.
     #[error("{what} comes with snapshot {snapshot} and cannot be changed")]
     FixedBySnapshot {
@@ -90,6 +116,14 @@ pub enum ServiceError {
         sandbox: SandboxId,
         /// What is wrong with it.
         what: String,
+    },
+    /// A secret is to follow that the source does not have.
+    #[error("sandbox {sandbox} has no secret '{name}' that could follow")]
+    NoSecret {
+        /// Which.
+        sandbox: SandboxId,
+        /// The secret.
+        name: String,
     },
     /// A fork of all or none was given up.
     #[error(
@@ -141,6 +175,14 @@ pub enum ServiceError {
         child: SandboxId,
         /// Why not.
         what: String,
+    },
+    /// The daemon was stopped before the end of a fork of all or none could be recorded.
+    #[error(
+        "the fork of sandbox {sandbox} could not be recorded before the daemon stopped: the next start ends its children"
+    )]
+    ForkNotRecorded {
+        /// Which.
+        sandbox: SandboxId,
     },
     /// The lifecycle refuses.
     #[error("cannot {operation} sandbox {sandbox}: {denied}")]
@@ -207,18 +249,22 @@ impl ServiceError {
             | Self::Denied { denied: Denied::Terminated(_), .. } => Code::Gone,
             Self::SnapshotUnusable { source, .. } => pool_code(source),
             Self::SnapshotNotReady { .. }
+            | Self::SnapshotInUse { .. }
             | Self::BadRewind { .. }
+            | Self::NotComparable { .. }
             | Self::NotTerminated { .. }
             | Self::NothingToRestart(_)
             | Self::BadPromotion { .. }
             | Self::FixedBySnapshot { .. }
             | Self::NotRunning { .. }
             | Self::Denied { denied: Denied::NotSuspendable | Denied::TooManyHolds(_), .. } => Code::Conflict,
-            Self::Spec(_) | Self::Id(_) | Self::BadFork { .. } => Code::InvalidArgument,
+            Self::Spec(_) | Self::Id(_) | Self::BadFork { .. } | Self::DiskShrinks { .. } | Self::NoSecret { .. } => {
+                Code::InvalidArgument
+            }
             Self::OperationFailed { .. } => Code::Failed,
             Self::ForkFailed { source, .. } => source.code(),
             Self::NotAdmitted { .. } => Code::NoRoom,
-            Self::Stopping | Self::StillWaking(_) => Code::Unavailable,
+            Self::Stopping | Self::ForkNotRecorded { .. } | Self::StillWaking(_) => Code::Unavailable,
             Self::Agent(error) => agent_code(error),
             Self::Engine(EngineError::Refused { .. }) => Code::PortClosed,
             Self::Engine(EngineError::NoRoom { .. }) => Code::NoRoom,
@@ -236,24 +282,30 @@ impl ServiceError {
             Self::NoSnapshot(_) => "list the snapshots that are there",
             Self::NoWebhook(_) => "list the webhooks that are there",
             Self::SnapshotNotReady { .. } => "wait until it is completed, or use another snapshot",
+            Self::SnapshotInUse { .. } => "end or remove those first, or have it removed when they are gone",
+            Self::FixedBySnapshot { .. } => {
+                "leave it out, or create from a filesystem snapshot or the image, which can have others"
+            }
+            Self::NotComparable { .. } => "compare snapshots and sandboxes that were made from one image",
+            Self::DiskShrinks { .. } => "ask for as many or more, or leave it out",
             Self::SnapshotUnusable { .. } => "use another snapshot",
             Self::BadRewind { .. } => "create a new sandbox from that snapshot instead",
             Self::NotTerminated { state: StateName::Suspended, .. } => "resume it, or rewind it to a snapshot",
             Self::NotTerminated { .. } => "rewind it to a snapshot, or terminate it first",
             Self::NothingToRestart(_) => "create a new sandbox from its image",
             Self::BadPromotion { .. } => "it goes on as it is; rewind the other to a snapshot of it instead",
-            Self::FixedBySnapshot { .. } => "leave it out, or create from the image instead",
             Self::NotRunning { state: StateName::Suspended | StateName::Suspending, .. } => "resume it first",
             Self::NotRunning { .. } => "create a new sandbox",
             Self::Denied { denied, .. } => denied.next_step(),
             Self::BadFork { .. } => "",
+            Self::NoSecret { .. } => "give it a value, or describe the sandbox to see which secrets it has",
             Self::ForkFailed { source, .. } => source.next_step(),
             Self::OperationFailed { state: StateName::Running, .. } => "it goes on running; try again",
             Self::OperationFailed { state: StateName::Suspended, .. } => "its image is untouched; try again",
             Self::OperationFailed { .. } => "look at its events, and at `dorm doctor`",
             Self::NotAdmitted { .. } => "suspend or terminate what is not needed, or raise the daemon's budgets",
             Self::StillWaking(_) => "try again in a moment",
-            Self::Stopping => "try again when the daemon is back",
+            Self::Stopping | Self::ForkNotRecorded { .. } => "try again when the daemon is back",
             Self::Store(StoreError::NameTaken { .. }) => "choose another name, or terminate its holder",
             Self::Store(_) => "look at the daemon's log",
             Self::Engine(EngineError::Refused { .. }) | Self::Agent(AgentError::Refused(_)) => {

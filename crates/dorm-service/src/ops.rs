@@ -1,14 +1,17 @@
 //! What callers can do, one verb a file.
 
 pub(crate) mod checkpoint;
+mod checkpoints;
 pub(crate) mod collect;
 pub(crate) mod create;
 mod describe;
+pub(crate) mod diff;
 mod events;
 pub(crate) mod exec;
 pub(crate) mod figures;
 pub(crate) mod fork;
 mod images;
+mod layers;
 pub(crate) mod promote;
 mod reach;
 pub(crate) mod restart;
@@ -17,6 +20,7 @@ pub(crate) mod rewind;
 mod suspend;
 mod terminate;
 mod timeouts;
+mod tree;
 mod webhooks;
 mod why;
 

@@ -1,19 +1,25 @@
 //! The start of the service: what the records say and what the host runs are brought together, by the lifecycle's
 //! plan, before anybody is answered.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
 use dorm_engine::{EngineError, FoundRun};
-use dorm_lifecycle::{Actor as By, Effect, Recovery, RunCondition, RunId, SandboxId, SnapshotId, State, recover};
+use dorm_lifecycle::{
+    Actor as By, Effect, Recovery, RunCondition, RunId, SandboxId, SnapshotId, SnapshotKind, State, recover,
+};
 use dorm_store::{Change, OperationKind, OperationRecord, OperationResult, SandboxRecord, SnapshotStatus};
 
 use crate::actor::{Actor, First};
+use crate::checkpointing;
 use crate::effects::{self, Task};
 use crate::error::ServiceError;
 use crate::notices;
 use crate::removals;
 use crate::shared::{Parts, Service, Shared};
+
+/// Why an operation has failed of which nothing goes on.
+const STOPPED: &str = "the daemon was stopped in the middle of it";
 
 /// How long an engine may take to say what runs on the host, or to clear away what nobody knows.
 const LOOK: Duration = Duration::from_secs(300);
@@ -58,6 +64,13 @@ impl Service {
         }
         shared.tasks.spawn(notices::listen(shared.clone()));
         shared.tasks.spawn(notices::watch_clock(shared.clone()));
+        let now = shared.now();
+        let known: BTreeSet<_> = living.iter().map(|record| record.sandbox.id.clone()).collect();
+        for snapshot in shared.store.snapshots(None).await? {
+            if known.contains(&snapshot.source) {
+                shared.checkpointing.remember(&snapshot, now);
+            }
+        }
         for record in living {
             let found = runs.remove(&record.sandbox.id).unwrap_or_default();
             revive(&shared, record, &found, &mut report).await;
@@ -68,6 +81,9 @@ impl Service {
         }
         end_plans(&service, &mut report).await?;
         service.shared.tasks.spawn(removals::keep_removing(service.clone()));
+        service.shared.tasks.spawn(checkpointing::keep_checkpointing(service.clone()));
+        let flat = service.clone();
+        service.shared.tasks.spawn(async move { flat.keep_all_flat().await });
         Ok((service, report))
     }
 }
@@ -102,7 +118,7 @@ async fn close_operations(
     for operation in shared.store.open_operations().await? {
         match operation.kind {
             OperationKind::DeleteSnapshot => finish_deletion(shared, operation, report).await?,
-            OperationKind::Suspend | OperationKind::Snapshot | OperationKind::Rewind => {
+            OperationKind::Suspend | OperationKind::Snapshot | OperationKind::Rewind | OperationKind::MergeLayers => {
                 give_up_capture(shared, operation, living, report).await?;
             }
             // These belong to a state, and whoever drives the sandbox ends them.
@@ -116,26 +132,39 @@ async fn close_operations(
 
 async fn give_up_capture(
     shared: &std::sync::Arc<Shared>,
-    mut operation: OperationRecord,
+    operation: OperationRecord,
     living: &[SandboxRecord],
     report: &mut RecoveryReport,
 ) -> Result<(), ServiceError> {
-    let Some(capture) = operation.capture.clone() else { return Ok(()) };
+    let is_at_work = living.iter().any(|record| record.sandbox.state.operation() == Some(&operation.id));
+    let capture = match operation.capture.clone() {
+        Some(capture) => capture,
+        // Whoever drives the sandbox ends it.
+        None if is_at_work => return Ok(()),
+        None => return close_as_stopped(shared, operation, Change::default()).await,
+    };
     let mut held = living.iter().flat_map(|record| record.sandbox.captures());
     if held.any(|held| *held == capture) {
         return Ok(());
     }
     shared.pool.remove(&capture).await?;
     report.lines.push(format!("{} {}: what it had written was cleared away", operation.kind.as_str(), operation.id));
-    let reason = "the daemon was stopped in the middle of it".to_owned();
     let mut change = Change::default();
     for mut snapshot in shared.store.snapshots(None).await? {
         if snapshot.capture == capture && snapshot.status == SnapshotStatus::InProgress {
-            snapshot.status = SnapshotStatus::Failed(reason.clone());
+            snapshot.status = SnapshotStatus::Failed(STOPPED.to_owned());
             change.snapshots.push(snapshot);
         }
     }
-    operation.ended = Some((shared.now(), OperationResult::Failed(reason)));
+    close_as_stopped(shared, operation, change).await
+}
+
+async fn close_as_stopped(
+    shared: &std::sync::Arc<Shared>,
+    mut operation: OperationRecord,
+    mut change: Change,
+) -> Result<(), ServiceError> {
+    operation.ended = Some((shared.now(), OperationResult::Failed(STOPPED.to_owned())));
     change.operations.push(operation);
     shared.commit(change).await?;
     Ok(())
@@ -218,7 +247,13 @@ async fn end_all(shared: &std::sync::Arc<Shared>, record: &SandboxRecord, runs: 
 }
 
 fn task(shared: &std::sync::Arc<Shared>, record: &SandboxRecord) -> Task {
-    Task { shared: shared.clone(), sandbox: record.sandbox.clone(), agent: None, capture: None }
+    Task {
+        shared: shared.clone(),
+        sandbox: record.sandbox.clone(),
+        agent: None,
+        capture: None,
+        kind: SnapshotKind::Memory,
+    }
 }
 
 /// An engine that does not answer at all keeps the daemon from starting, and says so.

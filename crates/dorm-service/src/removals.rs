@@ -110,7 +110,7 @@ pub(crate) async fn keep_removing(service: Service) {
             match service.delete_now(&id).await {
                 Ok(()) | Err(ServiceError::NoSnapshot(_)) => _ = shared.removals.due().remove(&id),
                 // Whoever uses it says when that is over.
-                Err(ServiceError::SnapshotNotReady { .. }) => {}
+                Err(ServiceError::SnapshotNotReady { .. } | ServiceError::SnapshotInUse { .. }) => {}
                 Err(error) => {
                     tracing::warn!(snapshot = %id, error = %chain(&error), "a snapshot that is to go stays for now");
                     shared.removals.due().insert(id, Some(now.after(AGAIN)));

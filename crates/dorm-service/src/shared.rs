@@ -15,6 +15,7 @@ use tokio_util::task::TaskTracker;
 use crate::activity::Activity;
 use crate::actor::{Mailbox, Message};
 use crate::admission::{Budgets, HostFacts, Ledger, ThisHost};
+use crate::checkpointing::Checkpointing;
 use crate::clock::{Clock, ClockWatch};
 use crate::error::ServiceError;
 use crate::identity::{Ids, Randomness, SystemRandomness};
@@ -96,8 +97,13 @@ pub(crate) struct Shared {
     /// Runs of which nothing is needed and that could not be ended yet.
     unended: Mutex<BTreeSet<RunId>>,
     pub(crate) removals: Removals,
+    pub(crate) checkpointing: Checkpointing,
     /// Held by whoever deletes a snapshot.
     pub(crate) deletions: tokio::sync::Mutex<()>,
+    /// Held by whoever merges layers.
+    pub(crate) merging: tokio::sync::Mutex<()>,
+    /// Held for reading while a snapshot becomes needed, for writing while one stops being there.
+    pub(crate) holding: Arc<tokio::sync::RwLock<()>>,
     /// Held from reading a webhook to writing it.
     pub(crate) webhooks: tokio::sync::Mutex<()>,
     pub(crate) webhook_news: watch::Sender<u64>,
@@ -128,7 +134,10 @@ impl Shared {
                 tasks: TaskTracker::new(),
                 unended: Mutex::default(),
                 removals: Removals::default(),
+                checkpointing: Checkpointing::default(),
                 deletions: tokio::sync::Mutex::default(),
+                merging: tokio::sync::Mutex::default(),
+                holding: Arc::default(),
                 webhooks: tokio::sync::Mutex::default(),
                 webhook_news: watch::channel(0).0,
                 news: watch::channel(0).0,
@@ -165,6 +174,11 @@ impl Shared {
         }
     }
 
+    /// Waits before something is tried again; whether the service is stopped before that.
+    pub(crate) async fn stops_within(&self, wait: Duration) -> bool {
+        tokio::time::timeout(wait, self.stopping.cancelled()).await.is_ok()
+    }
+
     pub(crate) fn unended(&self) -> MutexGuard<'_, BTreeSet<RunId>> {
         self.unended.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -185,6 +199,7 @@ impl Shared {
         self.actors().remove(sandbox);
         self.timers.set(sandbox, None);
         self.parking.leave(sandbox);
+        self.checkpointing.leave(sandbox);
     }
 
     /// Leaves a message for a living sandbox; whoever is over hears nothing.

@@ -6,7 +6,7 @@ mod inside;
 use std::sync::Arc;
 use std::time::Duration;
 
-use dorm_lifecycle::{Keeping, OnUnrestorable, SandboxId, SnapshotId, Timeouts};
+use dorm_lifecycle::{Keeping, OnUnrestorable, SandboxId, SnapshotId, SnapshotKind, Timeouts};
 use dorm_service::{Code, KeepFuture, Service, ServiceError};
 use dorm_store::Together;
 
@@ -25,7 +25,7 @@ pub(crate) enum Deed {
     Fork(SandboxId, Vec<Option<u64>>, Together),
     Suspend(SandboxId),
     Resume(SandboxId),
-    Checkpoint(SandboxId),
+    Checkpoint(SandboxId, SnapshotKind),
     DeleteSnapshot(SnapshotId),
     Rewind(SandboxId, SnapshotId, KeepFuture),
     Restart(SandboxId),
@@ -98,11 +98,12 @@ impl Client {
             12..20 if few => self.choose_create(),
             0..18 => Deed::Suspend(id),
             18..32 => Deed::Resume(id),
-            32..40 => Deed::Checkpoint(id),
+            32..36 => Deed::Checkpoint(id, SnapshotKind::Memory),
+            36..40 => Deed::Checkpoint(id, SnapshotKind::Filesystem),
             40..43 if living.len() < 6 => Deed::Clone(id, name),
             43..47 => match self.random.pick(&snapshots) {
                 Some(snapshot) => Deed::DeleteSnapshot(snapshot.clone()),
-                None => Deed::Checkpoint(id),
+                None => Deed::Checkpoint(id, SnapshotKind::Memory),
             },
             47..51 => Deed::Evict(id),
             51..54 => Deed::SetTimeouts(id, self.choose_timeouts()),
@@ -149,7 +150,7 @@ impl Client {
         };
         match self.random.pick(snapshots) {
             Some(snapshot) => Deed::Rewind(id, snapshot.clone(), keep),
-            None => Deed::Checkpoint(id),
+            None => Deed::Checkpoint(id, SnapshotKind::Memory),
         }
     }
 

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use crate::random::Random;
@@ -20,6 +20,8 @@ type Inode = u64;
 enum Durable {
     File(Vec<u8>),
     Directory(BTreeMap<String, Inode>),
+    /// What says in a layer that something is gone.
+    Gone,
 }
 
 /// What is known to be durable below one directory.
@@ -69,7 +71,7 @@ impl Disk {
         let (inode, Durable::Directory(now)) = read(directory)? else { return Ok(()) };
         let before = match self.known.get(&inode) {
             Some(Durable::Directory(names)) => names.clone(),
-            Some(Durable::File(_)) | None => BTreeMap::new(),
+            Some(Durable::File(_) | Durable::Gone) | None => BTreeMap::new(),
         };
         if before != now {
             let wanted = choose(&before, &now, random);
@@ -91,7 +93,7 @@ impl Disk {
         let (inode, Durable::File(content)) = read(path)? else { return Ok(()) };
         let durable = match self.known.get(&inode) {
             Some(Durable::File(durable)) => Some(durable.clone()),
-            Some(Durable::Directory(_)) | None => None,
+            Some(Durable::Directory(_) | Durable::Gone) | None => None,
         };
         if durable.as_ref() == Some(&content) || random.chance(30) {
             return Ok(());
@@ -146,6 +148,10 @@ impl Disk {
     fn make(&mut self, path: &Path, inode: Inode) -> io::Result<()> {
         match self.known.get(&inode).cloned() {
             Some(Durable::File(content)) => fs::write(path, content)?,
+            Some(Durable::Gone) => {
+                let device = rustix::fs::FileType::CharacterDevice;
+                rustix::fs::mknodat(rustix::fs::CWD, path, device, rustix::fs::Mode::empty(), 0)?;
+            }
             Some(Durable::Directory(names)) => {
                 fs::create_dir(path)?;
                 for (name, inode) in names {
@@ -161,6 +167,9 @@ impl Disk {
 
 fn read(path: &Path) -> io::Result<(Inode, Durable)> {
     let facts = fs::symlink_metadata(path)?;
+    if facts.file_type().is_char_device() {
+        return Ok((facts.ino(), Durable::Gone));
+    }
     if !facts.is_dir() {
         return Ok((facts.ino(), Durable::File(fs::read(path)?)));
     }

@@ -7,7 +7,9 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use async_trait::async_trait;
-use dorm_engine::{BoxStream, Capabilities, Captured, Engine, EngineError, FoundRun, Notice, RunSpec, Usage};
+use dorm_engine::{
+    BoxStream, Capabilities, Captured, Engine, EngineError, FileSink, FoundRun, LeftOut, Notice, RunSpec, Usage,
+};
 use dorm_engine_fake::{FakeEngine, FakeHost};
 use dorm_lifecycle::{Digest, RunCondition, RunId};
 use dorm_steps::Steps as _;
@@ -73,6 +75,10 @@ impl Engine for WatchedEngine {
 
     async fn capture(&self, run: &RunId, into: &Path) -> Result<Captured, EngineError> {
         self.heard(self.inner.capture(run, into).await).await
+    }
+
+    async fn read_files(&self, image: &Path, sink: Box<dyn FileSink>) -> Result<LeftOut, EngineError> {
+        self.inner.read_files(image, sink).await
     }
 
     async fn park(&self, run: &RunId) -> Result<(), EngineError> {

@@ -41,6 +41,8 @@ struct State {
     now: u64,
     sandboxes: BTreeMap<SandboxId, Known>,
     snapshots: BTreeMap<SnapshotId, KnownSnapshot>,
+    /// What the files in each layer there ever was hold.
+    layers: BTreeMap<CaptureId, Memory>,
     operations: BTreeMap<String, OperationRecord>,
     /// Children of forks that keep all or none: those are ended by the service itself.
     all_or_none: BTreeSet<SandboxId>,

@@ -208,6 +208,8 @@ fn snapshot(&(number, created, of): &(u8, u64, u8)) -> SnapshotRecord {
         source: id(number),
         generation: 1,
         parent: None,
+        kind: dorm_lifecycle::SnapshotKind::Memory,
+        layer: None,
         capture: CaptureId::from_random([number; 20]),
         image: "b".repeat(64).parse().unwrap(),
         resources: Resources::default(),
@@ -215,6 +217,7 @@ fn snapshot(&(number, created, of): &(u8, u64, u8)) -> SnapshotRecord {
         bytes: created,
         labels: std::collections::BTreeMap::new(),
         removal: dorm_store::Removal::Asked,
+        made_by: dorm_store::Maker::Request,
         status: SnapshotStatus::Completed,
     }
 }

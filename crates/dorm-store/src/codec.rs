@@ -23,7 +23,7 @@ pub const SANDBOX: u64 = 3;
 /// The version in which operations are written.
 pub const OPERATION: u64 = 3;
 /// The version in which snapshots are written.
-pub const SNAPSHOT: u64 = 2;
+pub const SNAPSHOT: u64 = 3;
 /// The version in which events are written.
 pub const EVENT: u64 = 2;
 /// The version in which webhooks are written.
@@ -108,7 +108,7 @@ pub fn decode_operation(text: &str) -> Result<OperationRecord, CodecError> {
 /// # Errors
 /// [`CodecError::Unwritable`], which no snapshot is known to cause.
 pub fn encode_snapshot(snapshot: &SnapshotRecord) -> Result<String, CodecError> {
-    encode::<v2::SnapshotRow>(snapshot.into())
+    encode::<v3::SnapshotRow>(snapshot.into())
 }
 
 /// The snapshot of a text.
@@ -117,8 +117,9 @@ pub fn encode_snapshot(snapshot: &SnapshotRecord) -> Result<String, CodecError> 
 /// Any [`CodecError`] but [`CodecError::Unwritable`].
 pub fn decode_snapshot(text: &str) -> Result<SnapshotRecord, CodecError> {
     match version(text)? {
-        1 => decode::<v1::SnapshotRow>(text, 1).map(v2::SnapshotRow::from).map(SnapshotRecord::from),
-        SNAPSHOT => decode::<v2::SnapshotRow>(text, SNAPSHOT).map(SnapshotRecord::from),
+        1 => decode::<v1::SnapshotRow>(text, 1).map(v2::SnapshotRow::from).map(v3::SnapshotRow::from).map(Into::into),
+        2 => decode::<v2::SnapshotRow>(text, 2).map(v3::SnapshotRow::from).map(SnapshotRecord::from),
+        SNAPSHOT => decode::<v3::SnapshotRow>(text, SNAPSHOT).map(SnapshotRecord::from),
         found => Err(CodecError::Version { found, newest: SNAPSHOT }),
     }
 }

@@ -19,8 +19,8 @@ use thiserror::Error;
 
 pub use change::BrokenSandbox;
 pub use record::{
-    Change, EventRecord, ForkPlan, NewEvent, OperationKind, OperationRecord, OperationResult, PromotePlan, Removal,
-    SandboxRecord, SnapshotRecord, SnapshotStatus, Together, WebhookRecord,
+    Change, EventRecord, ForkPlan, Maker, NewEvent, OperationKind, OperationRecord, OperationResult, PromotePlan,
+    Removal, SandboxRecord, SnapshotRecord, SnapshotStatus, Together, WebhookRecord,
 };
 pub use stepped::SteppedStore;
 

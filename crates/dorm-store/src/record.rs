@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use dorm_lifecycle::{
-    Actor, CaptureId, Digest, EventKind, OperationId, ProjectId, Resources, Sandbox, SandboxId, SnapshotId, Timestamp,
-    WebhookId,
+    Actor, CaptureId, Digest, EventKind, OperationId, ProjectId, Resources, Sandbox, SandboxId, SnapshotId,
+    SnapshotKind, Timestamp, WebhookId,
 };
 
 /// A sandbox as it is stored.
@@ -31,6 +31,8 @@ pub enum OperationKind {
     Terminate,
     /// Deletes a snapshot.
     DeleteSnapshot,
+    /// Merges the layers of a filesystem snapshot.
+    MergeLayers,
     /// Makes several sandboxes of one.
     Fork,
     /// Takes a sandbox back to a snapshot.
@@ -41,13 +43,14 @@ pub enum OperationKind {
 
 impl OperationKind {
     /// Every kind.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Create,
         Self::Suspend,
         Self::Resume,
         Self::Snapshot,
         Self::Terminate,
         Self::DeleteSnapshot,
+        Self::MergeLayers,
         Self::Fork,
         Self::Rewind,
         Self::Promote,
@@ -62,6 +65,7 @@ impl OperationKind {
             Self::Snapshot => "snapshot",
             Self::Terminate => "terminate",
             Self::DeleteSnapshot => "delete_snapshot",
+            Self::MergeLayers => "merge_layers",
             Self::Fork => "fork",
             Self::Rewind => "rewind",
             Self::Promote => "promote",
@@ -157,7 +161,7 @@ impl SnapshotStatus {
     }
 }
 
-/// A memory snapshot as it is stored.
+/// A snapshot as it is stored.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SnapshotRecord {
     /// Its id.
@@ -170,10 +174,14 @@ pub struct SnapshotRecord {
     pub generation: u64,
     /// The snapshot that sandbox itself came from.
     pub parent: Option<SnapshotId>,
+    /// What it holds.
+    pub kind: SnapshotKind,
     /// Its files.
     pub capture: CaptureId,
     /// The image of its root filesystem.
     pub image: Digest,
+    /// The layer on that image on which it stands: that of its source.
+    pub layer: Option<CaptureId>,
     /// What its source was limited to, and whatever starts from it will be.
     pub resources: Resources,
     /// When it was asked for.
@@ -184,6 +192,8 @@ pub struct SnapshotRecord {
     pub labels: BTreeMap<String, String>,
     /// When it goes.
     pub removal: Removal,
+    /// On whose behalf it was made.
+    pub made_by: Maker,
     /// Its state.
     pub status: SnapshotStatus,
 }
@@ -197,6 +207,25 @@ pub enum Removal {
     At(Timestamp),
     /// As soon as nobody uses it.
     WhenFree,
+}
+
+/// On whose behalf a snapshot was made.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Maker {
+    /// Somebody asked for it: it stays until somebody wants it gone.
+    Request,
+    /// The checkpoint policy of its source, whose ladder decides when it goes.
+    Policy,
+}
+
+impl Maker {
+    /// Its word in answers.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Request => "request",
+            Self::Policy => "policy",
+        }
+    }
 }
 
 /// An event that is to be recorded.

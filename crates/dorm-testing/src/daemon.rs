@@ -190,6 +190,14 @@ impl Daemon {
         self.post(&format!("/sandboxes/{id}/{verb}"), json!({})).await
     }
 
+    /// Takes a snapshot of `kind` and waits for it.
+    ///
+    /// # Errors
+    /// When it is refused or fails.
+    pub async fn checkpoint(&self, id: &str, kind: &str) -> Result<Value> {
+        self.post(&format!("/sandboxes/{id}/checkpoint"), json!({ "kind": kind })).await
+    }
+
     /// A sandbox.
     ///
     /// # Errors

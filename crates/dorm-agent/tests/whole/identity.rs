@@ -1,5 +1,7 @@
 use std::fs;
+use std::io::{Read as _, Write as _};
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixListener;
 
 use dorm_agent_client::{Applied, HookOutcome, Identity, Variable};
 
@@ -55,4 +57,44 @@ async fn a_hook_that_does_not_end_is_killed_and_reported() {
     let resumed = within(sandbox.agent.resumed(&identity(1))).await.unwrap();
     let outcomes: Vec<_> = resumed.hooks.iter().map(|hook| hook.outcome.clone()).collect();
     assert_eq!(outcomes, [HookOutcome::TimedOut, HookOutcome::TimedOut]);
+}
+
+fn listener(sandbox: &Sandbox, name: &str) -> UnixListener {
+    UnixListener::bind(sandbox.host_path("run/dormouse/on-resume.d").join(name)).unwrap()
+}
+
+#[tokio::test]
+async fn a_running_program_that_listens_is_told_and_waited_for() {
+    let sandbox = Sandbox::new().await;
+    within(sandbox.agent.resumed(&identity(1))).await.unwrap();
+    assert_eq!(fs::read_to_string(sandbox.host_path("run/dormouse/sandbox")).unwrap(), "dreamer\n");
+    let (answers, hangs_up) = (listener(&sandbox, "10-answers"), listener(&sandbox, "20-hangs-up"));
+    drop(listener(&sandbox, "30-dead"));
+    let heard = std::thread::spawn(move || {
+        let mut line = [0; 64];
+        let (mut stream, _) = answers.accept().unwrap();
+        let length = stream.read(&mut line).unwrap();
+        stream.write_all(b"done\n").unwrap();
+        drop(hangs_up.accept().unwrap());
+        String::from_utf8(line[..length].to_vec()).unwrap()
+    });
+    let mut next = identity(7);
+    next.variables.push(Variable::new("DORMOUSE_SANDBOX", "abc").unwrap());
+    let hooks = within(sandbox.agent.resumed(&next)).await.unwrap().hooks;
+    assert_eq!(heard.join().unwrap(), "7 abc\n");
+    let paths: Vec<_> = hooks.iter().map(|hook| format!("{:?}", hook.path)).collect();
+    assert_eq!(hooks.len(), 2, "nobody listens on the third: {paths:?}");
+    assert_eq!(hooks[0].outcome, HookOutcome::Done);
+    assert!(matches!(hooks[1].outcome, HookOutcome::NotStarted(_) | HookOutcome::Failed(_)), "{hooks:?}");
+    assert!(!sandbox.host_path("run/dormouse/on-resume.d/30-dead").exists());
+    assert_eq!(fs::read_to_string(sandbox.host_path("run/dormouse/sandbox")).unwrap(), "abc\n");
+}
+
+#[tokio::test]
+async fn a_program_that_does_not_answer_is_reported_and_keeps_nobody_waiting_for_ever() {
+    let sandbox = Sandbox::new().await;
+    within(sandbox.agent.resumed(&identity(1))).await.unwrap();
+    let _silent = listener(&sandbox, "silent");
+    let hooks = within(sandbox.agent.resumed(&identity(2))).await.unwrap().hooks;
+    assert_eq!(hooks.into_iter().map(|hook| hook.outcome).collect::<Vec<_>>(), [HookOutcome::TimedOut]);
 }

@@ -1,10 +1,12 @@
 //! Sandboxes.
 
+use std::collections::BTreeMap;
+
 use dorm_lifecycle as life;
 use dorm_lifecycle::StateName;
-use dorm_service::{CreateFrom, SandboxView};
+use dorm_service::{CreateFrom, SandboxView, SecretAsked};
 
-use super::time;
+use super::{checkpoints, time};
 use crate::error::ApiError;
 use crate::extract::seconds;
 use crate::wire;
@@ -23,14 +25,22 @@ pub(crate) fn create(
         resources: asked.resources.map(|asked| resources(asked, base)),
         egress: asked.egress.map_or(life::Egress::Public, Into::into),
         variables: asked.env,
+        secrets: life::Variables(asked.secrets.into_iter().map(|(name, secret)| (name, secret.0)).collect()),
         on_timeout: asked.on_timeout.map(Into::into),
         suspendable: asked.suspendable,
         auto_resume: asked.auto_resume.unwrap_or(defaults.auto_resume),
         timeouts: timeouts(asked.timeout_secs, asked.idle_timeout_secs, asked.max_run_secs)?,
         keeping: keeping(asked.keep_generations, asked.on_unrestorable, life::Keeping::default())?,
+        checkpoints: asked.checkpoints.map(|asked| checkpoints(asked, None)).transpose()?,
         labels: asked.labels,
         ..defaults
     })
+}
+
+/// The secrets that are named for a clone or a child.
+pub(crate) fn secrets(asked: BTreeMap<String, wire::NamedSecret>) -> dorm_service::SecretsAsked {
+    let one = |secret: wire::NamedSecret| secret.0.map_or(SecretAsked::Kept, |secret| SecretAsked::Value(secret.0));
+    asked.into_iter().map(|(name, secret)| (name, one(secret))).collect()
 }
 
 fn resources(asked: wire::ResourcesRequest, base: life::Resources) -> life::Resources {
@@ -226,11 +236,8 @@ impl From<SandboxView> for wire::Sandbox {
         } = sandbox;
         let (restored, restored_generation) = match restored {
             life::Restored::Nothing => (wire::Restored::None, None),
+            life::Restored::Filesystem => (wire::Restored::Filesystem, None),
             life::Restored::Memory { generation } => (wire::Restored::Memory, generation),
-        };
-        let (snapshot, source) = match origin {
-            life::Origin::Image => (None, None),
-            life::Origin::Snapshot { snapshot, source, .. } => (Some(snapshot.to_string()), source),
         };
         Self {
             id: id.to_string(),
@@ -242,12 +249,13 @@ impl From<SandboxView> for wire::Sandbox {
             restored,
             restored_generation,
             image: spec.image.to_string(),
-            snapshot,
-            source: source.map(|source| source.to_string()),
+            snapshot: origin.snapshot().map(|snapshot| snapshot.to_string()),
+            source: origin.source().map(|source| source.to_string()),
             rewound_to: rewound.map(|rewound| rewound.to.to_string()),
             resources: spec.resources.into(),
             egress: spec.egress.into(),
             env: spec.variables.0.into_keys().collect(),
+            secrets: spec.secrets.0.into_keys().collect(),
             on_timeout: spec.on_timeout.into(),
             suspendable: spec.suspendable,
             auto_resume: spec.auto_resume,
@@ -261,6 +269,7 @@ impl From<SandboxView> for wire::Sandbox {
                 life::OnUnrestorable::Fresh => wire::OnUnrestorable::Fresh,
             },
             older_images: older.iter().map(Into::into).collect(),
+            checkpoints: spec.checkpoints.map(Into::into),
             labels: spec.labels,
             expires_at: expires.map(time),
             created_at: time(created),

@@ -1,7 +1,8 @@
 //! Snapshots, images and imports.
 
+use dorm_lifecycle::SnapshotKind;
 use dorm_pool as pool;
-use dorm_store::{Removal, SnapshotRecord, SnapshotStatus};
+use dorm_store::{Maker, Removal, SnapshotRecord, SnapshotStatus};
 
 use super::time;
 use crate::wire;
@@ -16,7 +17,7 @@ impl From<SnapshotRecord> for wire::Snapshot {
         };
         Self {
             id: snapshot.id.to_string(),
-            kind: wire::SnapshotKind::Memory,
+            kind: snapshot.kind.into(),
             project: snapshot.project.to_string(),
             source: snapshot.source.to_string(),
             generation: snapshot.generation,
@@ -25,6 +26,9 @@ impl From<SnapshotRecord> for wire::Snapshot {
             resources: snapshot.resources.into(),
             created_at: time(snapshot.created),
             bytes: snapshot.bytes,
+            alone_bytes: None,
+            shared_bytes: None,
+            held_by: None,
             status,
             reason,
             labels: snapshot.labels,
@@ -33,6 +37,28 @@ impl From<SnapshotRecord> for wire::Snapshot {
                 Removal::Asked | Removal::WhenFree => None,
             },
             goes_when_free: snapshot.removal == Removal::WhenFree,
+            made_by: match snapshot.made_by {
+                Maker::Request => wire::Maker::Request,
+                Maker::Policy => wire::Maker::Policy,
+            },
+        }
+    }
+}
+
+impl From<SnapshotKind> for wire::SnapshotKind {
+    fn from(kind: SnapshotKind) -> Self {
+        match kind {
+            SnapshotKind::Filesystem => Self::Filesystem,
+            SnapshotKind::Memory => Self::Memory,
+        }
+    }
+}
+
+impl From<wire::SnapshotKind> for SnapshotKind {
+    fn from(kind: wire::SnapshotKind) -> Self {
+        match kind {
+            wire::SnapshotKind::Filesystem => Self::Filesystem,
+            wire::SnapshotKind::Memory => Self::Memory,
         }
     }
 }

@@ -20,7 +20,7 @@ use crate::{sse, wire};
 const KEPT_BYTES: usize = 4 << 20;
 
 /// Runs a command and answers with its output when it has ended. With `Accept: text/event-stream` it answers at once
-/// with the events `started`, `stdout`, `stderr`, `lost`, and `exit`. When the caller goes away the command goes on.
+/// with the events `checkpoint` (where one was asked for), `started`, `stdout`, `stderr`, `lost`, and `exit`. When the caller goes away the command goes on.
 #[utoipa::path(post, path = "/v1/sandboxes/{id}/exec", tag = "processes", request_body = wire::ExecRequest,
     params(("id" = String, Path, description = "id, or name of a living sandbox")),
     responses(
@@ -33,18 +33,22 @@ pub(crate) async fn exec(
     WantsEvents(events): WantsEvents,
     Json(asked): Json<wire::ExecRequest>,
 ) -> Result<Response, ApiError> {
-    let wire::ExecRequest { argv, shell, env, cwd, user, stdin, timeout_secs } = asked;
+    let wire::ExecRequest { argv, shell, env, cwd, user, stdin, timeout_secs, checkpoint } = asked;
     let spec = convert::command(Command { argv, shell, env, cwd, user })?;
     let input = stdin.map(|text| bytes_of("stdin", &text).map(Bytes::from)).transpose()?;
     let limit = timeout_secs.map(|value| seconds("timeout_secs", value)).transpose()?;
+    let checkpoint = match checkpoint {
+        Some(kind) => Some(api.service.checkpoint_before(&id, kind.into()).await?.id.to_string()),
+        None => None,
+    };
     let execution = api.service.exec(&id, spec, input, limit).await?;
     if events {
-        return Ok(follow(execution));
+        return Ok(follow(execution, checkpoint));
     }
-    Ok(axum::Json(collect(execution).await?).into_response())
+    Ok(axum::Json(collect(execution, checkpoint).await?).into_response())
 }
 
-async fn collect(mut execution: Execution) -> Result<wire::ExecResult, ApiError> {
+async fn collect(mut execution: Execution, checkpoint: Option<String>) -> Result<wire::ExecResult, ApiError> {
     let mut stdout = Kept::default();
     let mut stderr = Kept::default();
     let mut exit = None;
@@ -79,6 +83,7 @@ async fn collect(mut execution: Execution) -> Result<wire::ExecResult, ApiError>
         stderr: stderr_text,
         stderr_encoding,
         stderr_truncated_bytes: stderr.truncated,
+        checkpoint,
     })
 }
 
@@ -102,7 +107,8 @@ impl Kept {
     }
 }
 
-fn follow(execution: Execution) -> Response {
+fn follow(execution: Execution, checkpoint: Option<String>) -> Response {
+    let checkpoint = checkpoint.map(|snapshot| sse::event("checkpoint", &wire::CheckpointTaken { snapshot }));
     let started = sse::event("started", &wire::ProcessStarted::from(execution.started));
     let begin = (execution, Offsets::BEGINNING, Stage::Open);
     let output = stream::unfold(begin, |(mut execution, mut at, stage)| async move {
@@ -116,7 +122,8 @@ fn follow(execution: Execution) -> Response {
         };
         Some((event, (execution, at, stage)))
     });
-    sse::answer(stream::once(std::future::ready(started)).chain(output))
+    let before = checkpoint.into_iter().chain([started]);
+    sse::answer(stream::iter(before).chain(output))
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]

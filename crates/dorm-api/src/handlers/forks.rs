@@ -6,6 +6,7 @@ use dorm_lifecycle::IdError;
 use dorm_service::{ForkAsked, ForkChild};
 use dorm_store::Together;
 
+use crate::convert;
 use crate::error::ApiError;
 use crate::extract::{Json, Sandbox};
 use crate::routes::Api;
@@ -49,5 +50,5 @@ pub(crate) async fn fork(
 fn child(asked: wire::ForkChild) -> Result<ForkChild, ApiError> {
     let name = asked.name.map(|name| name.parse()).transpose();
     let name = name.map_err(|error: IdError| ApiError::invalid(error.to_string(), ""))?;
-    Ok(ForkChild { name, variables: asked.env, labels: asked.labels })
+    Ok(ForkChild { name, variables: asked.env, labels: asked.labels, secrets: convert::secrets(asked.secrets) })
 }

@@ -187,13 +187,14 @@ pub(crate) async fn delete(State(api): State<Api>, Sandbox(id): Sandbox) -> Answ
     Ok(axum::Json(api.service.terminate(&id).await?.into()))
 }
 
-/// Takes a memory snapshot. A running sandbox goes on; a suspended one does not wake. When this answers, the snapshot
-/// is on disk, checked.
+/// Takes a snapshot. A running sandbox goes on; a suspended one does not wake. When this answers, the snapshot is on
+/// disk, checked; or, without waiting, it is being taken: ask for it until it is no longer `in_progress`.
 #[utoipa::path(post, path = "/v1/sandboxes/{id}/checkpoint", tag = "snapshots",
     request_body = wire::CheckpointRequest,
     params(("id" = String, Path, description = "id, or name of a living sandbox")),
     responses(
         (status = 201, body = wire::Snapshot),
+        (status = 202, body = wire::Snapshot, description = "it is being taken"),
         (status = "default", body = wire::ErrorAnswer, description = "an error"),
     ))]
 pub(crate) async fn checkpoint(
@@ -202,8 +203,11 @@ pub(crate) async fn checkpoint(
     Json(asked): Json<wire::CheckpointRequest>,
 ) -> Result<(StatusCode, axum::Json<wire::Snapshot>), ApiError> {
     let expires = asked.expires_secs.map(|value| seconds("expires_secs", value)).transpose()?;
-    let settings = SnapshotSettings { labels: asked.labels, expires };
-    Ok((StatusCode::CREATED, axum::Json(api.service.checkpoint_as(&id, settings).await?.into())))
+    let settings = SnapshotSettings { kind: asked.kind.into(), labels: asked.labels, expires };
+    match asked.wait {
+        true => Ok((StatusCode::CREATED, axum::Json(api.service.checkpoint_as(&id, settings).await?.into()))),
+        false => Ok((StatusCode::ACCEPTED, axum::Json(api.service.begin_checkpoint(&id, settings).await?.into()))),
+    }
 }
 
 /// Takes a memory snapshot, and creates a sandbox that goes on from it with the source's settings and variables.
@@ -220,7 +224,7 @@ pub(crate) async fn clone(
 ) -> Result<(StatusCode, axum::Json<wire::Cloned>), ApiError> {
     let name = asked.name.map(|name| name.parse()).transpose();
     let name = name.map_err(|error: IdError| ApiError::invalid(error.to_string(), ""))?;
-    let made = api.service.clone_sandbox(&id, name).await?;
+    let made = api.service.clone_with(&id, name, &convert::secrets(asked.secrets)).await?;
     let cloned = wire::Cloned { sandbox: made.clone.into(), snapshot: made.snapshot.into() };
     Ok((StatusCode::CREATED, axum::Json(cloned)))
 }

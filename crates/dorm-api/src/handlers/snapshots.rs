@@ -4,6 +4,7 @@ use axum::extract::{FromRequestParts, State};
 use axum::http::StatusCode;
 use axum::http::request::Parts;
 use dorm_lifecycle::{IdError, SnapshotId};
+use dorm_store::SnapshotRecord;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
@@ -31,8 +32,17 @@ impl FromRequestParts<Api> for Snapshot {
     (status = "default", body = wire::ErrorAnswer, description = "an error"),
 ))]
 pub(crate) async fn list(State(api): State<Api>) -> Result<axum::Json<wire::SnapshotList>, ApiError> {
-    let snapshots = api.service.snapshots().await?;
-    Ok(axum::Json(wire::SnapshotList { snapshots: snapshots.into_iter().map(Into::into).collect() }))
+    let mut snapshots = Vec::new();
+    for snapshot in api.service.snapshots().await? {
+        snapshots.push(sized(&api, snapshot).await);
+    }
+    Ok(axum::Json(wire::SnapshotList { snapshots }))
+}
+
+async fn sized(api: &Api, snapshot: SnapshotRecord) -> wire::Snapshot {
+    let sizes = api.service.snapshot_sizes(&snapshot).await;
+    let (alone_bytes, shared_bytes) = (sizes.map(|sizes| sizes.alone), sizes.map(|sizes| sizes.shared));
+    wire::Snapshot { alone_bytes, shared_bytes, ..snapshot.into() }
 }
 
 /// A snapshot.
@@ -46,7 +56,9 @@ pub(crate) async fn describe(
     State(api): State<Api>,
     Snapshot(id): Snapshot,
 ) -> Result<axum::Json<wire::Snapshot>, ApiError> {
-    Ok(axum::Json(api.service.snapshot(&id).await?.into()))
+    let snapshot = api.service.snapshot(&id).await?;
+    let held_by = Some(api.service.holders(&snapshot).await?);
+    Ok(axum::Json(wire::Snapshot { held_by, ..sized(&api, snapshot).await }))
 }
 
 /// How a snapshot is deleted.
@@ -59,7 +71,8 @@ pub(crate) struct DeleteQuery {
     when_free: bool,
 }
 
-/// Deletes a snapshot. Sandboxes that were made from it live on; one that is starting from it uses it.
+/// Deletes a snapshot. Sandboxes that were made from a memory snapshot live on; what starts from it, or stands on the
+/// files of a filesystem snapshot, uses it.
 #[utoipa::path(delete, path = "/v1/snapshots/{id}", tag = "snapshots",
     params(("id" = String, Path, description = "snapshot id"), DeleteQuery),
     responses(

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use super::snapshot::SnapshotKind;
 use super::text::{Text, Time};
 
 /// Runs a command to its end. Exactly one of `argv` and `shell` is given.
@@ -32,6 +33,9 @@ pub struct ExecRequest {
     /// Seconds after which it and its process group are killed. Default: no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout_secs: Option<f64>,
+    /// Takes a snapshot first. When that fails, the command is not run. Default: none is taken.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub checkpoint: Option<SnapshotKind>,
 }
 
 /// How a command went. Exactly one of `exit_code` and `signal` is there.
@@ -59,6 +63,9 @@ pub struct ExecResult {
     pub stderr_encoding: Encoding,
     /// How many bytes of standard error are not in `stderr`.
     pub stderr_truncated_bytes: u64,
+    /// The snapshot that was taken before, if one was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checkpoint: Option<String>,
 }
 
 /// How bytes are written in JSON.

@@ -6,8 +6,9 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::ErrorBody;
+use super::checkpoints::{Checkpoints, CheckpointsRequest};
 use super::snapshot::Snapshot;
-use super::text::Time;
+use super::text::{NamedSecret, Secret, Time};
 
 /// Asks for a sandbox. Exactly one of `image` and `snapshot` is given; what is left out takes its default.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
@@ -31,6 +32,10 @@ pub struct CreateSandbox {
     /// Variables that every process in it gets. No answer shows their values.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub env: BTreeMap<String, String>,
+    /// Secrets, which every process gets as variables. No answer shows their values, and no other sandbox gets them
+    /// unless they are named.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub secrets: BTreeMap<String, Secret>,
     /// What a passed deadline does. Default: `suspend` with a name, `terminate` without.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub on_timeout: Option<OnTimeout>,
@@ -55,6 +60,9 @@ pub struct CreateSandbox {
     /// What happens when none of them can be restored. Default `fail`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub on_unrestorable: Option<OnUnrestorable>,
+    /// Snapshots that are taken of it by themselves. Default: none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub checkpoints: Option<CheckpointsRequest>,
     /// Free text, by key.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
@@ -242,6 +250,9 @@ pub struct Sandbox {
     pub egress: Egress,
     /// The names of its variables; their values are never shown.
     pub env: Vec<String>,
+    /// The names of its secrets; their values are never shown.
+    #[serde(default)]
+    pub secrets: Vec<String>,
     /// What a passed deadline does.
     pub on_timeout: OnTimeout,
     /// Whether it may be suspended.
@@ -262,6 +273,8 @@ pub struct Sandbox {
     pub on_unrestorable: OnUnrestorable,
     /// Images before `sleep_image`, the newest first.
     pub older_images: Vec<SleepImage>,
+    /// Which snapshots are taken of it by themselves, if any.
+    pub checkpoints: Option<Checkpoints>,
     /// Free text, by key.
     pub labels: BTreeMap<String, String>,
     /// When its time is over, as things stand; only while it runs.
@@ -351,6 +364,9 @@ pub struct CloneRequest {
     /// The clone's name; ephemeral without one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
+    /// The secrets it gets: null for the source's own value. No other one follows.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub secrets: BTreeMap<String, NamedSecret>,
 }
 
 /// A clone, and the snapshot it was made through, which stays.
@@ -465,6 +481,9 @@ pub struct ForkChild {
     /// Labels, over those of the source.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
+    /// The secrets it gets: null for the source's own value. No other one follows.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub secrets: BTreeMap<String, NamedSecret>,
 }
 
 /// What a fork has made.

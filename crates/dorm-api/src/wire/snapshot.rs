@@ -31,6 +31,13 @@ pub struct Snapshot {
     pub created_at: Time,
     /// Its size on disk; 0 until it is completed.
     pub bytes: u64,
+    /// What of the disk is free again when it is deleted. Only told where snapshots are listed or described, of one that
+    /// is completed.
+    pub alone_bytes: Option<u64>,
+    /// What it needs and shares with others: layers below it, files it has in common with them. Told with `alone_bytes`.
+    pub shared_bytes: Option<u64>,
+    /// Who needs it, so that it cannot be deleted. Only told where it is described.
+    pub held_by: Option<Vec<String>>,
     /// Its state.
     pub status: SnapshotStatus,
     /// Why it failed, if it did.
@@ -41,12 +48,29 @@ pub struct Snapshot {
     pub expires_at: Option<Time>,
     /// Whether it goes as soon as nobody uses it. Nothing can be created from it any more.
     pub goes_when_free: bool,
+    /// On whose behalf it was made.
+    pub made_by: Maker,
+}
+
+/// On whose behalf a snapshot was made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Maker {
+    /// Somebody asked for it.
+    Request,
+    /// The policy of its source, or a command that was to be run only after it was taken. It goes when the ladder of that
+    /// policy does not keep it any more.
+    Policy,
 }
 
 /// Asks for a snapshot.
-#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(default, deny_unknown_fields)]
 pub struct CheckpointRequest {
+    /// What is to be in it. By default files alone.
+    pub kind: SnapshotKind,
+    /// Whether to answer when it is complete, which is the default, or as soon as it is being taken.
+    pub wait: bool,
     /// Free text, by key.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
@@ -55,10 +79,19 @@ pub struct CheckpointRequest {
     pub expires_secs: Option<f64>,
 }
 
+impl Default for CheckpointRequest {
+    fn default() -> Self {
+        Self { kind: SnapshotKind::default(), wait: true, labels: BTreeMap::new(), expires_secs: None }
+    }
+}
+
 /// What is in a snapshot.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SnapshotKind {
+    /// Files: what starts from it boots.
+    #[default]
+    Filesystem,
     /// Memory, processes and files: what starts from it goes on.
     Memory,
 }

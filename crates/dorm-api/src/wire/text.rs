@@ -37,6 +37,23 @@ impl<'de> Deserialize<'de> for Time {
     }
 }
 
+/// The value of a secret. It is only ever sent to the daemon, and does not print.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(transparent)]
+pub struct Secret(pub String);
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(..)")
+    }
+}
+
+/// A secret that follows to a clone or a child: null for the source's own value, or another one.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(transparent)]
+#[schema(value_type = Option<String>)]
+pub struct NamedSecret(pub Option<Secret>);
+
 /// Bytes from or for the inside of a sandbox: a plain string where they are UTF-8, `{"base64": "…"}` where they are
 /// not. A caller may use either form.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize, ToSchema)]

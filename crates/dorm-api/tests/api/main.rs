@@ -1,6 +1,7 @@
 //! The native API over real sockets: the real service on the fake engine, a store in memory and a pool on disk.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod checkpoints;
 mod door;
 mod events;
 mod files;

@@ -119,11 +119,15 @@ async fn a_list_is_filtered_and_comes_in_pages() {
 async fn a_checkpoint_is_listed_used_and_deleted() {
     let world = World::new().await;
     let id = world.create(json!({"image": "base", "name": "source", "env": {"A": "1"}})).await;
-    let (status, snapshot) = world.call("POST", "/v1/sandboxes/source/checkpoint", Value::Null).await;
+    let (status, snapshot) = world.call("POST", "/v1/sandboxes/source/checkpoint", json!({"kind": "memory"})).await;
     assert_eq!((status, &snapshot["status"], &snapshot["source"]), (201, &json!("completed"), &json!(id)));
     let snapshot_id = snapshot["id"].as_str().unwrap();
-    assert_eq!(world.get("/v1/snapshots").await["snapshots"], json!([snapshot]));
-    assert_eq!(world.get(&format!("/v1/snapshots/{snapshot_id}")).await, snapshot);
+    let mut listed = snapshot.clone();
+    listed["alone_bytes"] = snapshot["bytes"].clone();
+    listed["shared_bytes"] = json!(0);
+    assert_eq!(world.get("/v1/snapshots").await["snapshots"], json!([listed]));
+    listed["held_by"] = json!([]);
+    assert_eq!(world.get(&format!("/v1/snapshots/{snapshot_id}")).await, listed);
     let resources = json!({"cpu_millis": 1000});
     let child = world.create(json!({"snapshot": snapshot_id, "name": "child", "resources": resources})).await;
     assert_eq!(world.get(&format!("/v1/sandboxes/{child}")).await["snapshot"], snapshot_id);
@@ -135,4 +139,31 @@ async fn a_checkpoint_is_listed_used_and_deleted() {
     assert_eq!(world.call("DELETE", &format!("/v1/snapshots/{snapshot_id}"), Value::Null).await, (204, Value::Null));
     assert_eq!(world.call("GET", &format!("/v1/snapshots/{snapshot_id}"), Value::Null).await.0, 404);
     assert_eq!(world.get(&format!("/v1/sandboxes/{child}")).await["state"], "running");
+}
+
+#[tokio::test]
+async fn a_checkpoint_is_of_files_unless_asked_otherwise_and_can_be_polled() {
+    let world = World::new().await;
+    let id = world.create(json!({"image": "base", "name": "source"})).await;
+    let (status, snapshot) = world.call("POST", "/v1/sandboxes/source/checkpoint", Value::Null).await;
+    assert_eq!((status, &snapshot["kind"], &snapshot["status"]), (201, &json!("filesystem"), &json!("completed")));
+    let (status, begun) = world.call("POST", "/v1/sandboxes/source/checkpoint", json!({"wait": false})).await;
+    assert_eq!((status, &begun["status"], &begun["source"]), (202, &json!("in_progress"), &json!(id)));
+    let path = format!("/v1/snapshots/{}", begun["id"].as_str().unwrap());
+    loop {
+        match world.get(&path).await["status"].as_str() {
+            Some("in_progress") => tokio::task::yield_now().await,
+            status => break assert_eq!(status, Some("completed")),
+        }
+    }
+    let from = json!({"snapshot": begun["id"], "resources": {"memory_bytes": 1 << 30}});
+    let child = world.create(from).await;
+    let view = world.get(&format!("/v1/sandboxes/{child}")).await;
+    assert_eq!((&view["restored"], &view["resources"]["memory_bytes"]), (&json!("filesystem"), &json!(1 << 30)));
+    let (status, refused) = world.call("DELETE", &path, Value::Null).await;
+    assert_eq!((status, &refused["error"]["code"]), (409, &json!("conflict")), "{refused}");
+    let asked = json!({"snapshot": begun["id"], "resources": {"disk_bytes": 1 << 30}});
+    assert_eq!(world.call("POST", "/v1/sandboxes", asked).await.0, 400);
+    let (status, refused) = world.call("POST", "/v1/sandboxes/source/checkpoint", json!({"kind": "disk"})).await;
+    assert_eq!(status, 400, "{refused}");
 }

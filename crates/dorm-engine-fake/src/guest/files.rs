@@ -1,7 +1,7 @@
 //! The files of a fake guest: a map from path to node. It knows no permissions, links or devices; what it does know
 //! (missing parents, directories in the way, a full disk) it refuses with the agent's own words.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use dorm_agent_proto::{
     Entry, Failure, FileKind, FileStat, GuestPath, Parents, RemoveScope, WatchEvent, WatchEventKind,
@@ -10,6 +10,8 @@ use serde::{Deserialize, Serialize};
 
 use super::bytes;
 
+mod layer;
+
 /// Changes that watchers may still ask for.
 const CHANGES_KEPT: usize = 4096;
 
@@ -17,6 +19,8 @@ const CHANGES_KEPT: usize = 4096;
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Files {
     nodes: BTreeMap<String, Node>,
+    /// What the run began with.
+    base: BTreeSet<String>,
     /// What the guest may write, in bytes.
     room: u64,
     #[serde(skip)]
@@ -79,6 +83,7 @@ impl Files {
         if let Some(home) = files.nodes.get_mut("/home/user") {
             (home.uid, home.gid) = (1000, 1000);
         }
+        files.base = files.nodes.keys().cloned().collect();
         files
     }
 
@@ -178,7 +183,9 @@ impl Files {
         }
         let moved: Vec<String> = self.below(&old).map(|(path, _)| path.clone()).chain([old.clone()]).collect();
         for path in moved {
-            if let Some(node) = self.nodes.remove(&path) {
+            if let Some(mut node) = self.nodes.remove(&path) {
+                // What is moved is written anew at its other place.
+                node.base = false;
                 self.nodes.insert(format!("{new}{}", &path[old.len()..]), node);
             }
         }

@@ -119,11 +119,11 @@ impl<'a, 's> Walk<'a, 's> {
         match facts.kind {
             Kind::Socket => {
                 self.left.sockets += 1;
-                return Ok(None);
+                return self.give_nothing(&facts).map(|()| None);
             }
             Kind::Device => {
                 self.left.devices += 1;
-                return Ok(None);
+                return self.give_nothing(&facts).map(|()| None);
             }
             Kind::Directory { .. } if facts.object != dentry.object => {
                 return Err(FilesError::unsound("a directory has two names"));
@@ -150,6 +150,13 @@ impl<'a, 's> Walk<'a, 's> {
         }
         self.give(Some((tree, &facts)))?;
         self.children(tree, &facts, name)
+    }
+
+    /// Of what is left out it is still said that whatever the image had there is not there any more.
+    fn give_nothing(&mut self, facts: &Facts<'a>) -> Result<(), FilesError> {
+        self.describe(facts, EntryKind::Removed);
+        (self.entry.mode, self.entry.modified) = (0, (0, 0));
+        self.give(None)
     }
 
     fn describe(&mut self, facts: &Facts<'a>, kind: EntryKind) {

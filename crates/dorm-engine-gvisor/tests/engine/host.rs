@@ -89,6 +89,7 @@ impl Place {
             run: RunId { sandbox: SandboxId::from_random(bytes), generation: 1 },
             image: self.image.clone(),
             rootfs: self.rootfs(),
+            layers: Vec::new(),
             resources: Resources { disk_bytes: 64 << 20, memory_bytes: 256 << 20, ..Resources::default() },
             egress: Egress::None,
         }

@@ -1,6 +1,7 @@
 //! What a command leads to in each state.
 
 use super::{Command, Context, Effect, Outcome, Step, rewind, terminating};
+use crate::checkpoints::Checkpoints;
 use crate::denied::Denied;
 use crate::event::EventKind;
 use crate::ids::{HoldId, RunId, SnapshotId};
@@ -16,6 +17,7 @@ pub(super) fn decide(sandbox: &Sandbox, command: &Command, context: &Context) ->
         Command::Rewind(wanted) => rewind::begin(sandbox, wanted, context),
         Command::SetTimeouts(timeouts) => set_timeouts(sandbox, *timeouts, context),
         Command::SetKeeping(keeping) => set_keeping(sandbox, *keeping),
+        Command::SetCheckpoints(checkpoints) => set_checkpoints(sandbox, checkpoints.as_ref()),
         Command::Hold(hold) => hold_awake(sandbox, hold, context),
         Command::Release(hold) => release(sandbox, hold, context),
         Command::ClockSet(millis) => Ok(clock_set(sandbox, *millis)),
@@ -120,6 +122,18 @@ fn set_keeping(sandbox: &Sandbox, keeping: Keeping) -> Result<Step, Denied> {
     }
     let mut step = Step::to(sandbox, sandbox.state.clone()).event(EventKind::KeepingSet);
     step.next.spec.keeping = keeping;
+    Ok(step)
+}
+
+fn set_checkpoints(sandbox: &Sandbox, checkpoints: Option<&Checkpoints>) -> Result<Step, Denied> {
+    if let State::Terminating { cause, .. } | State::Terminated { cause, .. } = &sandbox.state {
+        return Err(over(cause));
+    }
+    if sandbox.spec.checkpoints.as_ref() == checkpoints {
+        return Ok(Step::stays(sandbox, Outcome::Already));
+    }
+    let mut step = Step::to(sandbox, sandbox.state.clone()).event(EventKind::CheckpointsSet);
+    step.next.spec.checkpoints = checkpoints.cloned();
     Ok(step)
 }
 

@@ -152,7 +152,7 @@ fn woken(sandbox: &Sandbox, run: u64, restored: Restored, because: Option<&str>,
 fn left(image: &SleepImage, older: &[SleepImage], restored: Restored) -> (Option<SleepImage>, Vec<SleepImage>) {
     let all: Vec<_> = std::iter::once(image).chain(older).cloned().collect();
     let used = match restored {
-        Restored::Nothing => return (None, all),
+        Restored::Nothing | Restored::Filesystem => return (None, all),
         Restored::Memory { generation } => {
             generation.and_then(|generation| all.iter().position(|image| image.generation == generation)).unwrap_or(0)
         }

@@ -44,7 +44,7 @@ proptest! {
                     ..image()
                 })),
                 Input::Command(Command::Rewind(_)) => Input::Command(Command::Rewind(Box::new(Rewind {
-                    target: SleepImage { capture: fresh_capture(now, 8), ..image() },
+                    target: Some(SleepImage { capture: fresh_capture(now, 8), ..image() }),
                     ..rewind()
                 }))),
                 other => other.clone(),
@@ -62,7 +62,7 @@ proptest! {
             let saved = matches!(input, Input::Observation(Observation::Saved(_)));
             for capture in sandbox.captures() {
                 let kept = made.next.captures().any(|other| other == capture);
-                let rewound = sandbox.state.rewind().is_some_and(|rewind| made.abandoned.is_some() || rewind.target.capture == *capture);
+                let rewound = sandbox.state.rewind().is_some_and(|rewind| made.abandoned.is_some() || rewind.target.as_ref().is_some_and(|target| target.capture == *capture));
                 prop_assert!(kept || over || saved || rewound, "an image is lost by {input:?}");
             }
             if let Some(abandoned) = &made.abandoned {
@@ -227,7 +227,7 @@ fn a_rewind_keeps_the_present_until_the_past_runs() {
         let abandoned = arrived.abandoned.expect("the future is kept");
         assert_eq!((&abandoned.image, Some(abandoned.future)), (&present, rewind().future));
         let back = arrived.next;
-        assert_eq!(back.state.image().cloned(), named.then(|| rewind().target), "an ephemeral one keeps no image");
+        assert_eq!(back.state.image().cloned(), rewind().target.filter(|_| named), "an ephemeral one keeps no image");
         assert_eq!(back.rewound, Some(Rewound { to: rewind().to, generation: 2 }));
         assert_eq!((back.generation, back.run, back.parent()), (2, 2, Some(&rewind().to)));
         assert!(check(&back).is_ok());

@@ -67,7 +67,8 @@ pub(crate) fn effect(sandbox: &Sandbox, generation: u64, rewind: &Rewind) -> Eff
     Effect::Rewind {
         parked: sandbox.run_id(),
         fresh: RunId { sandbox: sandbox.id.clone(), generation },
-        target: rewind.target.capture.clone(),
+        target: rewind.target.as_ref().map(|target| target.capture.clone()),
+        layer: rewind.layer.clone(),
         resources: rewind.resources,
     }
 }
@@ -82,7 +83,7 @@ pub(super) fn arrived(
     context: &Context,
 ) -> Step {
     // One that may not be suspended has nothing to fall back to, as before.
-    let image = sandbox.spec.suspendable.then(|| rewind.target.clone());
+    let image = rewind.target.clone().filter(|_| sandbox.spec.suspendable);
     let kept = match &rewind.future {
         Some(future) => format!("what it was is snapshot {} now", future.snapshot),
         None => "what it was is not kept".to_owned(),
@@ -95,6 +96,7 @@ pub(super) fn arrived(
     step.next.restored = restored;
     step.next.rewound = Some(Rewound { to: rewind.to.clone(), generation: sandbox.generation });
     step.next.spec.resources = rewind.resources;
+    step.next.spec.layer.clone_from(&rewind.layer);
     step.next.older.clear();
     step.abandoned = rewind.future.clone().map(|future| Abandoned {
         future,

@@ -16,6 +16,10 @@ use crate::steps::{Step, Steps};
 impl Captures {
     pub(crate) fn copy(self: &Arc<Self>, from: &CaptureId, to: &CaptureId) -> Result<Capture, PoolError> {
         let source = self.load(from)?;
+        if source.tree.is_some() {
+            let what = "holds a tree of files, of which no copy is needed";
+            return Err(PoolError::BadFile { capture: from.clone(), file: super::tree::ROOT.into(), what });
+        }
         match self.load(to) {
             Ok(copy) if copy.facts == source.facts && copy.files == source.files => return Ok(copy),
             Err(PoolError::Missing(_)) => {}
@@ -36,7 +40,7 @@ impl Captures {
             share(&source.directory.join(&file.name), &draft.directory().join(&file.name), &self.steps)?;
         }
         self.steps.reach(Step::Linked)?;
-        draft.finish(&source.facts, source.files, &directories)
+        draft.finish(&source.facts, source.files, None, &directories)
     }
 }
 

@@ -12,12 +12,16 @@ use dorm_lifecycle::CaptureId;
 use rustix::fs::OFlags;
 
 use super::manifest::{self, is_inside};
+use super::tree::{Below, LISTING, ROOT, TreeFacts, TreeWriter};
 use super::{Capture, CaptureFacts, CaptureFile, Captures, DRAFT, Fate, Live, MANIFEST};
 use crate::disk;
 use crate::error::{PoolError, failed};
 use crate::hashing::hash_file;
 use crate::pool::blocking;
-use crate::steps::Step;
+use crate::steps::{Step, Steps};
+
+/// Where a memory image lies that is only needed for its files.
+const MEMORY: &str = "memory";
 
 /// A file by its name in the draft.
 type Opened = (PathBuf, File);
@@ -97,7 +101,56 @@ impl CaptureDraft {
         let (opened, directories) = self.check(files)?;
         steps.reach(Step::FilesChecked)?;
         let files = self.hash_and_sync(opened)?;
-        self.finish(facts, files, &directories)
+        self.finish(facts, files, None, &directories)
+    }
+
+    /// An empty directory for a memory image that is only needed until the files have been read out of it.
+    ///
+    /// # Errors
+    /// [`PoolError::Io`] when it cannot be made.
+    pub fn memory(&self) -> Result<PathBuf, PoolError> {
+        let path = self.directory.join(MEMORY);
+        disk::make_directory(&path).map_err(failed("make the directory", &path))?;
+        Ok(path)
+    }
+
+    /// Begins the tree of a capture of files that is to lie on `below`.
+    ///
+    /// # Errors
+    /// [`PoolError::Io`] when it cannot be made, as when there is one.
+    pub fn tree(&self, below: Below) -> Result<TreeWriter, PoolError> {
+        TreeWriter::create(&self.directory, below).map_err(failed("make a tree in", &self.directory))
+    }
+
+    /// Syncs what `tree` has written and makes it a capture, without the memory it came from. When this returns, the
+    /// capture outlives a loss of power. When it fails, there is no capture.
+    ///
+    /// # Errors
+    /// [`PoolError::DiskFull`] or [`PoolError::Io`] when the disk refuses.
+    pub async fn commit_tree(self, facts: CaptureFacts, tree: TreeWriter) -> Result<Capture, PoolError> {
+        blocking(&self.captures.steps.clone(), move || self.commit_tree_now(&facts, &tree)).await
+    }
+
+    pub(super) fn commit_tree_now(self, facts: &CaptureFacts, tree: &TreeWriter) -> Result<Capture, PoolError> {
+        let steps = &self.captures.steps;
+        let written = tree.finish().map_err(failed("complete the tree in", &self.directory))?;
+        steps.reach(Step::TreeWritten)?;
+        disk::remove_tree(&self.directory.join(MEMORY))?;
+        steps.reach(Step::MemoryRemoved)?;
+        let path = self.directory.join(LISTING);
+        let listing = File::open(&path).map_err(failed("open", &path))?;
+        let files = self.hash(&[(PathBuf::from(LISTING), listing)])?;
+        // One call for thousands of small files: syncing each would take minutes on a slow disk.
+        File::open(&self.directory)
+            .and_then(|directory| Ok(rustix::fs::syncfs(directory)?))
+            .map_err(failed("sync the file system of", &self.directory))?;
+        if steps.in_place() {
+            say_durable(&self.directory, steps)?;
+        }
+        steps.reach(Step::TreeSynced)?;
+        let capture = self.finish(facts, files, Some(written), &BTreeSet::from([PathBuf::from(ROOT)]))?;
+        self.captures.trusted().insert(self.id.clone());
+        Ok(capture)
     }
 
     /// Writes the manifest for files that are durable already, and gives the capture its name.
@@ -105,11 +158,12 @@ impl CaptureDraft {
         &self,
         facts: &CaptureFacts,
         files: Vec<CaptureFile>,
+        tree: Option<TreeFacts>,
         directories: &BTreeSet<PathBuf>,
     ) -> Result<Capture, PoolError> {
         let steps = &self.captures.steps;
         let path = self.directory.join(MANIFEST);
-        let text = manifest::text(&self.id, facts, &files)
+        let text = manifest::text(&self.id, facts, &files, tree)
             .map_err(|error| failed("put together", &path)(io::Error::from(error)))?;
         disk::write_new(&path, &text, steps)?;
         steps.reach(Step::ManifestWritten)?;
@@ -140,7 +194,7 @@ impl CaptureDraft {
             }
             return Err(error);
         }
-        Ok(Capture { id: self.id.clone(), directory, facts: facts.clone(), files })
+        Ok(Capture { id: self.id.clone(), directory, facts: facts.clone(), files, tree })
     }
 
     fn name_durably(&self) -> Result<(), PoolError> {
@@ -235,6 +289,22 @@ impl CaptureDraft {
         });
         hashed.collect()
     }
+}
+
+/// Says of each file and directory that it is on the disk.
+fn say_durable(directory: &Path, steps: &Steps) -> Result<(), PoolError> {
+    let mut open = vec![directory.to_owned()];
+    while let Some(path) = open.pop() {
+        for entry in fs::read_dir(&path).map_err(failed("list", &path))? {
+            let entry = entry.map_err(failed("list", &path))?;
+            match entry.file_type().map_err(failed("look at", &path))?.is_dir() {
+                true => open.push(entry.path()),
+                false => steps.durable(&entry.path()),
+            }
+        }
+        steps.durable(&path);
+    }
+    Ok(())
 }
 
 /// Opens a file for reading when it is a regular one; never follows a link, never waits for the other end of a pipe.

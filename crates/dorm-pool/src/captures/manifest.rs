@@ -1,7 +1,8 @@
 //! `manifest.json`: what a capture is, in a form that every later version must be able to read.
 //!
-//! The body is covered by a hash of its own, so that a changed fact is found like a changed file. Format 1 is frozen:
-//! a golden file guards it. Whatever has to be added makes a format 2.
+//! The body is covered by a hash of its own, so that a changed fact is found like a changed file. Formats 1 and 2 are
+//! frozen: golden files guard them. Format 2, which knows trees of files and what stands on them, is written only for
+//! captures that need it. Whatever has to be added makes a format 3.
 
 use std::fs;
 use std::io;
@@ -10,10 +11,11 @@ use std::path::{Component, Path};
 use dorm_lifecycle::{CaptureId, Resources, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use super::{Capture, CaptureFacts, CaptureFile, Captures, MANIFEST};
+use super::{Capture, CaptureFacts, CaptureFile, Captures, MANIFEST, TreeFacts};
 use crate::error::{PoolError, failed};
 
-const FORMAT: u32 = 1;
+const PLAIN: u32 = 1;
+const LAYERED: u32 = 2;
 
 /// The part that is the same in every format.
 #[derive(Deserialize)]
@@ -47,6 +49,23 @@ struct BodyV1 {
     processes: u32,
     taken_ms: u64,
     files: Vec<FileV1>,
+    /// Only in format 2.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    layered: Option<LayeredV2>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LayeredV2 {
+    layer: Option<String>,
+    tree: Option<TreeV2>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TreeV2 {
+    entries: u64,
+    bytes: u64,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -58,7 +77,13 @@ struct FileV1 {
 }
 
 /// The text of the manifest of a capture.
-pub(super) fn text(id: &CaptureId, facts: &CaptureFacts, files: &[CaptureFile]) -> Result<Vec<u8>, serde_json::Error> {
+pub(super) fn text(
+    id: &CaptureId,
+    facts: &CaptureFacts,
+    files: &[CaptureFile],
+    tree: Option<TreeFacts>,
+) -> Result<Vec<u8>, serde_json::Error> {
+    let is_layered = tree.is_some() || facts.layer.is_some();
     let body = BodyV1 {
         capture: id.to_string(),
         engine: facts.engine.clone(),
@@ -81,8 +106,13 @@ pub(super) fn text(id: &CaptureId, facts: &CaptureFacts, files: &[CaptureFile]) 
                 blake3: file.blake3.clone(),
             })
             .collect(),
+        layered: is_layered.then(|| LayeredV2 {
+            layer: facts.layer.as_ref().map(CaptureId::to_string),
+            tree: tree.map(|TreeFacts { entries, bytes }| TreeV2 { entries, bytes }),
+        }),
     };
-    let mut text = serde_json::to_vec_pretty(&ManifestV1 { format: FORMAT, blake3: seal(&body)?, body })?;
+    let format = if is_layered { LAYERED } else { PLAIN };
+    let mut text = serde_json::to_vec_pretty(&ManifestV1 { format, blake3: seal(&body)?, body })?;
     text.push(b'\n');
     Ok(text)
 }
@@ -113,8 +143,8 @@ impl Captures {
         };
         let unreadable = |error: serde_json::Error| damaged(format!("cannot be understood ({error})"));
         let head: Head = serde_json::from_slice(&text).map_err(unreadable)?;
-        if head.format != FORMAT {
-            return Err(PoolError::Format { path, found: head.format, known: FORMAT });
+        if !(PLAIN..=LAYERED).contains(&head.format) {
+            return Err(PoolError::Format { path, found: head.format, known: LAYERED });
         }
         let manifest: ManifestV1 = serde_json::from_slice(&text).map_err(unreadable)?;
         if manifest.blake3 != seal(&manifest.body).map_err(unreadable)? {
@@ -123,18 +153,20 @@ impl Captures {
         if manifest.body.capture != id.as_str() {
             return Err(damaged(format!("belongs to capture {}", manifest.body.capture)));
         }
-        let (facts, files) = understand(manifest.body).map_err(damaged)?;
-        Ok(Capture { id: id.clone(), directory, facts, files })
+        let (facts, files, tree) = understand(manifest.body).map_err(damaged)?;
+        Ok(Capture { id: id.clone(), directory, facts, files, tree })
     }
 }
 
-fn understand(body: BodyV1) -> Result<(CaptureFacts, Vec<CaptureFile>), String> {
+fn understand(body: BodyV1) -> Result<(CaptureFacts, Vec<CaptureFile>, Option<TreeFacts>), String> {
+    let (layer, tree) = body.layered.map_or((None, None), |layered| (layered.layer, layered.tree));
     let wrong = |error: dorm_lifecycle::IdError| format!("cannot be understood ({error})");
     let facts = CaptureFacts {
         engine: body.engine,
         build: body.build,
         cpu: body.cpu,
         image: body.image.parse().map_err(wrong)?,
+        layer: layer.map(|layer| layer.parse()).transpose().map_err(wrong)?,
         sandbox: body.sandbox.parse().map_err(wrong)?,
         generation: body.generation,
         parent: body.parent.map(|parent| parent.parse()).transpose().map_err(wrong)?,
@@ -153,7 +185,7 @@ fn understand(body: BodyV1) -> Result<(CaptureFacts, Vec<CaptureFile>), String> 
         }
         files.push(CaptureFile { name: file.name.into(), bytes: file.bytes, blake3: file.blake3 });
     }
-    Ok((facts, files))
+    Ok((facts, files, tree.map(|TreeV2 { entries, bytes }| TreeFacts { entries, bytes })))
 }
 
 /// Whether a relative path stays below the directory it is relative to.

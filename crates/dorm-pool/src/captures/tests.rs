@@ -14,15 +14,16 @@ use crate::steps::armed::{Armed, Ending};
 
 const GOLDEN: &str = include_str!("tests/manifest-v1.json");
 
-fn id(seed: u8) -> CaptureId {
+pub(super) fn id(seed: u8) -> CaptureId {
     CaptureId::from_random([seed; 20])
 }
 
-fn facts() -> CaptureFacts {
+pub(super) fn facts() -> CaptureFacts {
     CaptureFacts {
         engine: "gvisor".to_owned(),
         build: "release-20240729.0".to_owned(),
         cpu: "avx2 avx512f".to_owned(),
+        layer: None,
         image: "5".repeat(64).parse().unwrap(),
         sandbox: SandboxId::from_random([1; 20]),
         generation: 7,
@@ -41,7 +42,7 @@ fn names() -> Vec<PathBuf> {
     vec!["pages.img".into(), "checkpoint.img".into(), "more/state".into()]
 }
 
-fn open(home: &Path, steps: AnySteps) -> Pool {
+pub(super) fn open(home: &Path, steps: AnySteps) -> Pool {
     let pool = Pool::open_with(&home.join("data"), &home.join("images"), steps).unwrap();
     // A captured image has to be there; what is in it does not matter here.
     let image = home.join("images").join(facts().image.as_str());
@@ -380,6 +381,6 @@ async fn the_first_format_loads_and_is_still_written_the_same() {
     let directory = home.path().join("data/captures").join(id(1).as_str());
     fs::write(directory.join("manifest.json"), GOLDEN).unwrap();
     assert_eq!(pool.verify(&id(1), &expected()).await.unwrap(), made);
-    fs::write(directory.join("manifest.json"), GOLDEN.replacen("\"format\": 1", "\"format\": 2", 1)).unwrap();
-    assert!(matches!(pool.capture(&id(1)).await, Err(PoolError::Format { found: 2, known: 1, .. })));
+    fs::write(directory.join("manifest.json"), GOLDEN.replacen("\"format\": 1", "\"format\": 3", 1)).unwrap();
+    assert!(matches!(pool.capture(&id(1)).await, Err(PoolError::Format { found: 3, known: 2, .. })));
 }

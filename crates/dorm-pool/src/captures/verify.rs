@@ -1,14 +1,22 @@
 //! Finding out whether a capture still is what was written, and whether this host can use it.
 
-use std::io;
-use std::path::Path;
+use std::borrow::Cow;
+use std::fs::File;
+use std::io::{self, BufReader};
+use std::path::{Path, PathBuf};
 
 use dorm_lifecycle::{CaptureId, Digest};
 
+use super::diff::View;
 use super::draft::open_regular;
-use super::{Capture, CaptureFile, Captures, Expected};
-use crate::error::PoolError;
+use super::flatten::lay;
+use super::tree::{LISTING, ROOT};
+use super::{Below, Capture, CaptureFile, Captures, Expected, Listed, listing, tree_check};
+use crate::error::{PoolError, failed};
 use crate::hashing::hash_file;
+
+/// The most captures of files that can lie on each other: a bound for what is read, not a promise.
+const LAYERS_MAX: usize = 64;
 
 impl Captures {
     pub(crate) fn verify(
@@ -22,7 +30,8 @@ impl Captures {
         // The cheap questions first: the answer to each is final.
         let rows =
             [("engine", &on.engine, &facts.engine), ("build", &on.build, &facts.build), ("cpu", &on.cpu, &facts.cpu)];
-        for (what, has, needs) in rows {
+        // Files are files everywhere.
+        for (what, has, needs) in rows.into_iter().filter(|_| capture.tree.is_none()) {
             if has != needs {
                 let (has, needs) = (has.clone(), needs.clone());
                 return Err(PoolError::Incompatible { capture: id.clone(), what, has, needs });
@@ -31,13 +40,84 @@ impl Captures {
         if !has_image(&facts.image)? {
             return Err(PoolError::MissingImage { capture: id.clone(), image: facts.image.clone() });
         }
+        self.check_content(&capture)?;
+        Ok(capture)
+    }
+
+    /// The captures of files below and including `top`, the topmost first. Each is read to its last byte the first time
+    /// it is asked for.
+    pub(crate) fn layers(&self, top: &CaptureId) -> Result<Vec<Capture>, PoolError> {
+        let mut layers = Vec::new();
+        let mut next = Some(top.clone());
+        while let Some(id) = next {
+            let capture = self.load(&id)?;
+            if capture.tree.is_none() || layers.len() == LAYERS_MAX {
+                let what = "is no capture of files that others can stand on".to_owned();
+                return Err(PoolError::Damaged { capture: id, file: ROOT.into(), what });
+            }
+            next = capture.facts.layer.clone();
+            if !self.trusted().contains(&id) {
+                self.check_content(&capture)?;
+                self.trusted().insert(id);
+            }
+            layers.push(capture);
+        }
+        Ok(layers)
+    }
+
+    /// What lies on the image at `image` from `top` down.
+    pub(crate) fn below(&self, image: PathBuf, top: Option<&CaptureId>) -> Result<Below, PoolError> {
+        let mut listings = Vec::new();
+        if let Some(top) = top {
+            for layer in self.layers(top)?.iter().rev() {
+                listings.push(self.listing(layer)?);
+            }
+        }
+        let changes = lay(&listings).map_err(|what| io::Error::new(io::ErrorKind::InvalidData, what));
+        let changes = changes.map_err(failed("read the changes on", &image))?;
+        Ok(Below(Some(View { changes, image: Cow::Owned(image) })))
+    }
+
+    /// How many captures of files there are from `top` down.
+    pub(crate) fn depth(&self, top: &CaptureId) -> Result<usize, PoolError> {
+        let (mut depth, mut next) = (0, Some(top.clone()));
+        while let Some(id) = next.filter(|_| depth < LAYERS_MAX) {
+            next = self.load(&id)?.facts.layer;
+            depth += 1;
+        }
+        Ok(depth)
+    }
+
+    /// What is in the tree of a capture of files.
+    pub(crate) fn listing(&self, capture: &Capture) -> Result<Vec<Listed>, PoolError> {
+        let path = capture.directory.join(LISTING);
+        let damaged = |what| PoolError::Damaged { capture: capture.id.clone(), file: LISTING.into(), what };
+        let file = match File::open(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(damaged("is missing".to_owned())),
+            other => other.map_err(failed("open", &path))?,
+        };
+        listing::read(BufReader::with_capacity(64 << 10, file)).map_err(damaged)
+    }
+
+    /// Reads a capture to its last byte, whoever can use it.
+    pub(crate) fn check_content(&self, capture: &Capture) -> Result<(), PoolError> {
+        let id = &capture.id;
         for file in &capture.files {
             check_file(&capture.directory, file).map_err(|wrong| match wrong {
                 Wrong::Damaged(what) => PoolError::Damaged { capture: id.clone(), file: file.name.clone(), what },
                 Wrong::Unread(error) => PoolError::io("read", &capture.directory.join(&file.name), error),
             })?;
         }
-        Ok(capture)
+        if capture.tree.is_none() {
+            return Ok(());
+        }
+        tree_check::check(&capture.directory, &self.listing(capture)?).map_err(|wrong| match wrong {
+            tree_check::Wrong::Damaged(path, what) => {
+                let file = Path::new(ROOT).join(listing::text(&path));
+                PoolError::Damaged { capture: id.clone(), file, what }
+            }
+            tree_check::Wrong::Unread(error) => PoolError::io("read", &capture.root(), error),
+        })
     }
 }
 

@@ -19,7 +19,10 @@ pub(crate) async fn judge(world: &mut World, operation: Operation, scene: Scene,
     let mut faults = Vec::new();
     let is_done = heard.is_some();
     match operation {
-        Operation::CreateNamed | Operation::CreateEphemeral | Operation::CreateFromSnapshot => {
+        Operation::CreateNamed
+        | Operation::CreateEphemeral
+        | Operation::CreateFromSnapshot
+        | Operation::CreateFromFiles => {
             created(world, operation, &scene, heard, &mut faults).await?;
         }
         Operation::StartAfterCreate => named(world, &scene.label, None, &mut faults).await?,
@@ -40,6 +43,8 @@ pub(crate) async fn judge(world: &mut World, operation: Operation, scene: Scene,
         | Operation::Evict
         | Operation::CheckpointRunning
         | Operation::CheckpointSuspended
+        | Operation::FilesRunning
+        | Operation::FilesSuspended
         | Operation::Clone
         | Operation::Fork
         | Operation::DeleteSnapshot
@@ -56,8 +61,18 @@ fn allowed(operation: Operation, is_done: bool) -> &'static [&'static str] {
         (Operation::Suspend | Operation::TimeoutSuspends, true) => &["suspended"],
         (Operation::ResumeParked | Operation::ResumeEvicted, true) => &["running"],
         (Operation::Evict, true) => &["evicted"],
-        (Operation::Evict | Operation::CheckpointSuspended | Operation::DeleteSnapshot, _) => &["suspended"],
-        (Operation::CheckpointRunning | Operation::Clone | Operation::Fork | Operation::SetTimeouts, _) => &["running"],
+        (
+            Operation::Evict | Operation::CheckpointSuspended | Operation::FilesSuspended | Operation::DeleteSnapshot,
+            _,
+        ) => &["suspended"],
+        (
+            Operation::CheckpointRunning
+            | Operation::FilesRunning
+            | Operation::Clone
+            | Operation::Fork
+            | Operation::SetTimeouts,
+            _,
+        ) => &["running"],
         _ => &["running", "suspended"],
     }
 }
@@ -150,7 +165,15 @@ async fn snapshots(
         }
         return if is_there { from(world, &deleted, subject, faults).await } else { Ok(()) };
     }
-    if !matches!(operation, Operation::CheckpointRunning | Operation::CheckpointSuspended | Operation::Clone) {
+    let takes = matches!(
+        operation,
+        Operation::CheckpointRunning
+            | Operation::CheckpointSuspended
+            | Operation::FilesRunning
+            | Operation::FilesSuspended
+            | Operation::Clone
+    );
+    if !takes {
         return Ok(());
     }
     let new: Vec<&Value> = records.snapshots.iter().filter(|snapshot| !scene.before.contains(&of(snapshot))).collect();
@@ -168,7 +191,11 @@ async fn snapshots(
     }
     for snapshot in new {
         if snapshot["status"] == "completed" && operation != Operation::Clone {
-            from(world, &of(snapshot), subject, faults).await?;
+            let held = match snapshot["kind"].as_str() {
+                Some("filesystem") => subject.files(),
+                _ => subject.clone(),
+            };
+            from(world, &of(snapshot), &held, faults).await?;
         } else {
             world.forget(&of(snapshot)).await?;
         }
@@ -230,6 +257,7 @@ async fn created(
     }
     let held = match operation {
         Operation::CreateFromSnapshot => Some(world.origin().await?.1),
+        Operation::CreateFromFiles => Some(world.files_origin().await?.1),
         _ => None,
     };
     works(world, found, held.as_ref(), faults).await

@@ -32,13 +32,14 @@ pub(crate) async fn perform(world: &mut World, operation: Operation, scene: &Sce
         Operation::CreateEphemeral => {
             daemon.post("/sandboxes", json!({ "image": world.image, "labels": labels })).await
         }
-        Operation::CreateFromSnapshot => {
+        Operation::CreateFromSnapshot | Operation::CreateFromFiles => {
             daemon.post("/sandboxes", json!({ "snapshot": snapshot, "labels": labels })).await
         }
         Operation::Suspend => daemon.act(&id, "suspend").await,
         Operation::ResumeParked | Operation::ResumeEvicted => daemon.act(&id, "resume").await,
         Operation::Evict => daemon.act(&id, "evict").await,
-        Operation::CheckpointRunning | Operation::CheckpointSuspended => daemon.act(&id, "checkpoint").await,
+        Operation::CheckpointRunning | Operation::CheckpointSuspended => daemon.checkpoint(&id, "memory").await,
+        Operation::FilesRunning | Operation::FilesSuspended => daemon.checkpoint(&id, "filesystem").await,
         Operation::Clone => daemon.post(&format!("/sandboxes/{id}/clone"), json!({ "name": scene.label })).await,
         Operation::Fork => {
             let children = vec![json!({ "labels": labels }); CHILDREN];

@@ -20,13 +20,14 @@ pub(crate) async fn prepare(world: &mut World, operation: Operation) -> Result<S
     let mut scene = Scene { label, subject, snapshot: None, past: None, before: Vec::new() };
     match operation {
         Operation::CreateFromSnapshot => scene.snapshot = Some(world.origin().await?.0),
+        Operation::CreateFromFiles => scene.snapshot = Some(world.files_origin().await?.0),
         Operation::DeleteSnapshot => {
             let Some(subject) = &scene.subject else { bail!("no sandbox to take a snapshot of") };
-            scene.snapshot = Some(word(&world.daemon.act(&subject.id, "checkpoint").await?, "id"));
+            scene.snapshot = Some(word(&world.daemon.checkpoint(&subject.id, "memory").await?, "id"));
         }
         Operation::RewindRunning | Operation::RewindSuspended => {
             let Some(subject) = &mut scene.subject else { bail!("no sandbox to rewind") };
-            scene.snapshot = Some(word(&world.daemon.act(&subject.id, "checkpoint").await?, "id"));
+            scene.snapshot = Some(word(&world.daemon.checkpoint(&subject.id, "memory").await?, "id"));
             scene.past = Some(subject.clone());
             let stage = if operation == Operation::RewindRunning { Stage::Running } else { Stage::Parked };
             world.bring(subject, stage).await.map_err(crate::world::said)?;
@@ -79,6 +80,7 @@ async fn subject(world: &mut World, operation: Operation) -> Result<Option<Probe
         Operation::CreateNamed
         | Operation::CreateEphemeral
         | Operation::CreateFromSnapshot
+        | Operation::CreateFromFiles
         | Operation::StartAfterCreate
         | Operation::MakeHulls
         | Operation::ImportImage
@@ -89,6 +91,7 @@ async fn subject(world: &mut World, operation: Operation) -> Result<Option<Probe
         Operation::TimeoutTerminates => return ephemeral(world).await.map(Some),
         Operation::Suspend
         | Operation::CheckpointRunning
+        | Operation::FilesRunning
         | Operation::Clone
         | Operation::Fork
         | Operation::RewindRunning
@@ -97,9 +100,11 @@ async fn subject(world: &mut World, operation: Operation) -> Result<Option<Probe
         | Operation::SetTimeouts
         | Operation::TimeoutSuspends
         | Operation::StartAfterSuspend => Stage::Running,
-        Operation::ResumeParked | Operation::Evict | Operation::CheckpointSuspended | Operation::DeleteSnapshot => {
-            Stage::Parked
-        }
+        Operation::ResumeParked
+        | Operation::Evict
+        | Operation::CheckpointSuspended
+        | Operation::FilesSuspended
+        | Operation::DeleteSnapshot => Stage::Parked,
         Operation::ResumeEvicted => Stage::Evicted,
     };
     world.sleeper(stage).await.map(Some)

@@ -2,9 +2,12 @@
 
 use std::time::Duration;
 
-use dorm_lifecycle::{Actor as By, CaptureId, Effect, EventKind, Input, Observation, Outcome, Sandbox, State, Step};
+use dorm_lifecycle::{
+    Actor as By, CaptureId, Effect, EventKind, Input, Observation, Outcome, Sandbox, SnapshotKind, State, Step,
+};
 use dorm_store::{
-    Change, NewEvent, OperationKind, OperationRecord, OperationResult, SandboxRecord, SnapshotRecord, SnapshotStatus,
+    Change, Maker, NewEvent, OperationKind, OperationRecord, OperationResult, SandboxRecord, SnapshotRecord,
+    SnapshotStatus,
 };
 
 use super::rewind::future_record;
@@ -239,7 +242,7 @@ impl Actor {
         }
     }
 
-    pub(super) async fn take_snapshot(&mut self, asked: SnapshotAsked, reply: Reply<SnapshotRecord>) {
+    pub(super) async fn take_snapshot(&mut self, mut asked: SnapshotAsked, reply: Reply<SnapshotRecord>) {
         let command = dorm_lifecycle::Command::Snapshot(asked.id.clone());
         let made = match self.ask(Input::Command(command)) {
             Ok(made) => made,
@@ -251,8 +254,9 @@ impl Actor {
         };
         match (made.outcome, made.effect.clone()) {
             (Outcome::Wait, _) => self.later.push_back(Message::Snapshot { asked, reply }),
-            (Outcome::Changed, Some(effect)) => match self.record_operation(made, By::User, Some(&asked)).await {
+            (Outcome::Changed, Some(effect)) => match self.record_operation(made, asked.by, Some(&asked)).await {
                 Ok(()) => {
+                    asked.tell(self.snapshot.as_ref());
                     self.waiting.push(Waiting::Snapshot(reply));
                     self.begin(effect);
                 }
@@ -260,15 +264,21 @@ impl Actor {
                     let _ = reply.send(Err(error));
                 }
             },
+            // A policy only takes what has run since.
+            (Outcome::Changed | Outcome::Already, _) if asked.made_by == Maker::Policy => {
+                let sandbox = &self.record.sandbox;
+                let (sandbox, state) = (sandbox.id.clone(), sandbox.state.name());
+                let _ = reply.send(Err(ServiceError::NotRunning { sandbox, state }));
+            }
             (Outcome::Changed | Outcome::Already, _) => {
-                let answer = self.snapshot_of_image(&asked).await;
+                let answer = self.snapshot_of_image(&mut asked).await;
                 let _ = reply.send(answer);
             }
         }
     }
 
     /// A snapshot of a suspended sandbox: its sleep image under another name. Nothing runs.
-    async fn snapshot_of_image(&mut self, asked: &SnapshotAsked) -> Result<SnapshotRecord, ServiceError> {
+    async fn snapshot_of_image(&mut self, asked: &mut SnapshotAsked) -> Result<SnapshotRecord, ServiceError> {
         let sandbox = self.record.sandbox.clone();
         let Some(image) = sandbox.state.image().cloned() else {
             return Err(self.failed("take a snapshot of", "it has no image"));
@@ -281,7 +291,7 @@ impl Actor {
             id: self.shared.ids().operation(),
             kind: OperationKind::Snapshot,
             sandbox: Some(sandbox.id.clone()),
-            actor: By::User,
+            actor: asked.by,
             began: now,
             deadline: now.after(self.shared.settings.limits.snapshot),
             capture: Some(capture.clone()),
@@ -292,18 +302,28 @@ impl Actor {
         let began =
             Change { operations: vec![operation.clone()], snapshots: vec![record.clone()], ..Change::default() };
         self.shared.commit(began).await?;
-        let (kind, detail, answer) = match self.shared.pool.copy(&image.capture, &capture).await {
-            Ok(_) => {
+        asked.tell(Some(&record));
+        let saved = match asked.kind {
+            SnapshotKind::Memory => {
+                self.shared.pool.copy(&image.capture, &capture).await.map_err(|error| chain(&error))
+            }
+            SnapshotKind::Filesystem => {
+                let task = effects::Task { capture: Some(capture.clone()), ..self.task() };
+                effects::files_of_image(&task, &image).await
+            }
+        };
+        let (kind, detail, answer) = match saved {
+            Ok(saved) => {
                 record.status = SnapshotStatus::Completed;
-                record.bytes = image.bytes;
+                record.bytes = saved.bytes();
                 operation.ended = Some((self.shared.now(), OperationResult::Done));
                 (EventKind::SnapshotTaken, snapshot.to_string(), Ok(record.clone()))
             }
-            Err(error) => {
-                let reason = chain(&error);
+            Err(reason) => {
                 record.status = SnapshotStatus::Failed(reason.clone());
                 operation.ended = Some((self.shared.now(), OperationResult::Failed(reason.clone())));
-                (EventKind::SnapshotFailed, format!("{snapshot}: {reason}"), Err(error.into()))
+                let error = self.failed("take a snapshot of", &reason);
+                (EventKind::SnapshotFailed, format!("{snapshot}: {reason}"), Err(error))
             }
         };
         let event = NewEvent {
@@ -311,7 +331,7 @@ impl Actor {
             sandbox: sandbox.id.clone(),
             at: self.shared.now(),
             kind,
-            actor: By::User,
+            actor: asked.by,
             operation: Some(operation.id.clone()),
             generation: sandbox.generation,
             detail: Some(detail),
@@ -328,6 +348,15 @@ impl Actor {
         };
         self.shared.commit(ended).await?;
         answer
+    }
+}
+
+impl SnapshotAsked {
+    /// Tells whoever waits for it that it is being taken.
+    fn tell(&mut self, record: Option<&SnapshotRecord>) {
+        if let (Some(begun), Some(record)) = (self.begun.take(), record) {
+            let _ = begun.send(record.clone());
+        }
     }
 }
 
@@ -374,13 +403,16 @@ fn snapshot_record(shared: &Shared, sandbox: &Sandbox, asked: &SnapshotAsked, ca
         source: sandbox.id.clone(),
         generation: sandbox.generation,
         parent: sandbox.parent().cloned(),
+        kind: asked.kind,
         capture: capture.clone(),
         image: sandbox.spec.image.clone(),
+        layer: sandbox.spec.layer.clone(),
         resources: sandbox.spec.resources,
         created: shared.now(),
         bytes: 0,
         labels: asked.labels.clone(),
         removal: asked.removal,
+        made_by: asked.made_by,
         status: SnapshotStatus::InProgress,
     }
 }

@@ -1,9 +1,12 @@
 //! Taking a sandbox back to a snapshot: its own copy of the snapshot's content is made first, then the lifecycle decides.
 
 use dorm_lifecycle::{
-    Abandoned, Actor as By, Command, Context, Future, Input, Outcome, Rewind, Sandbox, SleepImage, State, step,
+    Abandoned, Actor as By, Command, Context, Future, Input, Outcome, Resources, Rewind, Sandbox, SleepImage,
+    SnapshotKind, State, step,
 };
-use dorm_store::{Change, OperationKind, OperationRecord, OperationResult, Removal, SnapshotRecord, SnapshotStatus};
+use dorm_store::{
+    Change, Maker, OperationKind, OperationRecord, OperationResult, Removal, SnapshotRecord, SnapshotStatus,
+};
 
 use super::{Actor, Message, Reply, Waiting};
 use crate::error::ServiceError;
@@ -43,23 +46,28 @@ impl Actor {
     fn planned(&self, asked: &RewindAsked) -> Rewind {
         let RewindAsked { to, future } = asked;
         let own = to.source == self.record.sandbox.id;
-        Rewind {
-            to: to.id.clone(),
-            target: SleepImage {
-                capture: self.shared.ids().capture(),
-                generation: if own { to.generation } else { 0 },
-                taken: to.created,
-                bytes: to.bytes,
-            },
-            resources: to.resources,
-            future: future.clone(),
-        }
+        let copy = || SleepImage {
+            capture: self.shared.ids().capture(),
+            generation: if own { to.generation } else { 0 },
+            taken: to.created,
+            bytes: to.bytes,
+        };
+        let (target, layer, resources) = match to.kind {
+            SnapshotKind::Memory => (Some(copy()), to.layer.clone(), to.resources),
+            // What it boots with fits its own limits, but for a disk that may have to be larger.
+            SnapshotKind::Filesystem => {
+                let own = self.record.sandbox.spec.resources;
+                let disk_bytes = own.disk_bytes.max(to.resources.disk_bytes);
+                (None, Some(to.capture.clone()), Resources { disk_bytes, ..own })
+            }
+        };
+        Rewind { to: to.id.clone(), target, layer, resources, future: future.clone() }
     }
 
     /// The copy is on record in the operation before there is anything of it, and in the sandbox from the moment at which
     /// that is being taken back.
     async fn copy_and_begin(&mut self, rewind: Rewind, to: &SnapshotRecord) -> Result<(), ServiceError> {
-        let copy = rewind.target.capture.clone();
+        let copy = rewind.target.as_ref().map(|target| target.capture.clone());
         let now = self.shared.now();
         let operation = OperationRecord {
             id: self.shared.ids().operation(),
@@ -68,24 +76,28 @@ impl Actor {
             actor: By::User,
             began: now,
             deadline: now.after(self.shared.settings.limits.resume),
-            capture: Some(copy.clone()),
+            capture: copy.clone(),
             fork: None,
             promote: None,
             ended: None,
         };
         self.shared.commit(Change { operations: vec![operation.clone()], ..Change::default() }).await?;
-        let begun = match self.shared.pool.copy(&to.capture, &copy).await {
-            Ok(_) => {
-                self.shared.removals.note_verified(&copy);
+        let copied = match &copy {
+            Some(copy) => self.shared.pool.copy(&to.capture, copy).await.map(drop),
+            None => Ok(()),
+        };
+        let begun = match copied {
+            Ok(()) => {
+                copy.iter().for_each(|copy| self.shared.removals.note_verified(copy));
                 self.begin_rewind(rewind, &operation).await
             }
             Err(error) => Err(error.into()),
         };
         if let Err(error) = &begun {
-            self.shared.removals.forget_verified(&copy);
+            copy.iter().for_each(|copy| self.shared.removals.forget_verified(copy));
             let ended = Some((self.shared.now(), OperationResult::Failed(chain(error))));
             let operations = vec![OperationRecord { ended, ..operation }];
-            let given_up = Change { operations, discard: vec![copy], ..Change::default() };
+            let given_up = Change { operations, discard: copy.into_iter().collect(), ..Change::default() };
             if let Err(error) = self.shared.commit(given_up).await {
                 tracing::warn!(sandbox = %self.record.sandbox.id, error = %chain(&error), "a rewind that was given up is ended at the next start");
             }
@@ -107,8 +119,8 @@ impl Actor {
 
     /// Nobody relies any more on a copy having been read to its last byte.
     pub(super) fn forget_verified(&self, before: &State, next: &State) {
-        if let (Some(rewind), None) = (before.rewind(), next.rewind()) {
-            self.shared.removals.forget_verified(&rewind.target.capture);
+        if let (Some(Rewind { target: Some(target), .. }), None) = (before.rewind(), next.rewind()) {
+            self.shared.removals.forget_verified(&target.capture);
         }
     }
 }
@@ -123,13 +135,16 @@ pub(super) fn future_record(shared: &Shared, before: &Sandbox, abandoned: &Aband
         source: before.id.clone(),
         generation: image.generation,
         parent: before.parent().cloned(),
+        kind: SnapshotKind::Memory,
         capture: image.capture.clone(),
         image: before.spec.image.clone(),
+        layer: before.spec.layer.clone(),
         resources: before.spec.resources,
         created: now,
         bytes: image.bytes,
         labels: [("rewound".to_owned(), for_the_sake_of.to_string())].into(),
         removal: future.keep.map_or(Removal::Asked, |keep| Removal::At(now.after(keep))),
+        made_by: Maker::Request,
         status: SnapshotStatus::Completed,
     }
 }

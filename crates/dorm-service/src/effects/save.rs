@@ -1,11 +1,11 @@
 //! Holding a guest still and saving it: for a sleep, after which it stays still, and for a snapshot, after which it
 //! goes on.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use dorm_agent_client::Agent;
-use dorm_lifecycle::{CaptureId, Observation, Origin, RunId, SleepImage};
+use dorm_lifecycle::{CaptureId, Observation, Origin, RunId, SleepImage, SnapshotKind};
 use dorm_pool::{Capture, CaptureDraft, CaptureFacts};
 
 use super::{Reason, Seen, Task, UNDO, connect, end, reason, within};
@@ -76,6 +76,8 @@ async fn capture(task: &Task, run: &RunId) -> Result<Capture, Reason> {
 struct Written {
     draft: CaptureDraft,
     files: Vec<PathBuf>,
+    /// Where the memory lies.
+    memory: PathBuf,
 }
 
 /// Holds the guest still and has its image written.
@@ -89,7 +91,11 @@ async fn write(task: &Task, run: &RunId) -> Result<Written, Reason> {
     let began = Instant::now();
     let need = shared.engine.usage(run).await.map_err(|error| error.chain())?.memory_bytes;
     let draft = shared.pool.begin(id, need).await.map_err(|error| reason(&error))?;
-    let written = shared.engine.capture(run, draft.directory()).await;
+    let into = match task.kind {
+        SnapshotKind::Memory => draft.directory().to_owned(),
+        SnapshotKind::Filesystem => draft.memory().map_err(|error| reason(&error))?,
+    };
+    let written = shared.engine.capture(run, &into).await;
     let written = match written {
         Ok(written) => written,
         Err(error) => {
@@ -98,15 +104,60 @@ async fn write(task: &Task, run: &RunId) -> Result<Written, Reason> {
         }
     };
     tracing::debug!(%run, took = ?began.elapsed(), stopped = ?written.stopped, "captured");
-    Ok(Written { draft, files: written.files })
+    Ok(Written { draft, files: written.files, memory: into })
 }
 
 /// Makes a capture of what was written, durable and with hashes.
 async fn commit(task: &Task, written: Written) -> Result<Capture, Reason> {
     let began = Instant::now();
-    let capture = written.draft.commit(facts(task), &written.files).await.map_err(|error| reason(&error))?;
+    let capture = match task.kind {
+        SnapshotKind::Memory => written.draft.commit(facts(task), &written.files).await,
+        SnapshotKind::Filesystem => {
+            let facts = facts(task);
+            return read_files(task, written.draft, &written.memory, facts).await;
+        }
+    };
+    let capture = capture.map_err(|error| reason(&error))?;
     tracing::debug!(capture = %capture.id, bytes = capture.bytes(), took = ?began.elapsed(), "committed");
     Ok(capture)
+}
+
+/// Reads the files out of the memory image in `memory` and makes a capture of them.
+async fn read_files(task: &Task, draft: CaptureDraft, memory: &Path, facts: CaptureFacts) -> Result<Capture, Reason> {
+    let began = Instant::now();
+    let read = async {
+        let pool = &task.shared.pool;
+        let below = pool.below(&facts.image, facts.layer.as_ref()).await.map_err(|error| reason(&error))?;
+        let tree = draft.tree(below).map_err(|error| reason(&error))?;
+        let sink = Box::new(tree.clone());
+        let left_out = task.shared.engine.read_files(memory, sink).await.map_err(|error| error.chain())?;
+        Ok((tree, left_out))
+    };
+    let (tree, left_out) = match read.await {
+        Ok(read) => read,
+        Err(reason) => {
+            abandon(draft).await;
+            return Err(reason);
+        }
+    };
+    let reading = began.elapsed();
+    let capture = draft.commit_tree(facts, tree).await.map_err(|error| reason(&error))?;
+    let committing = began.elapsed() - reading;
+    tracing::debug!(capture = %capture.id, tree = ?capture.tree, ?left_out, ?reading, ?committing, "files committed");
+    Ok(capture)
+}
+
+/// Makes a capture of the files in the image of a suspended sandbox. Nothing runs.
+pub(crate) async fn files_of_image(task: &Task, image: &SleepImage) -> Result<Capture, Reason> {
+    let shared = &task.shared;
+    let Some(id) = &task.capture else { return Err("no capture was recorded for it".to_owned()) };
+    let attempt = async {
+        let source = shared.pool.check(&image.capture).await.map_err(|error| reason(&error))?;
+        let draft = shared.pool.begin(id, 0).await.map_err(|error| reason(&error))?;
+        let facts = CaptureFacts { generation: image.generation, taken: image.taken, ..facts(task) };
+        read_files(task, draft, &source.directory, facts).await
+    };
+    within(shared.settings.limits.snapshot, "taking a snapshot", attempt).await
 }
 
 async fn quiesce(agent: &Agent) -> Result<(), Reason> {
@@ -125,13 +176,14 @@ fn facts(task: &Task) -> CaptureFacts {
     let parent = match (&task.sandbox.state.image(), &task.sandbox.origin) {
         (Some(image), _) => Some(image.capture.clone()),
         (None, Origin::Snapshot { capture, .. }) => Some(capture.clone()),
-        (None, Origin::Image) => None,
+        (None, Origin::Image | Origin::Filesystem { .. }) => None,
     };
     CaptureFacts {
         engine: capabilities.name.to_owned(),
         build: capabilities.build.clone(),
         cpu: capabilities.cpu.clone(),
         image: task.sandbox.spec.image.clone(),
+        layer: task.sandbox.spec.layer.clone(),
         sandbox: task.sandbox.id.clone(),
         generation: task.sandbox.generation,
         parent,

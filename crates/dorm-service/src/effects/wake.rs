@@ -1,14 +1,18 @@
 //! Bringing a guest back: from where it is parked, else from its image.
 
+use std::collections::BTreeMap;
 use std::time::Instant;
 
 use dorm_agent_client::{Agent, Identity, Variable};
 use dorm_engine::RunSpec;
-use dorm_lifecycle::{CaptureId, Observation, OnUnrestorable, Resources, Restored, RunId, SleepImage};
+use dorm_lifecycle::{CaptureId, Observation, OnUnrestorable, Restored, RunId, SleepImage};
 use dorm_pool::{Capture, Expected, PoolError};
 
 use super::{Reason, Seen, Task, UNDO, end, introduce, must_end_all, reason, spec, within};
 use crate::shared::Shared;
+
+/// The variable that tells every process which sandbox it is in.
+const SANDBOX_VARIABLE: &str = "DORMOUSE_SANDBOX";
 
 /// A guest that is back.
 struct Back {
@@ -34,24 +38,26 @@ pub(super) async fn wake(task: &Task, parked: &RunId, fresh: &RunId, image: &Sle
 }
 
 /// Brings the guest back as it was in `target`. Nothing of the present is touched but its run, whose image is on record.
-pub(super) async fn rewind(
-    task: &Task,
-    parked: &RunId,
-    fresh: &RunId,
-    target: &CaptureId,
-    resources: Resources,
-) -> Seen {
+pub(super) async fn rewind(task: &Task, parked: &RunId, fresh: &RunId, target: Option<&CaptureId>) -> Seen {
     let limit = task.shared.settings.limits.resume;
     task.shared.parking.leave(&task.sandbox.id);
     let attempt = async {
         within(UNDO, "ending its run before", must_end_all(task, parked)).await?;
-        let spec = RunSpec { resources, ..spec(task, fresh).await? };
-        restore(task, &spec, target).await?;
-        introduce(task, fresh).await.map_err(|error| reason(&error))
+        let spec = spec(task, fresh).await?;
+        let restored = match target {
+            Some(target) => {
+                restore(task, &spec, target).await?;
+                Restored::Memory { generation: None }
+            }
+            None => {
+                task.shared.engine.start(&spec).await.map_err(|error| error.chain())?;
+                Restored::Filesystem
+            }
+        };
+        Ok((introduce(task, fresh).await.map_err(|error| reason(&error))?, restored))
     };
     match within(limit, "rewinding", attempt).await {
-        Ok(agent) => {
-            let restored = Restored::Memory { generation: None };
+        Ok((agent, restored)) => {
             Seen::with(Observation::Woken { run: fresh.generation, restored, because: None }, agent)
         }
         Err(reason) => {
@@ -103,7 +109,8 @@ async fn from_best(task: &Task, run: &RunId, newest: &SleepImage) -> Result<(Res
         OnUnrestorable::Fail => Err(why),
         OnUnrestorable::Fresh => {
             task.shared.engine.start(&spec).await.map_err(|error| error.chain())?;
-            Ok((Restored::Nothing, Some(format!("it has booted afresh: {why}"))))
+            let restored = if spec.layers.is_empty() { Restored::Nothing } else { Restored::Filesystem };
+            Ok((restored, Some(format!("it has booted afresh: {why}"))))
         }
     }
 }
@@ -165,9 +172,13 @@ pub(crate) async fn verify(shared: &Shared, capture: &CaptureId) -> Result<Captu
 pub(super) fn identity(task: &Task) -> Identity {
     let sandbox = &task.sandbox;
     let hostname = sandbox.spec.name.as_ref().map_or_else(|| sandbox.id.as_str(), |name| name.as_str());
-    let pairs = sandbox.spec.variables.0.iter();
+    let own = [(SANDBOX_VARIABLE, sandbox.id.as_str())];
+    let given = sandbox.spec.variables.0.iter().chain(&sandbox.spec.secrets.0);
+    let given = given.map(|(name, value)| (name.as_str(), value.as_str()));
+    // Of two of one name the later one counts.
+    let given: BTreeMap<_, _> = given.chain(own).collect();
     // A name or value that no variable can have was refused when the sandbox was asked for.
-    let variables = pairs.filter_map(|(name, value)| Variable::new(name.as_str(), value.as_str()).ok()).collect();
+    let variables = given.into_iter().filter_map(|(name, value)| Variable::new(name, value).ok()).collect();
     Identity {
         generation: sandbox.generation,
         hostname: hostname.to_owned(),

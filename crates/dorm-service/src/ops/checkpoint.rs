@@ -1,17 +1,22 @@
-//! Memory snapshots: taking, listing, deleting, and cloning through one.
+//! Snapshots: taking, listing, deleting, and cloning through one.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use dorm_lifecycle::{Actor as By, Name, Origin, SandboxId, SnapshotId, State, StateName};
+use dorm_lifecycle::{Actor as By, Name, SandboxId, SnapshotId, SnapshotKind, State};
+use dorm_pool::Sizes;
 use dorm_store::{
-    Change, OperationKind, OperationRecord, OperationResult, Removal, SandboxFilter, SnapshotRecord, SnapshotStatus,
+    Change, Maker, OperationKind, OperationRecord, OperationResult, Removal, SandboxRecord, SnapshotRecord,
+    SnapshotStatus,
 };
+
+use tokio::sync::oneshot;
 
 use super::create::CreateSandbox;
 use crate::actor::{Message, SnapshotAsked};
 use crate::error::ServiceError;
+use crate::secrets::{self, SecretsAsked};
 use crate::shared::{Service, Shared};
 use crate::view::SandboxView;
 
@@ -21,6 +26,8 @@ const AGAIN: Duration = Duration::from_secs(60);
 /// What else is wanted of a new snapshot.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct SnapshotSettings {
+    /// What it holds.
+    pub kind: SnapshotKind,
     /// Free text, by key.
     pub labels: BTreeMap<String, String>,
     /// After which time it goes by itself; by default never.
@@ -37,14 +44,14 @@ pub struct Checkpointed {
 }
 
 impl Service {
-    /// Takes a memory snapshot of a running or suspended sandbox. A running one goes on in the same run; a suspended
+    /// Takes a snapshot of a running or suspended sandbox. A running one goes on in the same run; a suspended
     /// one does not wake. When this returns the snapshot is on disk, verified.
     ///
     /// # Errors
     /// `Denied` for one that is over; `OperationFailed` when it could not be taken: the source goes on, and the
     /// snapshot's record says why.
-    pub async fn checkpoint(&self, id: &SandboxId) -> Result<SnapshotRecord, ServiceError> {
-        self.checkpoint_as(id, SnapshotSettings::default()).await
+    pub async fn checkpoint(&self, id: &SandboxId, kind: SnapshotKind) -> Result<SnapshotRecord, ServiceError> {
+        self.checkpoint_as(id, SnapshotSettings { kind, ..SnapshotSettings::default() }).await
     }
 
     /// [`Service::checkpoint`], with labels and a time at which the snapshot goes.
@@ -57,9 +64,43 @@ impl Service {
         settings: SnapshotSettings,
     ) -> Result<SnapshotRecord, ServiceError> {
         self.shared.admit_write("take a snapshot", 0).await?;
-        let removal = settings.expires.map_or(Removal::Asked, |after| Removal::At(self.shared.now().after(after)));
-        let asked = SnapshotAsked { id: self.shared.ids().snapshot(), labels: settings.labels, removal };
-        self.snapshot_as(id, asked).await
+        self.snapshot_as(id, self.asked(settings)).await
+    }
+
+    /// [`Service::checkpoint_as`] that answers as soon as it is recorded that the snapshot is being taken:
+    /// [`Service::snapshot`] tells what became of it.
+    ///
+    /// # Errors
+    /// Those of [`Service::checkpoint`] that are known by then.
+    pub async fn begin_checkpoint(
+        &self,
+        id: &SandboxId,
+        settings: SnapshotSettings,
+    ) -> Result<SnapshotRecord, ServiceError> {
+        self.shared.admit_write("take a snapshot", 0).await?;
+        let (tell, begun) = oneshot::channel();
+        let asked = SnapshotAsked { begun: Some(tell), ..self.asked(settings) };
+        let (service, id) = (self.clone(), id.clone());
+        let work = self.shared.tasks.spawn(async move { service.snapshot_as(&id, asked).await });
+        match begun.await {
+            Ok(record) => Ok(record),
+            // It was refused, and there is nothing more to wait for.
+            Err(_) => work.await.unwrap_or(Err(ServiceError::Stopping)),
+        }
+    }
+
+    pub(super) fn asked(&self, settings: SnapshotSettings) -> SnapshotAsked {
+        let SnapshotSettings { kind, labels, expires } = settings;
+        let removal = expires.map_or(Removal::Asked, |after| Removal::At(self.shared.now().after(after)));
+        SnapshotAsked {
+            id: self.shared.ids().snapshot(),
+            kind,
+            labels,
+            removal,
+            made_by: Maker::Request,
+            by: By::User,
+            begun: None,
+        }
     }
 
     pub(super) async fn snapshot_as(
@@ -70,7 +111,10 @@ impl Service {
         let (snapshot, removal) = (asked.id.clone(), asked.removal);
         let taken = self.ask(id, |reply| Message::Snapshot { asked, reply }).await;
         match (&taken, removal) {
-            (Ok(record), _) => self.shared.removals.note(record),
+            (Ok(record), _) => {
+                self.shared.removals.note(record);
+                self.keep_flat(record).await;
+            }
             // Of one that failed there may be a record.
             (Err(_), Removal::WhenFree) => self.shared.removals.expect(&snapshot, None),
             (Err(_), Removal::Asked | Removal::At(_)) => {}
@@ -90,15 +134,30 @@ impl Service {
     /// # Errors
     /// Those of [`Service::checkpoint`] and [`Service::create`]. A snapshot that was taken stays.
     pub async fn clone_sandbox(&self, id: &SandboxId, name: Option<Name>) -> Result<Checkpointed, ServiceError> {
+        self.clone_with(id, name, &SecretsAsked::new()).await
+    }
+
+    /// [`Service::clone_sandbox`], with the secrets that are named; no other one follows.
+    ///
+    /// # Errors
+    /// Those of [`Service::clone_sandbox`]; `NoSecret` before anything is done.
+    pub async fn clone_with(
+        &self,
+        id: &SandboxId,
+        name: Option<Name>,
+        secrets: &SecretsAsked,
+    ) -> Result<Checkpointed, ServiceError> {
         let source = self.record(id).await?.sandbox.spec;
+        let no_secret = |name| ServiceError::NoSecret { sandbox: id.clone(), name };
+        let secrets = secrets::following(&source, secrets).map_err(no_secret)?;
         if let Some(name) = &name
             && let Some(holder) = self.shared.store.named(self.project(), name).await?
         {
             let holder = holder.sandbox.id;
             return Err(dorm_store::StoreError::NameTaken { name: name.clone(), holder }.into());
         }
-        let snapshot = self.checkpoint(id).await?;
-        let asked = CreateSandbox { name, ..CreateSandbox::like(&source, snapshot.id.clone()) };
+        let snapshot = self.checkpoint(id, SnapshotKind::Memory).await?;
+        let asked = CreateSandbox { name, secrets, ..CreateSandbox::like(&source, snapshot.id.clone()) };
         let clone = self.create(asked).await?;
         Ok(Checkpointed { snapshot, clone })
     }
@@ -116,7 +175,17 @@ impl Service {
     /// # Errors
     /// `NoSnapshot`.
     pub async fn snapshot(&self, id: &SnapshotId) -> Result<SnapshotRecord, ServiceError> {
-        self.shared.store.snapshot(id).await?.ok_or_else(|| ServiceError::NoSnapshot(id.clone()))
+        let snapshot = self.shared.store.snapshot(id).await?;
+        let own = snapshot.filter(|snapshot| snapshot.project == *self.project());
+        own.ok_or_else(|| ServiceError::NoSnapshot(id.clone()))
+    }
+
+    /// What a complete snapshot takes up on the disk; nothing of one that is not, or whose files cannot be looked at.
+    pub async fn snapshot_sizes(&self, snapshot: &SnapshotRecord) -> Option<Sizes> {
+        match snapshot.status {
+            SnapshotStatus::Completed => self.shared.pool.sizes(&snapshot.capture).await.ok(),
+            SnapshotStatus::InProgress | SnapshotStatus::Failed(_) | SnapshotStatus::Deleting => None,
+        }
     }
 
     /// Deletes a snapshot. Sandboxes that were made from it live on.
@@ -162,17 +231,11 @@ impl Service {
             SnapshotStatus::Deleting => return self.delete_again(&snapshot).await,
             SnapshotStatus::Completed | SnapshotStatus::Failed(_) => {}
         }
-        if self.shared.removals.is_used(id) {
-            return Err(not_ready("in use by a fork, a rewind or a promotion that is being made".to_owned()));
-        }
-        let filter = SandboxFilter { states: vec![StateName::Pending], ..SandboxFilter::default() };
-        for record in self.shared.store.sandboxes(&filter).await? {
-            if let (State::Pending { .. }, Origin::Snapshot { snapshot, .. }) =
-                (&record.sandbox.state, &record.sandbox.origin)
-                && snapshot == id
-            {
-                return Err(not_ready(format!("in use by sandbox {}, which is starting from it", record.sandbox.id)));
-            }
+        // Whoever is about to use it has said so, or finds that it is going.
+        let alone = self.shared.holding.write().await;
+        let held_by = self.holders(&snapshot).await?;
+        if !held_by.is_empty() {
+            return Err(ServiceError::SnapshotInUse { snapshot: id.clone(), held_by });
         }
         let now = self.shared.now();
         let operation = OperationRecord {
@@ -190,8 +253,36 @@ impl Service {
         snapshot.status = SnapshotStatus::Deleting;
         let began = Change { snapshots: vec![snapshot], operations: vec![operation.clone()], ..Change::default() };
         self.shared.commit(began).await?;
+        drop(alone);
         let finished = finish_deletion(&self.shared, operation, vec![id.clone()]).await;
         finished.inspect_err(|_| self.shared.removals.expect(id, Some(now.after(AGAIN))))
+    }
+
+    /// Who needs a snapshot: a fork through it, sandboxes that are starting from it, and of a filesystem snapshot also
+    /// sandboxes and snapshots that stand on its files.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn holders(&self, snapshot: &SnapshotRecord) -> Result<Vec<String>, ServiceError> {
+        let mut holders = Vec::new();
+        if self.shared.removals.is_used(&snapshot.id) {
+            holders.push("a fork, a rewind, a promotion or a comparison that is being made".to_owned());
+        }
+        for SandboxRecord { sandbox, .. } in self.shared.living().await? {
+            let is_starting = matches!(sandbox.state, State::Pending { .. });
+            if is_starting && sandbox.origin.snapshot() == Some(&snapshot.id) {
+                holders.push(format!("sandbox {}, which is starting from it", sandbox.id));
+            } else if sandbox.layers().any(|layer| *layer == snapshot.capture) {
+                holders.push(format!("sandbox {}", sandbox.id));
+            }
+        }
+        for other in self.shared.store.snapshots(None).await? {
+            let is_there = !matches!(other.status, SnapshotStatus::Failed(_));
+            if is_there && other.layer.as_ref() == Some(&snapshot.capture) {
+                holders.push(format!("snapshot {}", other.id));
+            }
+        }
+        Ok(holders)
     }
 
     /// Deletes a snapshot that could not be deleted when it was begun.
@@ -218,5 +309,7 @@ pub(crate) async fn finish_deletion(
     operation.ended = Some((shared.now(), OperationResult::Done));
     let change = Change { operations: vec![operation], forgotten: snapshots, ..Change::default() };
     shared.commit(change).await?;
+    // It may be the last that stood on another.
+    shared.removals.poke();
     Ok(())
 }

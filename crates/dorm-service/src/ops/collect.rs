@@ -148,7 +148,12 @@ fn holders(
         if let Some(rewind) = sandbox.state.rewind() {
             let why =
                 format!("sandbox {} is being taken back to snapshot {}, of which it is a copy", sandbox.id, rewind.to);
-            hold(&rewind.target.capture, why);
+            if let Some(target) = &rewind.target {
+                hold(&target.capture, why);
+            }
+        }
+        for layer in sandbox.layers() {
+            hold(layer, format!("sandbox {} stands on its files", sandbox.id));
         }
         for image in &sandbox.older {
             let why = format!("sandbox {} keeps it to fall back to generation {}", sandbox.id, image.generation);
@@ -158,6 +163,9 @@ fn holders(
     for snapshot in snapshots {
         if snapshot.status == SnapshotStatus::Completed {
             hold(&snapshot.capture, format!("it is the content of snapshot {}", snapshot.id));
+            if let Some(layer) = &snapshot.layer {
+                hold(layer, format!("snapshot {} stands on its files", snapshot.id));
+            }
         }
     }
     holders

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use dorm_lifecycle::{
-    Actor as By, Digest, Effect, Egress, Keeping, Name, OnTimeout, Origin, Resources, SandboxId, SandboxSpec,
-    SnapshotId, Timeouts, Variables, create,
+    Actor as By, CaptureId, Checkpoints, Digest, Effect, Egress, Keeping, Name, OnTimeout, Origin, Resources,
+    SandboxId, SandboxSpec, SnapshotId, SnapshotKind, Timeouts, Variables, create,
 };
-use dorm_store::{Change, NewEvent, Removal, SandboxRecord, SnapshotStatus};
+use dorm_store::{Change, NewEvent, Removal, SandboxRecord, SnapshotRecord, SnapshotStatus};
 use tokio::sync::oneshot;
 
 use crate::actor::{Actor, First, Seat, record::first_operation};
@@ -19,7 +19,8 @@ use crate::view::SandboxView;
 pub enum CreateFrom {
     /// An image, by tag, digest or the beginning of one.
     Image(String),
-    /// A memory snapshot: image and resources come with it.
+    /// A snapshot: its image comes with it, and the resources of a memory snapshot. Those of a filesystem snapshot are
+    /// the default, and the disk may only be larger.
     Snapshot(SnapshotId),
 }
 
@@ -36,6 +37,8 @@ pub struct CreateSandbox {
     pub egress: Egress,
     /// Variables for every process in it.
     pub variables: BTreeMap<String, String>,
+    /// Secrets for every process in it, by the name of the variable they are given in.
+    pub secrets: Variables,
     /// What a passed deadline does; by default suspend with a name, terminate without.
     pub on_timeout: Option<OnTimeout>,
     /// Whether it may be suspended; by default when it has a name.
@@ -46,6 +49,8 @@ pub struct CreateSandbox {
     pub timeouts: Timeouts,
     /// What is kept to bring it back.
     pub keeping: Keeping,
+    /// The snapshots that are taken of it by themselves.
+    pub checkpoints: Option<Checkpoints>,
     /// Free text, by key.
     pub labels: BTreeMap<String, String>,
 }
@@ -59,16 +64,19 @@ impl CreateSandbox {
             resources: None,
             egress: Egress::default(),
             variables: BTreeMap::new(),
+            secrets: Variables::default(),
             on_timeout: None,
             suspendable: None,
             auto_resume: true,
             timeouts: Timeouts::default(),
             keeping: Keeping::default(),
+            checkpoints: None,
             labels: BTreeMap::new(),
         }
     }
 
-    /// One that goes on from a snapshot of `source`, with its settings and variables but its name.
+    /// One that goes on from a snapshot of `source`, with its settings and variables, but neither its name nor its
+    /// secrets.
     pub(super) fn like(source: &SandboxSpec, snapshot: SnapshotId) -> Self {
         Self {
             egress: source.egress.clone(),
@@ -76,6 +84,7 @@ impl CreateSandbox {
             auto_resume: source.auto_resume,
             timeouts: source.timeouts,
             keeping: source.keeping,
+            checkpoints: source.checkpoints.clone(),
             labels: source.labels.clone(),
             ..Self::new(CreateFrom::Snapshot(snapshot))
         }
@@ -101,10 +110,12 @@ impl Service {
     /// [`Service::create`], with an id that is on record already.
     pub(super) async fn create_as(&self, id: SandboxId, asked: CreateSandbox) -> Result<SandboxView, ServiceError> {
         let shared = &self.shared;
-        let (image, resources, origin) = self.source(&asked).await?;
+        // Until it is recorded, what it starts from stays.
+        let staying = shared.holding.clone().read_owned().await;
+        let Source { image, layer, resources, origin } = self.source(&asked).await?;
         shared.admit_write("create a sandbox", 0).await?;
         let admitted = shared.admit_run("create a sandbox", resources.memory_bytes).await?;
-        let spec = spec(asked, image, resources);
+        let spec = spec(asked, image, layer, resources);
         shared.look_at_clock();
         let jumps = shared.clock_watch.jumps();
         let context = shared.context();
@@ -133,6 +144,7 @@ impl Service {
         let own = shared.clone();
         // Whoever asked may go away at any moment; what is recorded is begun all the same.
         let begin = async move {
+            let _staying = staying;
             let seat = Seat::take(&own, &record.sandbox, jumps);
             if let Err(error) = own.commit(change).await {
                 own.leave(&record.sandbox.id);
@@ -146,15 +158,15 @@ impl Service {
         answer.await.unwrap_or(Err(ServiceError::Stopping))
     }
 
-    async fn source(&self, asked: &CreateSandbox) -> Result<(Digest, Resources, Origin), ServiceError> {
+    async fn source(&self, asked: &CreateSandbox) -> Result<Source, ServiceError> {
         match &asked.from {
             CreateFrom::Image(reference) => {
                 let image = self.shared.pool.resolve(reference).await?;
-                Ok((image.digest, asked.resources.unwrap_or_default(), Origin::Image))
+                let resources = asked.resources.unwrap_or_default();
+                Ok(Source { image: image.digest, layer: None, resources, origin: Origin::Image })
             }
             CreateFrom::Snapshot(id) => {
-                let snapshot = self.shared.store.snapshot(id).await?;
-                let snapshot = snapshot.ok_or_else(|| ServiceError::NoSnapshot(id.clone()))?;
+                let snapshot = self.snapshot(id).await?;
                 match &snapshot.status {
                     SnapshotStatus::Completed => {}
                     SnapshotStatus::InProgress | SnapshotStatus::Deleting => {
@@ -166,29 +178,56 @@ impl Service {
                         return Err(ServiceError::SnapshotNotReady { snapshot: id.clone(), status });
                     }
                 }
-                if asked.resources.is_some_and(|resources| resources != snapshot.resources) {
-                    let what = "what it is limited to (cpu, memory, disk, processes)";
-                    return Err(ServiceError::FixedBySnapshot { snapshot: id.clone(), what });
-                }
-                let origin =
-                    Origin::Snapshot { snapshot: id.clone(), capture: snapshot.capture, source: Some(snapshot.source) };
-                Ok((snapshot.image, snapshot.resources, origin))
+                from_snapshot(snapshot, asked.resources)
             }
         }
     }
 }
 
-fn spec(asked: CreateSandbox, image: Digest, resources: Resources) -> SandboxSpec {
+/// What a new sandbox is made of.
+struct Source {
+    image: Digest,
+    layer: Option<CaptureId>,
+    resources: Resources,
+    origin: Origin,
+}
+
+fn from_snapshot(snapshot: SnapshotRecord, asked: Option<Resources>) -> Result<Source, ServiceError> {
+    let SnapshotRecord { id, kind, source, capture, image, layer, resources, .. } = snapshot;
+    let source = Some(source);
+    match kind {
+        SnapshotKind::Memory if asked.is_some_and(|asked| asked != resources) => {
+            let what = "what it is limited to (cpu, memory, disk, processes)";
+            Err(ServiceError::FixedBySnapshot { snapshot: id, what })
+        }
+        SnapshotKind::Memory => {
+            Ok(Source { image, layer, resources, origin: Origin::Snapshot { snapshot: id, capture, source } })
+        }
+        SnapshotKind::Filesystem => {
+            let (asked, least) = (asked.unwrap_or(resources), resources.disk_bytes);
+            if asked.disk_bytes < least {
+                return Err(ServiceError::DiskShrinks { snapshot: id, asked: asked.disk_bytes, least });
+            }
+            let origin = Origin::Filesystem { snapshot: id, source };
+            Ok(Source { image, layer: Some(capture), resources: asked, origin })
+        }
+    }
+}
+
+fn spec(asked: CreateSandbox, image: Digest, layer: Option<CaptureId>, resources: Resources) -> SandboxSpec {
     let defaults = SandboxSpec::new(image, asked.name);
     SandboxSpec {
+        layer,
         resources,
         egress: asked.egress,
         variables: Variables(asked.variables),
+        secrets: asked.secrets,
         on_timeout: asked.on_timeout.unwrap_or(defaults.on_timeout),
         suspendable: asked.suspendable.unwrap_or(defaults.suspendable),
         auto_resume: asked.auto_resume,
         timeouts: asked.timeouts,
         keeping: asked.keeping,
+        checkpoints: asked.checkpoints,
         labels: asked.labels,
         ..defaults
     }

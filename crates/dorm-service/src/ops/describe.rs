@@ -37,7 +37,7 @@ impl Service {
     /// `NoSandbox`.
     pub async fn find(&self, reference: &str) -> Result<SandboxId, ServiceError> {
         if let Ok(id) = reference.parse::<SandboxId>()
-            && self.shared.store.sandbox(&id).await?.is_some()
+            && self.record(&id).await.is_ok()
         {
             return Ok(id);
         }
@@ -82,7 +82,8 @@ impl Service {
 
     pub(crate) async fn record(&self, id: &SandboxId) -> Result<SandboxRecord, ServiceError> {
         let record = self.shared.store.sandbox(id).await?;
-        record.ok_or_else(|| ServiceError::NoSandbox(id.to_string()))
+        let own = record.filter(|record| record.sandbox.project == *self.project());
+        own.ok_or_else(|| ServiceError::NoSandbox(id.to_string()))
     }
 
     /// What a command leads to for a sandbox that nobody drives any more, since it is over.

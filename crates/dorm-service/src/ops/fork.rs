@@ -6,14 +6,15 @@
 //! ```
 //!
 //! A daemon that dies in between leaves an open fork; the next one ends the children of one that is all or none, and
-//! lets those of another be.
+//! lets those of another be. The end of a fork is therefore tried until it is recorded, and nobody is answered before.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
-use dorm_lifecycle::{Actor as By, CaptureId, Command, EventKind, Name, SandboxId, SandboxSpec};
+use dorm_lifecycle::{Actor as By, CaptureId, Command, EventKind, Name, SandboxId, SandboxSpec, SnapshotKind};
 use dorm_store::{
-    Change, ForkPlan, NewEvent, OperationKind, OperationRecord, OperationResult, Removal, StoreError, Together,
+    Change, ForkPlan, Maker, NewEvent, OperationKind, OperationRecord, OperationResult, Removal, StoreError, Together,
 };
 use futures_util::StreamExt as _;
 
@@ -21,6 +22,7 @@ use super::create::CreateSandbox;
 use crate::actor::SnapshotAsked;
 use crate::effects;
 use crate::error::ServiceError;
+use crate::secrets::{self, SecretsAsked};
 use crate::shared::{Service, Shared, chain};
 use crate::view::SandboxView;
 
@@ -28,6 +30,8 @@ use crate::view::SandboxView;
 pub const FORK_MAX: usize = 256;
 /// How many of them begin at the same time.
 const AT_ONCE: usize = 4;
+/// How long after the end of a fork could not be recorded, or a child not be ended, that is tried again.
+const AGAIN: Duration = Duration::from_millis(500);
 
 /// One of the sandboxes a fork is to make.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -38,6 +42,8 @@ pub struct ForkChild {
     pub variables: BTreeMap<String, String>,
     /// Labels, over those of the source.
     pub labels: BTreeMap<String, String>,
+    /// The secrets it gets; no other one follows.
+    pub secrets: SecretsAsked,
 }
 
 /// A fork, as somebody wants it.
@@ -50,20 +56,21 @@ pub struct ForkAsked {
 }
 
 impl Service {
-    /// Makes several sandboxes that go on where `id` is now, with its settings, memory and processes, each with an
+    /// Makes several sandboxes that go on where `id` is now, with its settings, memory and processes but not its secrets, each with an
     /// identity of its own. A running source goes on in the same run, a suspended one does not wake. The answers are in
     /// the order of the children. With [`Together::AllOrNone`] either all of them are there or none is.
     ///
     /// # Errors
     /// `BadFork` and `NameTaken` before anything is done; those of [`Service::checkpoint`]; `ForkFailed` when one of
-    /// all or none could not be made, and none is left.
+    /// all or none could not be made, and none is left; `ForkNotRecorded` when the daemon was stopped before the end of
+    /// one of all or none could be recorded, so that the next start ends its children.
     pub async fn fork(
         &self,
         id: &SandboxId,
         asked: ForkAsked,
     ) -> Result<Vec<Result<SandboxView, ServiceError>>, ServiceError> {
         let source = self.record(id).await?.sandbox.spec;
-        self.can_be_made(id, &asked).await?;
+        self.can_be_made(id, &source, &asked).await?;
         self.shared.admit_write("fork a sandbox", 0).await?;
         let count = u64::try_from(asked.children.len()).unwrap_or(u64::MAX);
         drop(self.shared.admit_run("fork a sandbox", source.resources.memory_bytes.saturating_mul(count)).await?);
@@ -78,10 +85,14 @@ impl Service {
         self.shared.tasks.spawn(work).await.unwrap_or(Err(ServiceError::Stopping))
     }
 
-    async fn can_be_made(&self, id: &SandboxId, asked: &ForkAsked) -> Result<(), ServiceError> {
+    async fn can_be_made(&self, id: &SandboxId, source: &SandboxSpec, asked: &ForkAsked) -> Result<(), ServiceError> {
         let bad = |what: String| ServiceError::BadFork { sandbox: id.clone(), what };
         if asked.children.is_empty() || asked.children.len() > FORK_MAX {
             return Err(bad(format!("it can have 1 to {FORK_MAX} children, not {}", asked.children.len())));
+        }
+        for child in &asked.children {
+            let no_secret = |name| ServiceError::NoSecret { sandbox: id.clone(), name };
+            secrets::following(source, &child.secrets).map_err(no_secret)?;
         }
         let mut names = BTreeSet::new();
         for name in asked.children.iter().filter_map(|child| child.name.as_ref()) {
@@ -119,13 +130,21 @@ impl Service {
         shared.removals.begin_use(&plan.snapshot);
         let mut forking = Forking { shared: shared.clone(), plan: plan.clone(), capture: None };
         shared.commit(Change { operations: vec![operation.clone()], ..Change::default() }).await?;
-        let asked = SnapshotAsked { id: plan.snapshot.clone(), labels: BTreeMap::new(), removal: Removal::WhenFree };
+        let asked = SnapshotAsked {
+            id: plan.snapshot.clone(),
+            kind: SnapshotKind::Memory,
+            labels: BTreeMap::new(),
+            removal: Removal::WhenFree,
+            made_by: Maker::Request,
+            by: By::User,
+            begun: None,
+        };
         let taken = match self.snapshot_as(id, asked).await {
             Ok(snapshot) => forking.verify(snapshot.capture).await,
             Err(error) => Err(error),
         };
         if let Err(error) = taken {
-            close(shared, operation, OperationResult::Failed(chain(&error)), None).await?;
+            close(shared, operation, OperationResult::Failed(chain(&error)), None).await;
             return Err(error);
         }
         let asked: Vec<_> = children.into_iter().map(|child| of(source, &plan, child)).collect();
@@ -140,8 +159,11 @@ impl Service {
             Some(first) => OperationResult::Failed(format!("{failed} of {count} children: {}", chain(first))),
         };
         if plan.together == Together::AllOrNone && failed > 0 {
-            self.end_children(&plan, By::Host).await;
-            close(shared, operation, result, None).await?;
+            if self.end_children(&plan, By::Host).await == Recorded::NotYet
+                || close(shared, operation, result, None).await == Recorded::NotYet
+            {
+                return Err(ServiceError::ForkNotRecorded { sandbox: id.clone() });
+            }
             let source = made.into_iter().find_map(Result::err).unwrap_or(ServiceError::Stopping);
             return Err(ServiceError::ForkFailed { sandbox: id.clone(), failed, count, source: Box::new(source) });
         }
@@ -159,18 +181,35 @@ impl Service {
             took: Some(shared.now().since(operation.began)),
             bytes: None,
         };
-        close(shared, operation, result, Some(event)).await?;
-        Ok(made)
+        match (close(shared, operation, result, Some(event)).await, plan.together) {
+            (Recorded::NotYet, Together::AllOrNone) => Err(ServiceError::ForkNotRecorded { sandbox: id.clone() }),
+            // The next start closes it and lets the children be.
+            (Recorded::NotYet, Together::Each) | (Recorded::Yes, _) => Ok(made),
+        }
     }
 
     /// Terminates every child of `plan` that is there.
-    async fn end_children(&self, plan: &ForkPlan, by: By) {
+    async fn end_children(&self, plan: &ForkPlan, by: By) -> Recorded {
         for child in &plan.children {
+            if self.end_child(child, by).await == Recorded::NotYet {
+                return Recorded::NotYet;
+            }
+        }
+        Recorded::Yes
+    }
+
+    /// Terminates a child, if it is there. Tried until it is on its way or the daemon stops.
+    pub(super) async fn end_child(&self, child: &SandboxId, by: By) -> Recorded {
+        loop {
             match self.command(child, Command::Terminate, by).await {
-                Ok(_) | Err(ServiceError::NoSandbox(_)) => {}
+                Ok(_) | Err(ServiceError::NoSandbox(_) | ServiceError::Denied { .. }) => return Recorded::Yes,
+                Err(ServiceError::Stopping) => return Recorded::NotYet,
                 Err(error) => {
-                    tracing::warn!(sandbox = %child, error = %chain(&error), "a child of a fork that was given up stays");
+                    tracing::warn!(sandbox = %child, error = %chain(&error), "a child that is to go cannot be ended yet");
                 }
+            }
+            if self.shared.stops_within(AGAIN).await {
+                return Recorded::NotYet;
             }
         }
     }
@@ -178,17 +217,22 @@ impl Service {
     /// Ends a fork in the middle of which a daemon died.
     pub(crate) async fn end_fork(&self, operation: OperationRecord) {
         let Some(plan) = operation.fork.clone() else { return };
-        if plan.together == Together::AllOrNone {
-            self.end_children(&plan, By::Recovery).await;
-        }
-        let result = OperationResult::Failed("the daemon was stopped in the middle of it".to_owned());
-        let id = operation.id.clone();
-        if let Err(error) = close(&self.shared, operation, result, None).await {
-            tracing::warn!(operation = %id, error = %chain(&error), "a fork is ended again at the next start");
+        if plan.together == Together::AllOrNone && self.end_children(&plan, By::Recovery).await == Recorded::NotYet {
             return;
         }
-        self.shared.removals.end_use(&plan.snapshot);
+        let result = OperationResult::Failed("the daemon was stopped in the middle of it".to_owned());
+        if close(&self.shared, operation, result, None).await == Recorded::Yes {
+            self.shared.removals.end_use(&plan.snapshot);
+        }
     }
+}
+
+/// Whether something is on record.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Recorded {
+    Yes,
+    /// The daemon is stopping; the next start finds the fork open.
+    NotYet,
 }
 
 /// As long as it exists the snapshot of a fork does not go.
@@ -220,19 +264,31 @@ impl Drop for Forking {
 /// What a child is created from: the source's settings, and what is asked for it.
 fn of(source: &SandboxSpec, plan: &ForkPlan, asked: ForkChild) -> CreateSandbox {
     let mut child = CreateSandbox { name: asked.name, ..CreateSandbox::like(source, plan.snapshot.clone()) };
+    child.secrets = secrets::following(source, &asked.secrets).unwrap_or_default();
     child.variables.extend(asked.variables);
     child.labels.extend(asked.labels);
     child
 }
 
+/// Records the end of an operation over several sandboxes. Tried until it is recorded or the daemon stops, since the world has changed already.
 pub(super) async fn close(
     shared: &Arc<Shared>,
     mut operation: OperationRecord,
     result: OperationResult,
     event: Option<NewEvent>,
-) -> Result<(), ServiceError> {
+) -> Recorded {
     operation.ended = Some((shared.now(), result));
-    let events = event.into_iter().collect();
-    shared.commit(Change { operations: vec![operation], events, ..Change::default() }).await?;
-    Ok(())
+    let events: Vec<_> = event.into_iter().collect();
+    loop {
+        let (operations, events) = (vec![operation.clone()], events.clone());
+        match shared.commit(Change { operations, events, ..Change::default() }).await {
+            Ok(_) => return Recorded::Yes,
+            Err(error) => {
+                tracing::error!(operation = %operation.id, error = %chain(&error), "the end of an operation cannot be recorded yet");
+            }
+        }
+        if shared.stops_within(AGAIN).await {
+            return Recorded::NotYet;
+        }
+    }
 }

@@ -10,10 +10,10 @@
 
 use std::collections::BTreeMap;
 
-use dorm_lifecycle::{Actor as By, Command, Denied, EventKind, Origin, Sandbox, SandboxId, SnapshotId, State};
-use dorm_store::{Change, NewEvent, OperationKind, OperationRecord, OperationResult, PromotePlan, Removal};
+use dorm_lifecycle::{Actor as By, Denied, EventKind, Sandbox, SandboxId, SnapshotId, SnapshotKind, State};
+use dorm_store::{Change, Maker, NewEvent, OperationKind, OperationRecord, OperationResult, PromotePlan, Removal};
 
-use super::fork::close;
+use super::fork::{Recorded, close};
 use super::rewind::{InUse, KeepFuture, RewoundSandbox};
 use crate::actor::SnapshotAsked;
 use crate::error::ServiceError;
@@ -55,7 +55,7 @@ impl Service {
             return Err(ServiceError::Denied { operation: "promote", sandbox: child.id.clone(), denied });
         }
         let bad = |what: String| ServiceError::BadPromotion { child: child.id.clone(), what };
-        let Origin::Snapshot { source: Some(parent), .. } = &child.origin else {
+        let Some(parent) = child.origin.source() else {
             return Err(bad("it was not made from another sandbox".to_owned()));
         };
         let Some(record) = self.shared.store.sandbox(parent).await? else {
@@ -95,34 +95,36 @@ impl Service {
         };
         let _in_use = InUse::of(shared, &plan.snapshot);
         shared.commit(Change { operations: vec![operation.clone()], ..Change::default() }).await?;
-        let (labels, removal) = (BTreeMap::new(), Removal::WhenFree);
-        let asked = SnapshotAsked { id: plan.snapshot.clone(), labels, removal };
+        let asked = SnapshotAsked {
+            id: plan.snapshot.clone(),
+            kind: SnapshotKind::Memory,
+            labels: BTreeMap::new(),
+            removal: Removal::WhenFree,
+            made_by: Maker::Request,
+            by: By::User,
+            begun: None,
+        };
         let rewound = match self.snapshot_as(&child, asked).await {
             Ok(_) => self.rewind_now(&parent, &plan.snapshot, keep).await,
             Err(error) => Err(error),
         };
         match rewound {
             Ok(RewoundSandbox { sandbox, future, .. }) => {
-                self.finish_promotion(operation, &plan, By::User).await?;
+                // What is not recorded when the daemon stops, the next start does to the same end.
+                self.finish_promotion(operation, &plan, By::User).await;
                 Ok(Promoted { sandbox, child, future })
             }
             Err(error) => {
-                close(shared, operation, OperationResult::Failed(chain(&error)), None).await?;
+                close(shared, operation, OperationResult::Failed(chain(&error)), None).await;
                 Err(error)
             }
         }
     }
 
     /// The child's memory and files are in the other's place: it goes.
-    async fn finish_promotion(
-        &self,
-        operation: OperationRecord,
-        plan: &PromotePlan,
-        by: By,
-    ) -> Result<(), ServiceError> {
-        match self.command(&plan.child, Command::Terminate, by).await {
-            Ok(_) | Err(ServiceError::NoSandbox(_)) => {}
-            Err(error) => return Err(error),
+    async fn finish_promotion(&self, operation: OperationRecord, plan: &PromotePlan, by: By) -> Recorded {
+        if self.end_child(&plan.child, by).await == Recorded::NotYet {
+            return Recorded::NotYet;
         }
         let event = match &operation.sandbox {
             Some(parent) => Some(NewEvent {
@@ -132,7 +134,7 @@ impl Service {
                 kind: EventKind::Promoted,
                 actor: by,
                 operation: Some(operation.id.clone()),
-                generation: self.record(parent).await?.sandbox.generation,
+                generation: self.record(parent).await.map_or(0, |record| record.sandbox.generation),
                 detail: Some(format!("{} took its place", plan.child)),
                 took: Some(self.shared.now().since(operation.began)),
                 bytes: None,
@@ -147,18 +149,20 @@ impl Service {
         let Some(plan) = operation.promote.clone() else { return };
         let id = operation.id.clone();
         let ended = match self.was_taken_back(&operation, &plan.snapshot).await {
-            Ok(true) => self.finish_promotion(operation, &plan, By::Recovery).await,
+            Ok(true) => Ok(self.finish_promotion(operation, &plan, By::Recovery).await),
             Ok(false) => {
                 let result = OperationResult::Failed("the daemon was stopped in the middle of it".to_owned());
-                close(&self.shared, operation, result, None).await
+                Ok(close(&self.shared, operation, result, None).await)
             }
             Err(error) => Err(error),
         };
-        if let Err(error) = ended {
-            tracing::warn!(operation = %id, error = %chain(&error), "a promotion is ended again at the next start");
-            return;
+        match ended {
+            Ok(Recorded::Yes) => self.shared.removals.end_use(&plan.snapshot),
+            Ok(Recorded::NotYet) => {}
+            Err(error) => {
+                tracing::warn!(operation = %id, error = %chain(&error), "a promotion is ended again at the next start");
+            }
         }
-        self.shared.removals.end_use(&plan.snapshot);
     }
 
     /// Whether the sandbox of `operation` has been taken back to `snapshot`. Waits while it is on the way there.

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use dorm_lifecycle::{Command, Denied, Future, Rewind, SandboxId, SleepImage, SnapshotId, State};
+use dorm_lifecycle::{Command, Denied, Future, Rewind, SandboxId, SnapshotId, SnapshotKind, State};
 use dorm_store::{Removal, SnapshotRecord, SnapshotStatus};
 
 use crate::actor::{Message, RewindAsked};
@@ -43,8 +43,9 @@ pub struct RewoundSandbox {
 }
 
 impl Service {
-    /// Takes a running or suspended sandbox back to a memory snapshot. When this returns it runs as it was then, under
-    /// its own id, name and settings; only what the snapshot fixes, its limits, comes from there.
+    /// Takes a running or suspended sandbox back to a snapshot. When this returns it runs as it was then, under its own
+    /// id, name and settings; only what a memory snapshot fixes, its limits, comes from there. With a filesystem snapshot
+    /// it boots.
     ///
     /// # Errors
     /// `NoSnapshot`, `SnapshotNotReady`, `BadRewind`, `SnapshotUnusable` before anything is done; `Denied` for one that is
@@ -85,7 +86,10 @@ impl Service {
             return Err(bad("it stands on another image than the sandbox"));
         }
         self.shared.admit_write("rewind a sandbox", 0).await?;
-        let verified = effects::verify(&self.shared, &snapshot.capture).await;
+        let verified = match snapshot.kind {
+            SnapshotKind::Memory => effects::verify(&self.shared, &snapshot.capture).await.map(drop),
+            SnapshotKind::Filesystem => self.shared.pool.layers(&snapshot.capture).await.map(drop),
+        };
         verified.map_err(|source| ServiceError::SnapshotUnusable { snapshot: to.clone(), source })?;
         // One that runs has room already, but perhaps not for all it may use then.
         let held = if matches!(sandbox.state, State::Suspended { .. }) { 0 } else { sandbox.memory_bytes() };
@@ -153,12 +157,8 @@ impl Drop for InUse {
 fn as_command(snapshot: &SnapshotRecord) -> Command {
     Command::Rewind(Box::new(Rewind {
         to: snapshot.id.clone(),
-        target: SleepImage {
-            capture: snapshot.capture.clone(),
-            generation: 0,
-            taken: snapshot.created,
-            bytes: snapshot.bytes,
-        },
+        target: None,
+        layer: None,
         resources: snapshot.resources,
         future: None,
     }))

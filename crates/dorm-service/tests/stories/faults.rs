@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use dorm_engine_fake::{Fault, Moment, Operation};
-use dorm_lifecycle::{Actor, EventKind, Limits, StateName};
+use dorm_lifecycle::{Actor, EventKind, Limits, SnapshotKind, StateName};
 use dorm_service::{Code, Residence};
 
 use crate::world::{Counter, World, create, eventually, named, state};
@@ -184,7 +184,7 @@ async fn a_snapshot_that_fails_leaves_the_source_running_and_says_why() {
     let service = world.daemon().await;
     let id = create(&service, named("web")).await;
     world.host.faults().next(Operation::Capture, Moment::After, Fault::NoRoom);
-    service.checkpoint(&id).await.unwrap_err();
+    service.checkpoint(&id, SnapshotKind::Memory).await.unwrap_err();
     assert_eq!(state(&service.describe(&id).await.unwrap()), StateName::Running);
     let snapshots = service.snapshots().await.unwrap();
     assert!(matches!(snapshots[0].status, dorm_store::SnapshotStatus::Failed(_)));

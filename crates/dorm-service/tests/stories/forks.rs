@@ -4,11 +4,13 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use dorm_engine_fake::{Fault, Moment, Operation};
-use dorm_lifecycle::{Actor, EventKind, SandboxId, StateName};
+use dorm_lifecycle::{Actor, EventKind, SandboxId, SnapshotKind, StateName, Variables};
 use dorm_service::{
-    Code, CreateFrom, CreateSandbox, FORK_MAX, ForkAsked, ForkChild, Residence, Service, SnapshotSettings,
+    Code, CreateFrom, CreateSandbox, FORK_MAX, ForkAsked, ForkChild, Residence, SecretAsked, SecretsAsked, Service,
+    SnapshotSettings,
 };
 use dorm_store::{SandboxFilter, SnapshotStatus, Store as _, Together};
+use futures_util::StreamExt as _;
 
 use crate::world::{Counter, World, create, eventually, named, state};
 
@@ -60,6 +62,61 @@ async fn children_go_on_from_one_moment_and_diverge() {
     assert!(world.events(&id).await.contains(&EventKind::Forked));
     no_snapshot_is_left(&service).await;
     world.is_sound().await;
+}
+
+#[tokio::test]
+async fn secrets_follow_only_when_they_are_named() {
+    let world = World::new().await;
+    let service = world.daemon().await;
+    let secrets = [("TOKEN", "hunter2"), ("KEY", "hunter3")].map(|(name, value)| (name.to_owned(), value.to_owned()));
+    let mut asked = named("web");
+    asked.variables.insert("TOKEN".to_owned(), "none".to_owned());
+    asked.secrets = Variables(secrets.into());
+    let id = create(&service, asked).await;
+    let child = |secrets: &[(&str, SecretAsked)]| ForkChild {
+        secrets: secrets.iter().map(|(name, asked)| ((*name).to_owned(), asked.clone())).collect(),
+        ..ForkChild::default()
+    };
+    let other = child(&[("KEY", SecretAsked::Value("hunter4".to_owned()))]);
+    let children = vec![child(&[]), child(&[("TOKEN", SecretAsked::Kept)]), other];
+    let made = service.fork(&id, ForkAsked { children, together: Together::AllOrNone }).await.unwrap();
+    let mut told = vec![printed(&service, &id).await];
+    for view in made {
+        told.push(printed(&service, &view.unwrap().sandbox.id).await);
+    }
+    assert_eq!(told, ["hunter2 hunter3", "none", "hunter2", "none hunter4"]);
+    let clone = service.clone_sandbox(&id, None).await.unwrap().clone.sandbox.id;
+    assert_eq!(printed(&service, &clone).await, "none");
+    let kept = SecretsAsked::from([("KEY".to_owned(), SecretAsked::Kept)]);
+    let clone = service.clone_with(&id, None, &kept).await.unwrap().clone.sandbox.id;
+    assert_eq!(printed(&service, &clone).await, "none hunter3");
+
+    let missing = vec![child(&[("OTHER", SecretAsked::Kept)])];
+    let refused = service.fork(&id, ForkAsked { children: missing, together: Together::Each }).await.unwrap_err();
+    assert_eq!(refused.code(), Code::InvalidArgument);
+    assert!(refused.message().contains("no secret 'OTHER'"), "{}", refused.message());
+
+    service.suspend(&id).await.unwrap();
+    service.evict(&id).await.unwrap();
+    let view = service.resume(&id, Actor::User).await.unwrap();
+    assert_eq!(printed(&service, &id).await, "hunter2 hunter3", "its own come back with it");
+    let events = world.store.events(&dorm_store::EventFilter::default()).await.unwrap();
+    assert!(!format!("{view:?} {events:?}").contains("hunter"), "{view:?}");
+}
+
+/// What a process that is started now finds in its variables.
+async fn printed(service: &Service, id: &SandboxId) -> String {
+    let (agent, _in_use) = service.agent(id, dorm_service::Use::Exec).await.unwrap();
+    let words = ["sh", "-c", "echo $TOKEN $KEY"].map(|word| dorm_agent_client::GuestString::new(word).unwrap());
+    let started = agent.start(&dorm_agent_client::ProcessSpec::new(words.to_vec())).await.unwrap();
+    let mut output = agent.output(started.process, dorm_agent_client::Offsets { stdout: 0, stderr: 0 }).await.unwrap();
+    let mut text = Vec::new();
+    while let Some(item) = output.next().await {
+        if let dorm_agent_client::Output::Stdout { bytes, .. } = item.unwrap() {
+            text.extend_from_slice(&bytes);
+        }
+    }
+    String::from_utf8(text).unwrap().trim().to_owned()
 }
 
 #[tokio::test]
@@ -145,7 +202,9 @@ async fn a_daemon_that_dies_in_the_middle_of_a_fork_of_twenty_leaves_all_or_none
         });
         let (id, mut counter) = told.await.unwrap();
         eventually("it hangs", || async { world.host.faults().struck(call) == 1 }).await;
-        doomed.shutdown_background();
+        // Whatever it is in the middle of must not reach the records after the next has read them.
+        let ended = tokio::task::spawn_blocking(move || doomed.shutdown_timeout(Duration::from_secs(60)));
+        ended.await.unwrap();
         world.host.open();
         let service = world.daemon().await;
         eventually("nobody but the source lives", || async { living(&world).await == [id.clone()] }).await;
@@ -164,12 +223,13 @@ async fn a_snapshot_goes_at_its_time_and_another_when_nobody_uses_it() {
     let service = world.daemon().await;
     let id = create(&service, named("web")).await;
     let settings = SnapshotSettings {
+        kind: SnapshotKind::Memory,
         labels: BTreeMap::from([("why".to_owned(), "test".to_owned())]),
         expires: Some(Duration::from_secs(3600)),
     };
     let expiring = service.checkpoint_as(&id, settings).await.unwrap();
     assert_eq!(expiring.labels.get("why").map(String::as_str), Some("test"));
-    let kept = service.checkpoint(&id).await.unwrap();
+    let kept = service.checkpoint(&id, SnapshotKind::Memory).await.unwrap();
     tokio::time::sleep(Duration::from_secs(3500)).await;
     assert_eq!(service.snapshots().await.unwrap().len(), 2);
     // Its time is kept across a restart.

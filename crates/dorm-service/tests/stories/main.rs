@@ -1,9 +1,12 @@
 //! Stories of sandboxes: the real service on the fake engine, a store in memory and a pool on disk.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod checkpoints;
 mod damage;
 mod faults;
 mod forks;
+mod full_disk;
+mod layers;
 mod life;
 mod restarts;
 mod rewinds;

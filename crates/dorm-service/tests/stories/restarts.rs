@@ -1,7 +1,7 @@
 //! Daemons that stop, and daemons that die in the middle of something.
 
 use dorm_engine_fake::{Fault, Moment, Operation};
-use dorm_lifecycle::{Actor, StateName};
+use dorm_lifecycle::{Actor, SnapshotKind, StateName};
 use dorm_service::{Residence, Service};
 
 use crate::world::{Counter, World, create, eventually, named, state};
@@ -101,7 +101,7 @@ async fn dies_during(operation: &str, call: Operation, moment: Moment) {
         tokio::spawn(async move {
             match operation.as_str() {
                 "suspend" => drop(service.suspend(&id).await),
-                "snapshot" => drop(service.checkpoint(&id).await),
+                "snapshot" => drop(service.checkpoint(&id, SnapshotKind::Memory).await),
                 "terminate" => drop(service.terminate(&id).await),
                 _ => drop(service.resume(&id, Actor::User).await),
             }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use dorm_agent_client::GuestPath;
 use dorm_engine_fake::{Fault, Moment, Operation};
-use dorm_lifecycle::{Actor, EventKind, Resources, Restored, SandboxId, SnapshotId, StateName};
+use dorm_lifecycle::{Actor, EventKind, Resources, Restored, SandboxId, SnapshotId, SnapshotKind, StateName};
 use dorm_service::{Code, CreateFrom, CreateSandbox, KeepFuture, Service, Use};
 use dorm_store::{Removal, SandboxFilter, SnapshotStatus, Store as _};
 
@@ -17,7 +17,7 @@ async fn gone_on(service: &Service, asked: CreateSandbox) -> (SandboxId, Counter
     let mut counter = Counter::start(service, &id, "x").await;
     assert_eq!(counter.ask(service, &id).await.unwrap(), "x 1");
     note(service, &id, "old").await;
-    let snapshot = service.checkpoint(&id).await.unwrap();
+    let snapshot = service.checkpoint(&id, SnapshotKind::Memory).await.unwrap();
     let past = counter;
     counter.ask(service, &id).await.unwrap();
     assert_eq!(counter.ask(service, &id).await.unwrap(), "x 3");
@@ -63,7 +63,11 @@ async fn memory_and_files_are_the_old_ones_under_the_same_id_and_the_future_is_k
     assert_eq!(future.labels.get("rewound"), Some(&snapshot.to_string()));
     assert!(matches!(future.removal, Removal::At(_)), "it goes by itself");
     holds(&service, &future.id, past, 3, "new").await;
-    assert_eq!(service.checkpoint(&id).await.unwrap().parent, Some(snapshot), "its present comes from there");
+    assert_eq!(
+        service.checkpoint(&id, SnapshotKind::Memory).await.unwrap().parent,
+        Some(snapshot),
+        "its present comes from there"
+    );
     assert!(world.events(&id).await.ends_with(&[
         EventKind::Rewinding,
         EventKind::Suspending,
@@ -180,7 +184,7 @@ async fn a_snapshot_that_cannot_be_used_is_refused_before_anything_is_done() {
     let code = async |to: &SnapshotId| service.rewind(&id, to, KeepFuture::default()).await.unwrap_err().code();
     assert_eq!(code(&nobody).await, Code::NotFound);
     world.host.faults().next(Operation::Capture, Moment::Before, Fault::Fail);
-    service.checkpoint(&id).await.unwrap_err();
+    service.checkpoint(&id, SnapshotKind::Memory).await.unwrap_err();
     let all = service.snapshots().await.unwrap();
     let failed = all.iter().find(|snapshot| snapshot.status != SnapshotStatus::Completed).unwrap();
     assert_eq!(code(&failed.id).await, Code::Conflict);
@@ -190,7 +194,7 @@ async fn a_snapshot_that_cannot_be_used_is_refused_before_anything_is_done() {
     fs::write(source.join("other"), "other").unwrap();
     world.pool().import(&source, Some("other"), |_| {}).await.unwrap();
     let other = create(&service, CreateSandbox::new(CreateFrom::Image("other".into()))).await;
-    let of_other = service.checkpoint(&other).await.unwrap();
+    let of_other = service.checkpoint(&other, SnapshotKind::Memory).await.unwrap();
     let refused = service.rewind(&id, &of_other.id, KeepFuture::default()).await.unwrap_err();
     assert!(refused.message().contains("another image"), "{refused}");
     // Damaged.
@@ -273,7 +277,8 @@ async fn a_daemon_that_dies_in_the_middle_leaves_it_in_the_present_or_in_the_pas
         });
         let (id, past) = told.await.unwrap();
         eventually("it hangs", || async { world.host.faults().struck(call) == 1 }).await;
-        doomed.shutdown_background();
+        let ended = tokio::task::spawn_blocking(move || doomed.shutdown_timeout(Duration::from_secs(60)));
+        ended.await.unwrap();
         world.host.open();
         let service = world.daemon().await;
         let settled = async || state(&service.describe(&id).await.unwrap()) == StateName::Running;
@@ -292,7 +297,7 @@ async fn limits_come_with_the_snapshot_and_settings_stay() {
     let service = world.daemon().await;
     let large = Resources { memory_bytes: 1 << 30, ..Resources::default() };
     let other = create(&service, CreateSandbox { resources: Some(large), ..named("large") }).await;
-    let snapshot = service.checkpoint(&other).await.unwrap();
+    let snapshot = service.checkpoint(&other, SnapshotKind::Memory).await.unwrap();
     let mut asked = named("web");
     asked.variables = [("COLOUR".to_owned(), "red".to_owned())].into();
     let id = create(&service, asked).await;
@@ -311,7 +316,7 @@ async fn a_terminated_one_is_made_anew_from_its_newest_snapshot() {
     asked.labels = [("team".to_owned(), "a".to_owned())].into();
     let (id, past, snapshot) = gone_on(&service, asked).await;
     assert_eq!(service.restart(&id, None).await.unwrap_err().code(), Code::Conflict, "it lives");
-    let second = service.checkpoint(&id).await.unwrap();
+    let second = service.checkpoint(&id, SnapshotKind::Memory).await.unwrap();
     service.terminate(&id).await.unwrap();
     let made = service.restart(&id, None).await.unwrap();
     let spec = &made.sandbox.sandbox.spec;
@@ -419,7 +424,8 @@ async fn a_daemon_that_dies_in_the_middle_of_a_promotion_leaves_it_done_or_undon
         });
         let (parent, child, counter) = told.await.unwrap();
         eventually("it hangs", || async { world.host.faults().struck(call) == 1 }).await;
-        doomed.shutdown_background();
+        let ended = tokio::task::spawn_blocking(move || doomed.shutdown_timeout(Duration::from_secs(60)));
+        ended.await.unwrap();
         world.host.open();
         let service = world.daemon().await;
         eventually("it is over", || async { world.store.open_operations().await.unwrap().is_empty() }).await;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use dorm_lifecycle::{Actor, Resources, StateName};
+use dorm_lifecycle::{Actor, Resources, SnapshotKind, StateName};
 use dorm_service::{ArtefactKind, Budgets, Code, CreateSandbox, Fate, HostFacts, Residence};
 use dorm_store::{Change, Store as _};
 
@@ -79,7 +79,7 @@ async fn a_full_disk_refuses_what_writes_and_never_a_suspend() {
     let service = world.daemon().await;
     let id = create(&service, named("web")).await;
     service.suspend(&id).await.unwrap();
-    assert_eq!(service.checkpoint(&id).await.unwrap_err().code(), Code::NoRoom);
+    assert_eq!(service.checkpoint(&id, SnapshotKind::Memory).await.unwrap_err().code(), Code::NoRoom);
     assert_eq!(service.create(base()).await.unwrap_err().code(), Code::NoRoom);
     service.resume(&id, Actor::User).await.unwrap();
     service.suspend(&id).await.unwrap();
@@ -93,7 +93,7 @@ async fn everything_on_the_disk_is_told_with_its_reason_and_only_what_a_record_s
     let world = World::new().await;
     let service = world.daemon().await;
     let id = create(&service, named("web")).await;
-    let snapshot = service.checkpoint(&id).await.unwrap();
+    let snapshot = service.checkpoint(&id, SnapshotKind::Memory).await.unwrap();
     service.suspend(&id).await.unwrap();
     let stray = world.directory.path().join("data/captures").join("strayaaaaaaaaaaaaaaa");
     std::fs::create_dir(&stray).unwrap();

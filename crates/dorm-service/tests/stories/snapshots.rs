@@ -1,6 +1,6 @@
 //! Snapshots and clones.
 
-use dorm_lifecycle::{Actor, StateName};
+use dorm_lifecycle::{Actor, SnapshotKind, StateName};
 use dorm_service::{Code, CreateFrom, CreateSandbox, Residence};
 use dorm_store::SnapshotStatus;
 
@@ -13,7 +13,7 @@ async fn a_snapshot_outlives_its_source_and_its_children_diverge() {
     let id = create(&service, named("web")).await;
     let mut counter = Counter::start(&service, &id, "x").await;
     assert_eq!(counter.ask(&service, &id).await.unwrap(), "x 1");
-    let snapshot = service.checkpoint(&id).await.unwrap();
+    let snapshot = service.checkpoint(&id, SnapshotKind::Memory).await.unwrap();
     assert_eq!(snapshot.status, SnapshotStatus::Completed);
     assert!(snapshot.bytes > 0);
     let mut in_source = counter;
@@ -59,7 +59,7 @@ async fn what_a_snapshot_fixes_cannot_be_asked_for() {
     let world = World::new().await;
     let service = world.daemon().await;
     let id = create(&service, named("web")).await;
-    let snapshot = service.checkpoint(&id).await.unwrap();
+    let snapshot = service.checkpoint(&id, SnapshotKind::Memory).await.unwrap();
     let mut asked = CreateSandbox::new(CreateFrom::Snapshot(snapshot.id.clone()));
     asked.resources = Some(dorm_lifecycle::Resources { memory_bytes: 1 << 30, ..Default::default() });
     assert_eq!(service.create(asked).await.unwrap_err().code(), Code::Conflict);
@@ -75,7 +75,7 @@ async fn a_damaged_snapshot_is_refused_before_any_guest_code_runs() {
     let world = World::new().await;
     let service = world.daemon().await;
     let id = create(&service, named("web")).await;
-    let snapshot = service.checkpoint(&id).await.unwrap();
+    let snapshot = service.checkpoint(&id, SnapshotKind::Memory).await.unwrap();
     let capture = world.pool().capture(&snapshot.capture).await.unwrap();
     let file = capture.directory.join(&capture.files[0].name);
     let mut bytes = std::fs::read(&file).unwrap();

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use dorm_engine_fake::{Fault, Moment, Operation};
-use dorm_lifecycle::{Actor, Cause, EventKind, State, StateName, Timeouts};
+use dorm_lifecycle::{Actor, Cause, EventKind, SnapshotKind, State, StateName, Timeouts};
 use dorm_service::{Clock as _, CreateSandbox, Service, Use};
 use dorm_store::Store as _;
 
@@ -170,7 +170,7 @@ async fn limits_can_be_changed_while_something_else_is_in_progress() {
     world.host.faults().next(Operation::Capture, Moment::After, Fault::Hang);
     let taking = tokio::spawn({
         let (service, id) = (service.clone(), id.clone());
-        async move { service.checkpoint(&id).await }
+        async move { service.checkpoint(&id, SnapshotKind::Memory).await }
     });
     world.host.faults().wait_until_struck(Operation::Capture, 1).await;
     let view = service.set_timeouts(&id, total(600)).await.unwrap();

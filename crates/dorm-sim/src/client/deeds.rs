@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use dorm_lifecycle::{Actor, Name, Sandbox, SandboxId, SnapshotId, StateName};
+use dorm_lifecycle::{Actor, Name, Sandbox, SandboxId, SnapshotId, SnapshotKind, StateName};
 use dorm_service::{CreateFrom, CreateSandbox, ForkAsked, ForkChild, KeepFuture, SandboxView};
 use dorm_store::{SandboxFilter, SnapshotStatus, Together};
 
@@ -27,7 +27,7 @@ impl Client {
                     |sandbox: &Sandbox| matches!(sandbox.state.name(), StateName::Running | StateName::Snapshotting);
                 self.viewed(deed, answer, since, awake);
             }
-            Deed::Checkpoint(id) => self.checkpoint(deed, id).await,
+            Deed::Checkpoint(id, kind) => self.checkpoint(deed, id, *kind).await,
             Deed::DeleteSnapshot(id) => match self.service.delete_snapshot(id).await {
                 Ok(()) => {
                     if self.world.model.snapshot(id).is_some() {
@@ -169,8 +169,8 @@ impl Client {
         }
     }
 
-    async fn checkpoint(&mut self, deed: &Deed, id: &SandboxId) {
-        match self.service.checkpoint(id).await {
+    async fn checkpoint(&mut self, deed: &Deed, id: &SandboxId, kind: SnapshotKind) {
+        match self.service.checkpoint(id, kind).await {
             Ok(snapshot) => {
                 self.note(format_args!("told: snapshot {} is {}", snapshot.id, snapshot.status.as_str()));
                 let committed = self.world.model.snapshot(&snapshot.id);

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use dorm_lifecycle::{
-    Actor, CaptureId, Cause, EventKind, Origin, Restored, Sandbox, SandboxId, State as Life, StateName,
+    Actor, CaptureId, Cause, EventKind, Origin, Restored, Sandbox, SandboxId, SnapshotKind, State as Life, StateName,
 };
 use dorm_store::{
     Change, EventRecord, OperationRecord, OperationResult, SandboxRecord, SnapshotRecord, SnapshotStatus, Together,
@@ -74,7 +74,7 @@ impl Model {
         let Some(mut known) = state.sandboxes.remove(&sandbox.id) else {
             let live = match &sandbox.origin {
                 Origin::Image => Memory::default(),
-                Origin::Snapshot { snapshot, .. } => {
+                Origin::Filesystem { snapshot, .. } | Origin::Snapshot { snapshot, .. } => {
                     state.snapshots.get(snapshot).map(|known| known.memory.clone()).unwrap_or_default()
                 }
             };
@@ -91,12 +91,15 @@ impl Model {
         self.is_allowed(&known, &before, sandbox, events);
         if let (None, Some(rewind)) = (before.state.rewind(), sandbox.state.rewind()) {
             let memory = state.snapshots.get(&rewind.to).map(|known| known.memory.clone()).unwrap_or_default();
-            known.images.insert(rewind.target.capture.clone(), memory);
+            if let Some(target) = &rewind.target {
+                known.images.insert(target.capture.clone(), memory);
+            }
         }
         if before.rewound != sandbox.rewound {
             self.keeps_future(state, &before);
         }
-        self.remember(state.lying, &mut known, &before, sandbox);
+        let root = sandbox.spec.layer.as_ref().and_then(|layer| state.layers.get(layer)).cloned().unwrap_or_default();
+        self.remember((state.lying, root), &mut known, &before, sandbox);
         known.past.push((now, sandbox.clone()));
         known.record = next;
         state.sandboxes.insert(sandbox.id.clone(), known);
@@ -170,7 +173,7 @@ impl Model {
     }
 
     /// What the memory is after a change of state.
-    fn remember(&self, lying: bool, known: &mut Known, before: &Sandbox, after: &Sandbox) {
+    fn remember(&self, (lying, root): (bool, Memory), known: &mut Known, before: &Sandbox, after: &Sandbox) {
         let id = &before.id;
         match (&before.state, &after.state) {
             (_, Life::Snapshotting { .. }) => known.earliest = known.live.clone(),
@@ -194,11 +197,15 @@ impl Model {
                 known.epoch += 1;
             }
             (Life::Resuming { rewind: Some(rewinding), .. }, Life::Running { image, .. }) => {
-                let target = &rewinding.rewind.target;
+                let target = rewinding.rewind.target.as_ref();
                 known.epoch += 1;
-                known.live = known.images.get(&target.capture).cloned().unwrap_or_default();
-                let told = after.restored == Restored::Memory { generation: None };
-                let kept = after.spec.suspendable.then_some(target);
+                let (held, restored) = match target {
+                    Some(target) => (known.images.get(&target.capture).cloned(), Restored::Memory { generation: None }),
+                    None => (Some(root), Restored::Filesystem),
+                };
+                known.live = held.unwrap_or_default();
+                let told = after.restored == restored;
+                let kept = target.filter(|_| after.spec.suspendable);
                 if !told || image.as_ref() != kept || after.run == before.run {
                     self.trace.wrong(format_args!("{id} was taken back, says {:?}, keeps {image:?}", after.restored));
                 }
@@ -207,14 +214,15 @@ impl Model {
                 known.epoch += 1;
                 known.live = match image {
                     Some(image) => known.images.get(&image.capture).cloned().unwrap_or_default(),
-                    None => Memory::default(),
+                    None => root,
                 };
                 let told = match after.restored {
                     Restored::Memory { generation: Some(told) } => {
                         image.as_ref().map(|image| image.generation) == Some(told)
                     }
                     Restored::Memory { generation: None } => false,
-                    Restored::Nothing => image.is_none(),
+                    Restored::Nothing => image.is_none() && after.spec.layer.is_none(),
+                    Restored::Filesystem => image.is_none() && after.spec.layer.is_some(),
                 };
                 if !told {
                     self.trace
@@ -231,6 +239,14 @@ impl Model {
     fn snapshot_committed(&self, state: &mut State, record: &SnapshotRecord) {
         self.trace.note(format_args!("commit: snapshot {} is {}", record.id, record.status.as_str()));
         let before = state.snapshots.remove(&record.id);
+        let is_going = record.status == SnapshotStatus::Deleting;
+        let stands_on = |known: &&Known| {
+            !is_over(known.state()) && known.record.sandbox.layers().any(|layer| *layer == record.capture)
+        };
+        if let Some(known) = state.sandboxes.values().find(stands_on).filter(|_| is_going) {
+            let id = &known.record.sandbox.id;
+            self.trace.wrong(format_args!("snapshot {} goes while {id} stands on its files", record.id));
+        }
         let was_complete = before.as_ref().is_some_and(|known| known.record.status != SnapshotStatus::InProgress);
         let mut memory = before.map(|known| known.memory).unwrap_or_default();
         if record.status == SnapshotStatus::Completed
@@ -242,13 +258,20 @@ impl Model {
             let asleep = source.state() == StateName::Suspended;
             let (latest, earliest) =
                 if asleep { (&source.live, &source.live) } else { (&source.live, &source.earliest) };
-            match latest.in_image(earliest, &self.captures.join(record.capture.as_str())) {
+            let held = match record.kind {
+                SnapshotKind::Memory => latest.in_image(earliest, &self.captures.join(record.capture.as_str())),
+                SnapshotKind::Filesystem => Ok(latest.files_since(earliest)),
+            };
+            match held {
                 // What a rewind abandons is an image that was known before.
                 _ if abandoned.is_some() => memory = abandoned.cloned().unwrap_or_default(),
                 Ok(held) => memory = held,
                 Err(_) if state.lying => {}
                 Err(what) => self.trace.wrong(format_args!("snapshot {} is complete, but {what}", record.id)),
             }
+        }
+        if record.kind == SnapshotKind::Filesystem && record.status == SnapshotStatus::Completed {
+            state.layers.insert(record.capture.clone(), memory.clone());
         }
         state.snapshots.insert(record.id.clone(), KnownSnapshot { record: record.clone(), memory });
     }
@@ -299,7 +322,7 @@ fn keeps_images(before: &Sandbox, after: &Sandbox) -> Result<(), String> {
         Some(_) => usize::try_from(after.spec.keeping.generations).unwrap_or(usize::MAX).saturating_sub(1),
         None => usize::MAX,
     };
-    let target = before.state.rewind().map(|rewind| &rewind.target.capture);
+    let target = before.state.rewind().and_then(|rewind| Some(&rewind.target.as_ref()?.capture));
     let is_there = |capture: &CaptureId| after.captures().any(|kept| kept == capture);
     if before.rewound != after.rewound {
         return match target {
@@ -339,6 +362,10 @@ fn needs(state: &State, capture: &CaptureId) -> Option<String> {
         .find(|known| known.record.capture == *capture && known.record.status == SnapshotStatus::Completed);
     let sandbox = sandbox.map(|known| format!("sandbox {}", known.record.sandbox.id));
     sandbox.or_else(|| snapshot.map(|known| format!("snapshot {}", known.record.id)))
+}
+
+fn is_over(state: StateName) -> bool {
+    matches!(state, StateName::Terminating | StateName::Terminated)
 }
 
 /// The state after an event.

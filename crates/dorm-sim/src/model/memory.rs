@@ -45,6 +45,11 @@ impl Counter {
 }
 
 impl Memory {
+    /// What its files hold, taken not before `earliest`.
+    pub(crate) fn files_since(&self, earliest: &Self) -> Self {
+        Self { counter: None, file: Bounds { least: earliest.file.least, most: self.file.most } }
+    }
+
     /// This memory as it is in the image in `directory`, which was taken not before `earliest` and not after `self`.
     pub(crate) fn in_image(&self, earliest: &Self, directory: &Path) -> Result<Self, String> {
         let file = Bounds { least: earliest.file.least, most: self.file.most };

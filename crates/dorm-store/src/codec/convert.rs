@@ -4,22 +4,21 @@
 //! in the text.
 
 use dorm_lifecycle::{
-    Cause, Egress, Future, Hold, Keeping, OnTimeout, OnUnrestorable, Origin, Resources, Restored, Rewind, RewindFrom,
-    Rewinding, Rewound, Sandbox, SandboxSpec, SleepImage, State, Timeouts, Variables,
+    Cause, Checkpoints, Egress, Future, Hold, Keeping, OnTimeout, OnUnrestorable, Origin, Resources, Restored, Rewind,
+    RewindFrom, Rewinding, Rewound, Sandbox, SandboxSpec, SleepImage, SnapshotKind, State, Timeouts, Variables,
 };
 
 use super::v1::{CauseRow, EgressRow, EndedRow, OnTimeoutRow, ResourcesRow, ResultRow, SleepImageRow, StatusRow};
 use super::v2::{
-    EventRow, ForkRow, HoldRow, KeepingRow, OnUnrestorableRow, RemovalRow, RestoredRow, SnapshotRow, SpecRow,
-    TimeoutsRow, TogetherRow, WebhookRow,
+    EventRow, ForkRow, HoldRow, KeepingRow, OnUnrestorableRow, RemovalRow, TimeoutsRow, TogetherRow, WebhookRow,
 };
 use super::v3::{
-    FutureRow, OperationRow, OriginRow, PromoteRow, RewindFromRow, RewindRow, RewindingRow, RewoundRow, SandboxRow,
-    StateRow,
+    CheckpointsRow, FutureRow, KindRow, MakerRow, OperationRow, OriginRow, PromoteRow, RestoredRow, RewindFromRow,
+    RewindRow, RewindingRow, RewoundRow, SandboxRow, SnapshotRow, SpecRow, StateRow,
 };
 use super::word::{Length, Millis, Text, Word};
 use crate::{
-    ForkPlan, NewEvent, OperationRecord, OperationResult, PromotePlan, Removal, SnapshotRecord, SnapshotStatus,
+    ForkPlan, Maker, NewEvent, OperationRecord, OperationResult, PromotePlan, Removal, SnapshotRecord, SnapshotStatus,
     Together, WebhookRecord,
 };
 
@@ -91,19 +90,23 @@ impl From<&SandboxSpec> for SpecRow {
         let SandboxSpec {
             name,
             image,
+            layer,
             resources,
             egress,
             variables,
+            secrets,
             on_timeout,
             suspendable,
             auto_resume,
             timeouts: Timeouts { total, idle, max_run },
             keeping,
+            checkpoints,
             labels,
         } = spec;
         Self {
             name: name.as_ref().map(text),
             image: text(image),
+            layer: layer.as_ref().map(text),
             resources: resources.into(),
             egress: match egress {
                 Egress::Public => EgressRow::Public,
@@ -111,6 +114,7 @@ impl From<&SandboxSpec> for SpecRow {
                 Egress::Allow(networks) => EgressRow::Allow(networks.clone()),
             },
             variables: variables.0.clone(),
+            secrets: secrets.0.clone(),
             on_timeout: match on_timeout {
                 OnTimeout::Terminate => OnTimeoutRow::Terminate,
                 OnTimeout::Suspend => OnTimeoutRow::Suspend,
@@ -125,6 +129,7 @@ impl From<&SandboxSpec> for SpecRow {
                     OnUnrestorable::Fresh => OnUnrestorableRow::Fresh,
                 },
             },
+            checkpoints: checkpoints.as_ref().map(CheckpointsRow::from),
             labels: labels.clone(),
         }
     }
@@ -135,6 +140,7 @@ impl From<SpecRow> for SandboxSpec {
         Self {
             name: row.name.map(|name| name.0),
             image: row.image.0,
+            layer: row.layer.map(|layer| layer.0),
             resources: row.resources.into(),
             egress: match row.egress {
                 EgressRow::Public => Egress::Public,
@@ -142,6 +148,7 @@ impl From<SpecRow> for SandboxSpec {
                 EgressRow::Allow(networks) => Egress::Allow(networks),
             },
             variables: Variables(row.variables),
+            secrets: Variables(row.secrets),
             on_timeout: match row.on_timeout {
                 OnTimeoutRow::Terminate => OnTimeout::Terminate,
                 OnTimeoutRow::Suspend => OnTimeout::Suspend,
@@ -160,7 +167,40 @@ impl From<SpecRow> for SandboxSpec {
                     OnUnrestorableRow::Fresh => OnUnrestorable::Fresh,
                 },
             },
+            checkpoints: row.checkpoints.map(Checkpoints::from),
             labels: row.labels,
+        }
+    }
+}
+
+impl From<&Checkpoints> for CheckpointsRow {
+    fn from(checkpoints: &Checkpoints) -> Self {
+        let Checkpoints { every, kind, keep } = checkpoints;
+        Self { every: Length(*every), kind: (*kind).into(), keep: text(keep) }
+    }
+}
+
+impl From<CheckpointsRow> for Checkpoints {
+    fn from(row: CheckpointsRow) -> Self {
+        let CheckpointsRow { every, kind, keep } = row;
+        Self { every: every.0, kind: kind.into(), keep: keep.0 }
+    }
+}
+
+impl From<SnapshotKind> for KindRow {
+    fn from(kind: SnapshotKind) -> Self {
+        match kind {
+            SnapshotKind::Filesystem => Self::Filesystem,
+            SnapshotKind::Memory => Self::Memory,
+        }
+    }
+}
+
+impl From<KindRow> for SnapshotKind {
+    fn from(row: KindRow) -> Self {
+        match row {
+            KindRow::Filesystem => Self::Filesystem,
+            KindRow::Memory => Self::Memory,
         }
     }
 }
@@ -182,6 +222,7 @@ impl From<&Restored> for RestoredRow {
     fn from(restored: &Restored) -> Self {
         match restored {
             Restored::Nothing => Self::Nothing,
+            Restored::Filesystem => Self::Filesystem,
             Restored::Memory { generation } => Self::Memory { generation: *generation },
         }
     }
@@ -191,6 +232,7 @@ impl From<RestoredRow> for Restored {
     fn from(row: RestoredRow) -> Self {
         match row {
             RestoredRow::Nothing => Self::Nothing,
+            RestoredRow::Filesystem => Self::Filesystem,
             RestoredRow::Memory { generation } => Self::Memory { generation },
         }
     }
@@ -214,6 +256,9 @@ impl From<&Origin> for OriginRow {
     fn from(origin: &Origin) -> Self {
         match origin {
             Origin::Image => Self::Image,
+            Origin::Filesystem { snapshot, source } => {
+                Self::Filesystem { snapshot: text(snapshot), source: source.as_ref().map(text) }
+            }
             Origin::Snapshot { snapshot, capture, source } => {
                 Self::Snapshot { snapshot: text(snapshot), capture: text(capture), source: source.as_ref().map(text) }
             }
@@ -225,6 +270,9 @@ impl From<OriginRow> for Origin {
     fn from(row: OriginRow) -> Self {
         match row {
             OriginRow::Image => Self::Image,
+            OriginRow::Filesystem { snapshot, source } => {
+                Self::Filesystem { snapshot: snapshot.0, source: source.map(|source| source.0) }
+            }
             OriginRow::Snapshot { snapshot, capture, source } => {
                 Self::Snapshot { snapshot: snapshot.0, capture: capture.0, source: source.map(|source| source.0) }
             }
@@ -397,10 +445,11 @@ impl From<RewoundRow> for Rewound {
 
 impl From<&Rewind> for RewindRow {
     fn from(rewind: &Rewind) -> Self {
-        let Rewind { to, target, resources, future } = rewind;
+        let Rewind { to, target, layer, resources, future } = rewind;
         Self {
             to: text(to),
-            target: target.into(),
+            target: target.as_ref().map(SleepImageRow::from),
+            layer: layer.as_ref().map(text),
             resources: resources.into(),
             future: future
                 .as_ref()
@@ -413,7 +462,8 @@ impl From<RewindRow> for Rewind {
     fn from(row: RewindRow) -> Self {
         Self {
             to: row.to.0,
-            target: row.target.into(),
+            target: row.target.map(SleepImage::from),
+            layer: row.layer.map(|layer| layer.0),
             resources: row.resources.into(),
             future: row
                 .future
@@ -491,13 +541,16 @@ impl From<&SnapshotRecord> for SnapshotRow {
             source,
             generation,
             parent,
+            kind,
             capture,
             image,
+            layer,
             resources,
             created,
             bytes,
             labels,
             removal,
+            made_by,
             status,
         } = record;
         Self {
@@ -507,8 +560,10 @@ impl From<&SnapshotRecord> for SnapshotRow {
             source: text(source),
             generation: *generation,
             parent: parent.as_ref().map(text),
+            kind: (*kind).into(),
             capture: text(capture),
             image: text(image),
+            layer: layer.as_ref().map(text),
             resources: resources.into(),
             created: Millis(*created),
             bytes: *bytes,
@@ -517,6 +572,10 @@ impl From<&SnapshotRecord> for SnapshotRow {
                 Removal::Asked => RemovalRow::Asked,
                 Removal::At(at) => RemovalRow::At(Millis(*at)),
                 Removal::WhenFree => RemovalRow::WhenFree,
+            },
+            made_by: match made_by {
+                Maker::Request => MakerRow::Request,
+                Maker::Policy => MakerRow::Policy,
             },
             status: match status {
                 SnapshotStatus::InProgress => StatusRow::InProgress,
@@ -536,8 +595,10 @@ impl From<SnapshotRow> for SnapshotRecord {
             source: row.source.0,
             generation: row.generation,
             parent: row.parent.map(|parent| parent.0),
+            kind: row.kind.into(),
             capture: row.capture.0,
             image: row.image.0,
+            layer: row.layer.map(|layer| layer.0),
             resources: row.resources.into(),
             created: row.created.0,
             bytes: row.bytes,
@@ -546,6 +607,10 @@ impl From<SnapshotRow> for SnapshotRecord {
                 RemovalRow::Asked => Removal::Asked,
                 RemovalRow::At(at) => Removal::At(at.0),
                 RemovalRow::WhenFree => Removal::WhenFree,
+            },
+            made_by: match row.made_by {
+                MakerRow::Request => Maker::Request,
+                MakerRow::Policy => Maker::Policy,
             },
             status: match row.status {
                 StatusRow::InProgress => SnapshotStatus::InProgress,

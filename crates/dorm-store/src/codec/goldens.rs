@@ -9,9 +9,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use dorm_lifecycle::{
-    Actor, CaptureId, Cause, Egress, EventKind, Future, Hold, HoldId, Keeping, OnTimeout, OnUnrestorable, OperationId,
-    Origin, ProjectId, Resources, Restored, Rewind, RewindFrom, Rewinding, Rewound, Sandbox, SandboxId, SandboxSpec,
-    SleepImage, SnapshotId, State, Timeouts, Timestamp, WebhookId,
+    Actor, CaptureId, Cause, Checkpoints, Egress, EventKind, Future, Hold, HoldId, Keeping, Ladder, OnTimeout,
+    OnUnrestorable, OperationId, Origin, ProjectId, Resources, Restored, Rewind, RewindFrom, Rewinding, Rewound,
+    Sandbox, SandboxId, SandboxSpec, SleepImage, SnapshotId, SnapshotKind, State, Timeouts, Timestamp, WebhookId,
 };
 
 use super::{
@@ -19,7 +19,7 @@ use super::{
     encode_sandbox, encode_snapshot, encode_webhook,
 };
 use crate::{
-    ForkPlan, NewEvent, OperationKind, OperationRecord, OperationResult, PromotePlan, Removal, SnapshotRecord,
+    ForkPlan, Maker, NewEvent, OperationKind, OperationRecord, OperationResult, PromotePlan, Removal, SnapshotRecord,
     SnapshotStatus, Together, WebhookRecord,
 };
 
@@ -153,12 +153,22 @@ fn newer_sandboxes() -> Vec<(String, Sandbox)> {
     older.older = vec![SleepImage { generation: 3, capture: CaptureId::from_random([11; 20]), ..image() }];
     older.state = State::Suspended { image: image() };
     let mut fresh = older.clone();
+    let mut layered = fresh.clone();
+    layered.spec.layer = Some(CaptureId::from_random([13; 20]));
+    layered.origin = Origin::Filesystem { snapshot: SnapshotId::from_random([5; 20]), source: None };
+    layered.restored = Restored::Filesystem;
+    layered.older.clear();
+    layered.state = State::Running { since: at(1_790_000_000_500), image: None };
     fresh.restored = Restored::Nothing;
     fresh.state = State::Running { since: at(1_790_000_000_500), image: None };
+    let mut secretive = fresh.clone();
+    secretive.spec.secrets.0.insert("KEY".to_owned(), "hunter2".to_owned());
     vec![
+        ("sandbox-with-secrets".to_owned(), secretive),
         ("sandbox-held".to_owned(), held),
         ("sandbox-with-older-images".to_owned(), older),
         ("sandbox-started-afresh".to_owned(), fresh),
+        ("sandbox-from-files".to_owned(), layered),
     ]
 }
 
@@ -168,7 +178,8 @@ fn newest_sandboxes() -> Vec<(String, Sandbox)> {
     let (operation, deadline) = (OperationId::from_random([2; 20]), at(1_790_000_300_000));
     let rewind = |keep| Rewind {
         to: SnapshotId::from_random([4; 20]),
-        target: SleepImage { generation: 2, capture: CaptureId::from_random([15; 20]), ..image() },
+        target: Some(SleepImage { generation: 2, capture: CaptureId::from_random([15; 20]), ..image() }),
+        layer: None,
         resources: Resources::default(),
         future: Some(Future { snapshot: SnapshotId::from_random([16; 20]), keep }),
     };
@@ -191,6 +202,15 @@ fn newest_sandboxes() -> Vec<(String, Sandbox)> {
         state: State::Running { since: at(1_790_000_000_500), image: Some(image()) },
         ..base.clone()
     };
+    let mut checkpointed = base.clone();
+    checkpointed.spec.checkpoints = Some(Checkpoints {
+        every: Duration::from_secs(600),
+        kind: SnapshotKind::Memory,
+        keep: "2,24x1h,7x1d".parse().unwrap(),
+    });
+    let mut ladder = base.clone();
+    ladder.spec.checkpoints =
+        Some(Checkpoints { every: Duration::from_secs(10), kind: SnapshotKind::Filesystem, keep: Ladder::default() });
     let child = Sandbox {
         origin: Origin::Snapshot {
             snapshot: SnapshotId::from_random([5; 20]),
@@ -208,6 +228,8 @@ fn newest_sandboxes() -> Vec<(String, Sandbox)> {
         ("sandbox-resuming-to-rewind-slept".to_owned(), Sandbox { state: slept, ..base }),
         ("sandbox-rewound".to_owned(), rewound),
         ("sandbox-child".to_owned(), child),
+        ("sandbox-with-checkpoints".to_owned(), checkpointed),
+        ("sandbox-with-default-ladder".to_owned(), ladder),
     ]
 }
 
@@ -260,10 +282,15 @@ fn newer_snapshots() -> Vec<(String, SnapshotRecord)> {
     let base = snapshots().remove(1).1;
     let labels = [("team".to_owned(), "Bücher".to_owned())].into();
     let removal = Removal::At(at(1_790_000_900_000));
+    let layer = Some(CaptureId::from_random([13; 20]));
+    let policy = SnapshotRecord { made_by: Maker::Policy, ..base.clone() };
+    let files = SnapshotRecord { kind: SnapshotKind::Filesystem, layer, ..base.clone() };
     let passing = SnapshotRecord { removal: Removal::WhenFree, ..base.clone() };
     vec![
         ("snapshot-that-expires".to_owned(), SnapshotRecord { labels, removal, ..base }),
         ("snapshot-that-passes".to_owned(), passing),
+        ("snapshot-of-files".to_owned(), files),
+        ("snapshot-of-a-policy".to_owned(), policy),
     ]
 }
 
@@ -280,13 +307,16 @@ fn snapshots() -> Vec<(String, SnapshotRecord)> {
         source: SandboxId::from_random([1; 20]),
         generation: 5,
         parent: (status == SnapshotStatus::Completed).then(|| SnapshotId::from_random([5; 20])),
+        kind: SnapshotKind::Memory,
         capture: CaptureId::from_random([3; 20]),
         image: "0123456789abcdef".repeat(4).parse().unwrap(),
+        layer: None,
         resources: Resources::default(),
         created: at(1_790_000_000_000),
         bytes: 73_400_320,
         labels: BTreeMap::new(),
         removal: Removal::Asked,
+        made_by: Maker::Request,
         status,
     };
     statuses.map(|status| (format!("snapshot-{}", status.as_str()), record(status))).to_vec()
@@ -401,7 +431,7 @@ fn every_golden_loads_and_is_written_the_same() {
     let all_sandboxes = second_sandboxes().chain(newest_sandboxes()).collect();
     let all_events = events().into_iter().chain(newer_events()).collect();
     let mut third = written(3, all_sandboxes, |record| encode_sandbox(record).unwrap(), sandbox_of);
-    let mut second = upgraded(2, second_sandboxes().collect(), sandbox_of);
+    let mut second = upgraded(2, known(2, second_sandboxes().collect()), sandbox_of);
     second.extend(written(
         2,
         webhooks(),
@@ -412,11 +442,12 @@ fn every_golden_loads_and_is_written_the_same() {
     let operation_of = |text: &str| decode_operation(text).unwrap();
     let snapshot_of = |text: &str| decode_snapshot(text).unwrap();
     let all_operations = || operations().into_iter().chain(newer_operations()).collect::<Vec<_>>();
-    let all_snapshots = snapshots().into_iter().chain(newer_snapshots()).collect();
+    let all_snapshots = || snapshots().into_iter().chain(newer_snapshots()).collect::<Vec<_>>();
     third.extend(written(3, all_operations(), |record| encode_operation(record).unwrap(), operation_of));
+    third.extend(written(3, all_snapshots(), |record| encode_snapshot(record).unwrap(), snapshot_of));
     assert_eq!(there(3), third, "every golden has a record that it is compared with");
     second.extend(upgraded(2, known(2, all_operations()), operation_of));
-    second.extend(written(2, all_snapshots, |record| encode_snapshot(record).unwrap(), snapshot_of));
+    second.extend(upgraded(2, known(2, all_snapshots()), snapshot_of));
     assert_eq!(there(2), second, "every golden has a record that it is compared with");
     let mut first = upgraded(1, sandboxes(), sandbox_of);
     first.extend(upgraded(1, known(1, operations()), operation_of));

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use dorm_lifecycle::{
-    Actor, CaptureId, Cause, Egress, EventKind, Future, Hold, HoldId, Keeping, OnTimeout, OnUnrestorable, OperationId,
-    Origin, ProjectId, Resources, Restored, Rewind, RewindFrom, Rewinding, Rewound, Sandbox, SandboxId, SandboxSpec,
-    SleepImage, SnapshotId, State, Timeouts, Timestamp, Variables,
+    Actor, CaptureId, Cause, Checkpoints, Egress, EventKind, Future, Hold, HoldId, Keeping, OnTimeout, OnUnrestorable,
+    OperationId, Origin, ProjectId, Resources, Restored, Rewind, RewindFrom, Rewinding, Rewound, Sandbox, SandboxId,
+    SandboxSpec, SleepImage, SnapshotId, SnapshotKind, State, Timeouts, Timestamp, Variables,
 };
 use proptest::option;
 use proptest::prelude::*;
@@ -17,7 +17,7 @@ use super::{
     encode_sandbox, encode_snapshot,
 };
 use crate::{
-    ForkPlan, NewEvent, OperationKind, OperationRecord, OperationResult, PromotePlan, Removal, SnapshotRecord,
+    ForkPlan, Maker, NewEvent, OperationKind, OperationRecord, OperationResult, PromotePlan, Removal, SnapshotRecord,
     SnapshotStatus, Together,
 };
 
@@ -108,12 +108,8 @@ fn state() -> impl Strategy<Value = State> {
 
 fn rewind() -> impl Strategy<Value = Rewind> {
     let future = (snapshot_id(), option::of(length())).prop_map(|(snapshot, keep)| Future { snapshot, keep });
-    (snapshot_id(), image(), resources(), option::of(future)).prop_map(|(to, target, resources, future)| Rewind {
-        to,
-        target,
-        resources,
-        future,
-    })
+    (snapshot_id(), option::of(image()), option::of(capture_id()), resources(), option::of(future))
+        .prop_map(|(to, target, layer, resources, future)| Rewind { to, target, layer, resources, future })
 }
 
 fn resources() -> impl Strategy<Value = Resources> {
@@ -143,20 +139,25 @@ fn egress() -> impl Strategy<Value = Egress> {
 
 fn spec() -> impl Strategy<Value = SandboxSpec> {
     (
-        (option::of("[a-z][a-z0-9]{0,8}"), "[0-9a-f]{64}", resources(), egress(), texts()),
-        (any::<[bool; 4]>(), [(); 3].map(|()| option::of(length())), any::<u32>(), texts()),
+        (
+            (option::of("[a-z][a-z0-9]{0,8}"), "[0-9a-f]{64}", option::of(capture_id())),
+            (resources(), egress(), texts(), texts()),
+        ),
+        (any::<[bool; 4]>(), [(); 3].map(|()| option::of(length())), any::<u32>(), texts(), option::of(checkpoints())),
     )
         .prop_map(
             |(
-                (name, image, resources, egress, variables),
-                ([suspend, suspendable, auto_resume, afresh], [total, idle, max_run], generations, labels),
+                ((name, image, layer), (resources, egress, variables, secrets)),
+                ([suspend, suspendable, auto_resume, afresh], [total, idle, max_run], generations, labels, checkpoints),
             )| {
                 SandboxSpec {
                     name: name.map(|name| name.parse().unwrap()),
                     image: image.parse().unwrap(),
+                    layer,
                     resources,
                     egress,
                     variables: Variables(variables),
+                    secrets: Variables(secrets),
                     on_timeout: if suspend { OnTimeout::Suspend } else { OnTimeout::Terminate },
                     suspendable,
                     auto_resume,
@@ -165,16 +166,27 @@ fn spec() -> impl Strategy<Value = SandboxSpec> {
                         generations,
                         on_unrestorable: if afresh { OnUnrestorable::Fresh } else { OnUnrestorable::Fail },
                     },
+                    checkpoints,
                     labels,
                 }
             },
         )
 }
 
+fn checkpoints() -> impl Strategy<Value = Checkpoints> {
+    (length(), any::<bool>(), 1..1000u32, option::of(1..99u32)).prop_map(|(every, memory, newest, hours)| {
+        let hours = hours.map(|hours| format!(",{hours}x1h")).unwrap_or_default();
+        let keep = format!("{newest}{hours}").parse().unwrap();
+        Checkpoints { every, kind: if memory { SnapshotKind::Memory } else { SnapshotKind::Filesystem }, keep }
+    })
+}
+
 fn sandbox() -> impl Strategy<Value = Sandbox> {
-    let origin = option::of((snapshot_id(), capture_id(), option::of(sandbox_id()))).prop_map(|from| match from {
+    let from = (snapshot_id(), option::of(capture_id()), option::of(sandbox_id()));
+    let origin = option::of(from).prop_map(|from| match from {
         None => Origin::Image,
-        Some((snapshot, capture, source)) => Origin::Snapshot { snapshot, capture, source },
+        Some((snapshot, None, source)) => Origin::Filesystem { snapshot, source },
+        Some((snapshot, Some(capture), source)) => Origin::Snapshot { snapshot, capture, source },
     });
     let rewound = option::of((snapshot_id(), any::<u64>()).prop_map(|(to, generation)| Rewound { to, generation }));
     let since = (option::of(option::of(any::<u64>())), prop::collection::vec(hold(), 0..3), older(), rewound);
@@ -250,12 +262,14 @@ fn snapshot() -> impl Strategy<Value = SnapshotRecord> {
         (snapshot_id(), project(), sandbox_id(), any::<u64>(), option::of(snapshot_id())),
         (capture_id(), "[0-9a-f]{64}", resources(), time(), any::<u64>(), status),
         (prop::collection::btree_map(any::<String>(), any::<String>(), 0..3), removal),
+        (any::<bool>(), option::of(capture_id()), select(vec![Maker::Request, Maker::Policy])),
     )
         .prop_map(
             |(
                 (id, project, source, generation, parent),
                 (capture, image, resources, created, bytes, status),
                 (labels, removal),
+                (is_memory, layer, made_by),
             )| {
                 SnapshotRecord {
                     id,
@@ -263,13 +277,16 @@ fn snapshot() -> impl Strategy<Value = SnapshotRecord> {
                     source,
                     generation,
                     parent,
+                    kind: if is_memory { SnapshotKind::Memory } else { SnapshotKind::Filesystem },
                     capture,
                     image: image.parse().unwrap(),
+                    layer,
                     resources,
                     created,
                     bytes,
                     labels,
                     removal,
+                    made_by,
                     status,
                 }
             },
@@ -327,7 +344,7 @@ proptest! {
     fn a_field_too_many_or_too_few_is_refused(record in sandbox()) {
         let whole: serde_json::Value = serde_json::from_str(&encode_sandbox(&record).unwrap()).unwrap();
         for pointer in objects(&whole) {
-            let free_text = pointer.ends_with("/variables") || pointer.ends_with("/labels");
+            let free_text = ["/variables", "/secrets", "/labels"].iter().any(|text| pointer.ends_with(text));
             if free_text {
                 continue;
             }
@@ -358,7 +375,7 @@ fn objects(value: &serde_json::Value) -> Vec<String> {
     let Some(fields) = value.as_object() else { return Vec::new() };
     let inner = fields
         .iter()
-        .filter(|(key, _)| !["variables", "labels"].contains(&key.as_str()))
+        .filter(|(key, _)| !["variables", "secrets", "labels"].contains(&key.as_str()))
         .flat_map(|(key, value)| objects(value).into_iter().map(move |pointer| format!("/{key}{pointer}")));
     std::iter::once(String::new()).chain(inner).collect()
 }

@@ -20,7 +20,7 @@ impl From<v1::SandboxRow> for v2::SandboxRow {
         // Only its first run can have begun with nothing.
         let restored = match (&row.origin, row.generation) {
             (v1::OriginRow::Image, 1) => v2::RestoredRow::Nothing,
-            (v1::OriginRow::Image | v1::OriginRow::Snapshot { .. }, _) => v2::RestoredRow::Memory { generation: None },
+            (_, _) => v2::RestoredRow::Memory { generation: None },
         };
         Self {
             _v: 2,
@@ -97,7 +97,7 @@ impl From<v1::OperationRow> for v2::OperationRow {
 impl From<v1::SnapshotRow> for v2::SnapshotRow {
     fn from(row: v1::SnapshotRow) -> Self {
         Self {
-            v: 2,
+            _v: 2,
             id: row.id,
             project: row.project,
             source: row.source,
@@ -121,7 +121,7 @@ impl From<v2::SandboxRow> for v3::SandboxRow {
             v: 3,
             id: row.id,
             project: row.project,
-            spec: row.spec,
+            spec: row.spec.into(),
             origin: match row.origin {
                 v1::OriginRow::Image => v3::OriginRow::Image,
                 v1::OriginRow::Snapshot { snapshot, capture } => {
@@ -134,7 +134,7 @@ impl From<v2::SandboxRow> for v3::SandboxRow {
             last_active: row.last_active,
             timeouts_set: row.timeouts_set,
             holds: row.holds,
-            restored: row.restored,
+            restored: row.restored.into(),
             rewound: None,
             older: row.older,
             state: row.state.into(),
@@ -179,6 +179,60 @@ impl From<v2::OperationRow> for v3::OperationRow {
             fork: row.fork,
             promote: None,
             ended: row.ended,
+        }
+    }
+}
+
+impl From<v2::SpecRow> for v3::SpecRow {
+    fn from(row: v2::SpecRow) -> Self {
+        Self {
+            name: row.name,
+            image: row.image,
+            layer: None,
+            resources: row.resources,
+            egress: row.egress,
+            variables: row.variables,
+            secrets: BTreeMap::new(),
+            on_timeout: row.on_timeout,
+            suspendable: row.suspendable,
+            auto_resume: row.auto_resume,
+            timeouts: row.timeouts,
+            keeping: row.keeping,
+            checkpoints: None,
+            labels: row.labels,
+        }
+    }
+}
+
+impl From<v2::RestoredRow> for v3::RestoredRow {
+    fn from(row: v2::RestoredRow) -> Self {
+        match row {
+            v2::RestoredRow::Nothing => Self::Nothing,
+            v2::RestoredRow::Memory { generation } => Self::Memory { generation },
+        }
+    }
+}
+
+impl From<v2::SnapshotRow> for v3::SnapshotRow {
+    fn from(row: v2::SnapshotRow) -> Self {
+        Self {
+            v: 3,
+            id: row.id,
+            project: row.project,
+            source: row.source,
+            generation: row.generation,
+            parent: row.parent,
+            kind: v3::KindRow::Memory,
+            capture: row.capture,
+            image: row.image,
+            layer: None,
+            resources: row.resources,
+            created: row.created,
+            bytes: row.bytes,
+            labels: row.labels,
+            removal: row.removal,
+            made_by: v3::MakerRow::Request,
+            status: row.status,
         }
     }
 }

@@ -32,7 +32,7 @@ pub(super) struct SandboxRow {
     pub(super) state: StateRow,
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct SpecRow {
     #[serde(deserialize_with = "present")]
@@ -82,7 +82,7 @@ pub(super) struct HoldRow {
     pub(super) until: Millis,
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub(super) enum RestoredRow {
     Nothing,
@@ -160,10 +160,11 @@ pub(super) enum TogetherRow {
     Each,
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct SnapshotRow {
-    pub(super) v: u64,
+    #[serde(rename = "v")]
+    pub(super) _v: u64,
     pub(super) id: Text<SnapshotId>,
     pub(super) project: Text<ProjectId>,
     pub(super) source: Text<SandboxId>,

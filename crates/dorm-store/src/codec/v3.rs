@@ -1,11 +1,14 @@
-//! The rows of version 3: sandboxes that are taken back to snapshots and know of which sandbox theirs was, and operations
-//! that put one sandbox in the place of another. A contract like versions 1 and 2, whose other rows they are made of.
+//! The rows of version 3: sandboxes that are taken back to snapshots, know of which sandbox theirs was, stand on layers
+//! of files, have secrets and policies that take snapshots of them; snapshots of files alone, and those that a policy has taken;
+//! operations that put one sandbox in the place of another. A contract like versions 1 and 2, whose other rows they are made of.
 
-use dorm_lifecycle::{Actor, CaptureId, OperationId, ProjectId, SandboxId, SnapshotId};
+use std::collections::BTreeMap;
+
+use dorm_lifecycle::{Actor, CaptureId, Digest, Ladder, Name, OperationId, ProjectId, SandboxId, SnapshotId};
 use serde::{Deserialize, Serialize};
 
-use super::v1::{CauseRow, EndedRow, ResourcesRow, SleepImageRow};
-use super::v2::{ForkRow, HoldRow, RestoredRow, SpecRow};
+use super::v1::{CauseRow, EgressRow, EndedRow, OnTimeoutRow, ResourcesRow, SleepImageRow, StatusRow};
+use super::v2::{ForkRow, HoldRow, KeepingRow, RemovalRow, TimeoutsRow};
 use super::word::{Length, Millis, Text, Word, present};
 use crate::OperationKind;
 
@@ -34,11 +37,57 @@ pub(super) struct SandboxRow {
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub(super) enum OriginRow {
     Image,
+    Filesystem {
+        snapshot: Text<SnapshotId>,
+        #[serde(deserialize_with = "present")]
+        source: Option<Text<SandboxId>>,
+    },
     Snapshot {
         snapshot: Text<SnapshotId>,
         capture: Text<CaptureId>,
         #[serde(deserialize_with = "present")]
         source: Option<Text<SandboxId>>,
+    },
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SpecRow {
+    #[serde(deserialize_with = "present")]
+    pub(super) name: Option<Text<Name>>,
+    pub(super) image: Text<Digest>,
+    #[serde(deserialize_with = "present")]
+    pub(super) layer: Option<Text<CaptureId>>,
+    pub(super) resources: ResourcesRow,
+    pub(super) egress: EgressRow,
+    pub(super) variables: BTreeMap<String, String>,
+    pub(super) secrets: BTreeMap<String, String>,
+    pub(super) on_timeout: OnTimeoutRow,
+    pub(super) suspendable: bool,
+    pub(super) auto_resume: bool,
+    pub(super) timeouts: TimeoutsRow,
+    pub(super) keeping: KeepingRow,
+    #[serde(deserialize_with = "present")]
+    pub(super) checkpoints: Option<CheckpointsRow>,
+    pub(super) labels: BTreeMap<String, String>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct CheckpointsRow {
+    pub(super) every: Length,
+    pub(super) kind: KindRow,
+    pub(super) keep: Text<Ladder>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub(super) enum RestoredRow {
+    Nothing,
+    Filesystem,
+    Memory {
+        #[serde(deserialize_with = "present")]
+        generation: Option<u64>,
     },
 }
 
@@ -53,7 +102,10 @@ pub(super) struct RewoundRow {
 #[serde(deny_unknown_fields)]
 pub(super) struct RewindRow {
     pub(super) to: Text<SnapshotId>,
-    pub(super) target: SleepImageRow,
+    #[serde(deserialize_with = "present")]
+    pub(super) target: Option<SleepImageRow>,
+    #[serde(deserialize_with = "present")]
+    pub(super) layer: Option<Text<CaptureId>>,
     pub(super) resources: ResourcesRow,
     #[serde(deserialize_with = "present")]
     pub(super) future: Option<FutureRow>,
@@ -157,4 +209,42 @@ pub(super) struct OperationRow {
 pub(super) struct PromoteRow {
     pub(super) child: Text<SandboxId>,
     pub(super) snapshot: Text<SnapshotId>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SnapshotRow {
+    pub(super) v: u64,
+    pub(super) id: Text<SnapshotId>,
+    pub(super) project: Text<ProjectId>,
+    pub(super) source: Text<SandboxId>,
+    pub(super) generation: u64,
+    #[serde(deserialize_with = "present")]
+    pub(super) parent: Option<Text<SnapshotId>>,
+    pub(super) kind: KindRow,
+    pub(super) capture: Text<CaptureId>,
+    pub(super) image: Text<Digest>,
+    #[serde(deserialize_with = "present")]
+    pub(super) layer: Option<Text<CaptureId>>,
+    pub(super) resources: ResourcesRow,
+    pub(super) created: Millis,
+    pub(super) bytes: u64,
+    pub(super) labels: BTreeMap<String, String>,
+    pub(super) removal: RemovalRow,
+    pub(super) made_by: MakerRow,
+    pub(super) status: StatusRow,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum KindRow {
+    Filesystem,
+    Memory,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum MakerRow {
+    Request,
+    Policy,
 }

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use dorm_lifecycle::{
     Actor, CaptureId, Cause, EventKind, Name, OnTimeout, OperationId, Origin, ProjectId, Resources, Restored, Sandbox,
-    SandboxId, SandboxSpec, SleepImage, SnapshotId, State, StateName, Timestamp,
+    SandboxId, SandboxSpec, SleepImage, SnapshotId, SnapshotKind, State, StateName, Timestamp,
 };
 
 use crate::{
-    Change, NewEvent, OperationKind, OperationRecord, Removal, SandboxRecord, SnapshotRecord, SnapshotStatus, Store,
-    StoreError,
+    Change, Maker, NewEvent, OperationKind, OperationRecord, Removal, SandboxRecord, SnapshotRecord, SnapshotStatus,
+    Store, StoreError,
 };
 
 pub(super) fn bytes(number: u32) -> [u8; 20] {
@@ -118,6 +118,8 @@ pub(super) fn snapshot(number: u32, created: u64) -> SnapshotRecord {
         source: sandbox_id(number),
         generation: 1,
         parent: None,
+        kind: SnapshotKind::Memory,
+        layer: None,
         capture: CaptureId::from_random(bytes(number)),
         image: "fedcba9876543210".repeat(4).parse().expect("a legal digest"),
         resources: Resources::default(),
@@ -125,6 +127,7 @@ pub(super) fn snapshot(number: u32, created: u64) -> SnapshotRecord {
         bytes: 0,
         labels: BTreeMap::new(),
         removal: Removal::Asked,
+        made_by: Maker::Request,
         status: SnapshotStatus::InProgress,
     }
 }

@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use dorm_prove::{Outcome, Report, Row, Setting};
+use dorm_prove::{Outcome, Report, Row, Setting, Walked};
 use serde::Serialize;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -36,7 +36,11 @@ pub(crate) struct ProveOptions {
     /// Prove only this operation, such as `resume-evicted`; may be given several times
     #[arg(long, value_name = "OPERATION")]
     only: Vec<String>,
-    /// Repeat the order of an earlier proof
+    /// Do so many random walks instead: sequences of everything that is done with sandboxes and snapshots, each compared
+    /// with a model of every file and of memory
+    #[arg(long, value_name = "N", conflicts_with_all = ["minutes", "only"], value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    walks: Option<u64>,
+    /// Repeat the order of an earlier proof, or the walk that has this seed
     #[arg(long, value_name = "NUMBER")]
     seed: Option<u64>,
     /// How data is printed
@@ -62,6 +66,11 @@ pub(crate) async fn run(options: ProveOptions) -> Done {
     let seconds = std::time::Instant::now();
     let tell = |line: &str| output::talk(&format!("prove: {:4} s  {line}", seconds.elapsed().as_secs()));
     tell(&format!("seed {}", setting.seed));
+    if let Some(count) = options.walks {
+        let walked = dorm_prove::walk(&setting, count, interrupted()?, &tell).await;
+        let walked = walked.map_err(|error| Problem::failed(format!("the walks broke off: {error:#}"), ""))?;
+        return print_walked(&walked, &options);
+    }
     let outcome = dorm_prove::prove(&setting, interrupted()?, &tell).await;
     let outcome = outcome.map_err(|error| Problem::failed(format!("the proof could not begin: {error:#}"), ""))?;
     let Outcome { report, interrupted, remains } = &outcome;
@@ -113,6 +122,46 @@ fn interrupted() -> Result<impl Future<Output = ()>, Problem> {
             _ = terminate.recv() => {}
         }
     })
+}
+
+#[derive(Serialize)]
+struct PrintedWalks<'a> {
+    holds: bool,
+    #[serde(flatten)]
+    walked: &'a Walked,
+}
+
+fn print_walked(walked: &Walked, options: &ProveOptions) -> Done {
+    let holds = walked.holds();
+    match options.output {
+        Format::Json => output::json(&PrintedWalks { holds, walked })?,
+        Format::Table => {
+            let rows = walked.deeds.iter().map(|done| vec![done.deed.clone(), done.times.to_string()]);
+            output::table(&["DEED", "TIMES"], &rows.collect::<Vec<_>>())?;
+        }
+    }
+    for stumble in &walked.stumbles {
+        let (seed, image) = (stumble.seed, &options.image);
+        output::talk(&format!("walk {seed} found: {}", stumble.what));
+        for step in &stumble.steps {
+            output::talk(&format!("  {step}"));
+        }
+        output::talk(&format!("again: dorm prove --walks 1 --seed {seed} --image {image}, with the same --images"));
+    }
+    for what in &walked.remains {
+        output::talk(&format!("could not be cleared away: {what}"));
+    }
+    if let Some(log) = &walked.log {
+        output::talk(&format!("the daemon's words are in {}", log.display()));
+    }
+    let Walked { walks, checks, seconds, seed, .. } = walked;
+    let how = match (holds, walked.interrupted && walked.stumbles.is_empty() && walked.remains.is_empty()) {
+        (true, _) => "all as the model has it",
+        (false, true) => "broken off, all as the model has it until then",
+        (false, false) => "it does not hold",
+    };
+    output::talk(&format!("{walks} walks from seed {seed}, {checks} comparisons, {seconds} s: {how}"));
+    Ok(if holds { exit::OK } else { exit::FAILED })
 }
 
 const TITLES: [&str; 9] =

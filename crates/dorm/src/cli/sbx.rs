@@ -1,11 +1,13 @@
 //! `dorm sbx`: everything one does with sandboxes, one verb a file.
 
 mod checkpoint;
+mod checkpoints;
 mod clone;
 mod command;
 mod cp;
 mod create;
 mod describe;
+mod diff;
 mod evict;
 mod exec;
 mod fork;
@@ -19,11 +21,13 @@ mod resume;
 mod rewind;
 mod run;
 mod screen;
+mod secrets;
 mod shell;
 mod suspend;
 mod table;
 mod terminate;
 mod timeout;
+mod tree;
 mod usage;
 
 use clap::Subcommand;
@@ -92,6 +96,10 @@ enum SbxVerb {
     /// That one goes on with the child's memory, processes and files under its own id and name, and the child is
     /// terminated. What it was until then is kept as with rewind.
     Promote(promote::PromoteOptions),
+    /// Show which sandboxes and snapshots come from which
+    Tree(tree::TreeOptions),
+    /// Show which files differ between two snapshots, or a sandbox and a snapshot
+    Diff(diff::DiffOptions),
     /// Replace the time limits of a sandbox; they count from now
     Timeout(timeout::TimeoutOptions),
     /// Keep a sandbox awake for a while, whatever its time limits say
@@ -100,6 +108,10 @@ enum SbxVerb {
     Release(hold::ReleaseOptions),
     /// Change how many sleep images are kept of a sandbox, and what happens when none can be restored
     Keep(keep::KeepOptions),
+    /// Show or change which snapshots are taken of a sandbox by themselves, and which of those are kept
+    ///
+    /// They are taken while it runs and has been used since the last one. Snapshots that somebody asked for stay.
+    Checkpoints(checkpoints::CheckpointsOptions),
     /// Reach a port inside a sandbox
     Port(port::PortOptions),
     /// Show what a sandbox uses on the host
@@ -131,6 +143,7 @@ pub(crate) async fn run(options: SbxOptions) -> Done {
         SbxVerb::Hold(options) => hold::hold(&client, options, format).await,
         SbxVerb::Release(options) => hold::release(&client, options, format).await,
         SbxVerb::Keep(options) => keep::run(&client, options, format).await,
+        SbxVerb::Checkpoints(options) => checkpoints::run(&client, options, format).await,
         SbxVerb::Suspend(options) => suspend::run(&client, options, format).await,
         SbxVerb::Resume(options) => resume::run(&client, options, format).await,
         SbxVerb::Evict(options) => evict::run(&client, options, format).await,
@@ -141,6 +154,8 @@ pub(crate) async fn run(options: SbxOptions) -> Done {
         SbxVerb::Rewind(options) => rewind::run(&client, options, format).await,
         SbxVerb::Restart(options) => restart::run(&client, options, format).await,
         SbxVerb::Promote(options) => promote::run(&client, options, format).await,
+        SbxVerb::Diff(options) => diff::run(&client, options, format).await,
+        SbxVerb::Tree(options) => tree::run(&client, options, format).await,
         SbxVerb::Timeout(options) => timeout::run(&client, options, format).await,
         SbxVerb::Port(options) => port::run(&client, options, format).await,
         SbxVerb::Usage(options) => usage::run(&client, options, format).await,

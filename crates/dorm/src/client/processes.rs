@@ -14,6 +14,8 @@ const KEPT_BYTES: u32 = 8 << 20;
 /// What a command does, as it does it.
 #[derive(Debug)]
 pub(crate) enum CommandEvent {
+    /// This snapshot was taken before.
+    Checkpoint(String),
     /// It runs under this handle.
     Started(u64),
     /// It wrote to its standard output.
@@ -39,6 +41,7 @@ impl CommandEvents {
                 return Err(self.sse.ended());
             };
             return Ok(match event.kind.as_str() {
+                "checkpoint" => CommandEvent::Checkpoint(self.sse.parse::<wire::CheckpointTaken>(&event)?.snapshot),
                 "started" => CommandEvent::Started(self.sse.parse::<wire::ProcessStarted>(&event)?.process),
                 "stdout" => CommandEvent::Stdout(bytes(self.sse.parse(&event)?)),
                 "stderr" => CommandEvent::Stderr(bytes(self.sse.parse(&event)?)),

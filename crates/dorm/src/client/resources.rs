@@ -83,8 +83,12 @@ impl Client {
         self.post(&format!("/sandboxes/{}/promote", segment(child)), asked).await
     }
 
-    pub(crate) async fn clone_sandbox(&self, sandbox: &str, name: Option<String>) -> Result<wire::Cloned, ClientError> {
-        self.post(&format!("/sandboxes/{}/clone", segment(sandbox)), &wire::CloneRequest { name }).await
+    pub(crate) async fn clone_sandbox(
+        &self,
+        sandbox: &str,
+        asked: &wire::CloneRequest,
+    ) -> Result<wire::Cloned, ClientError> {
+        self.post(&format!("/sandboxes/{}/clone", segment(sandbox)), asked).await
     }
 
     pub(crate) async fn set_timeouts(
@@ -112,6 +116,14 @@ impl Client {
         self.post(&format!("/sandboxes/{}/keeping", segment(sandbox)), asked).await
     }
 
+    pub(crate) async fn set_checkpoints(
+        &self,
+        sandbox: &str,
+        asked: &wire::SetCheckpoints,
+    ) -> Result<wire::Sandbox, ClientError> {
+        self.post(&format!("/sandboxes/{}/checkpoints", segment(sandbox)), asked).await
+    }
+
     pub(crate) async fn why(&self, sandbox: &str) -> Result<wire::Why, ClientError> {
         self.get(&format!("/sandboxes/{}/why", segment(sandbox))).await
     }
@@ -131,6 +143,18 @@ impl Client {
     pub(crate) async fn delete_snapshot(&self, snapshot: &str, when_free: bool) -> Result<(), ClientError> {
         let path = format!("/snapshots/{}", segment(snapshot));
         self.tell(self.request(Method::DELETE, &path).query(&[("when_free", when_free)])).await
+    }
+
+    /// Who comes from whom.
+    pub(crate) async fn tree(&self, sandbox: Option<&str>, all: bool) -> Result<wire::Tree, ClientError> {
+        let mut query = vec![("all", all.to_string())];
+        query.extend(sandbox.map(|sandbox| ("sandbox", sandbox.to_owned())));
+        self.read(self.request(Method::GET, "/tree").query(&query)).await
+    }
+
+    /// What differs between the files of two moments.
+    pub(crate) async fn diff(&self, from: &str, to: &str) -> Result<wire::Diff, ClientError> {
+        self.read(self.request(Method::GET, "/diff").query(&[("from", from), ("to", to)])).await
     }
 
     pub(crate) async fn images(&self) -> Result<Vec<wire::Image>, ClientError> {

@@ -8,8 +8,9 @@ use crate::world::World;
 async fn a_snapshot_is_taken_listed_described_used_and_removed() {
     let world = World::new().await;
     let source = world.named("web").await;
-    let rows = world.table(&["sbx", "checkpoint", "web"]).await;
-    assert_eq!(rows[0], ["SNAPSHOT", "KIND", "STATUS", "SANDBOX", "GENERATION", "SIZE", "AGE"]);
+    let rows = world.table(&["sbx", "checkpoint", "web", "--checkpoint-type", "memory"]).await;
+    let titles = ["SNAPSHOT", "KIND", "STATUS", "SANDBOX", "GENERATION", "IMAGE", "PARENT", "ALONE", "SHARED", "AGE"];
+    assert_eq!(rows[0], titles);
     let id = rows[1][0].as_str();
     assert_eq!(&rows[1][1..5], ["memory", "completed", source.as_str(), "1"]);
     let listed = world.table(&["sbx", "checkpoint", "ls", "--sandbox", &source]).await;
@@ -26,14 +27,26 @@ async fn a_snapshot_is_taken_listed_described_used_and_removed() {
 }
 
 #[tokio::test]
-async fn a_filesystem_snapshot_is_refused_for_now() {
+async fn a_snapshot_is_of_files_unless_asked_otherwise_and_goes_when_nobody_stands_on_it() {
     let world = World::new().await;
-    world.named("web").await;
-    world.dorm(&["sbx", "checkpoint", "web", "--checkpoint-type", "filesystem"]).await.refused(
-        2,
-        "error: filesystem snapshots are not possible yet\n  \
-         next: take one with --checkpoint-type memory, which keeps the files, too\n",
-    );
+    let source = world.named("web").await;
+    assert_eq!(world.dorm(&["sbx", "exec", "web", "--", "sh", "-c", "echo kept > /root/note"]).await.code, 0);
+    let taken = world.json(&["sbx", "checkpoint", "web", "-o", "json"]).await;
+    assert_eq!((&taken["kind"], &taken["status"]), (&json!("filesystem"), &json!("completed")));
+    let id = taken["id"].as_str().unwrap();
+    let child = world.json(&["sbx", "create", "child", "--snapshot", id, "--memory", "1G", "-o", "json"]).await;
+    assert_eq!((&child["restored"], &child["resources"]["memory_bytes"]), (&json!("filesystem"), &json!(1 << 30)));
+    assert_eq!(world.dorm(&["sbx", "exec", "child", "--", "cat", "/root/note"]).await.text(), "kept\n");
+    world.dorm(&["sbx", "create", "--snapshot", id, "--disk", "1G"]).await.failed(2, "a disk can only grow");
+    let child = child["id"].as_str().unwrap();
+    world.dorm(&["sbx", "checkpoint", "rm", id]).await.failed(4, child);
+    let described = world.json(&["sbx", "checkpoint", "describe", id, "-o", "json"]).await;
+    assert_eq!(described["held_by"], json!([format!("sandbox {child}")]));
+    assert_eq!((described["shared_bytes"].as_u64(), &described["source"]), (Some(0), &json!(source)));
+    assert_eq!(world.dorm(&["sbx", "terminate", "child"]).await.code, 0);
+    assert_eq!(world.dorm(&["sbx", "checkpoint", "rm", id]).await.code, 0);
+    let begun = world.json(&["sbx", "checkpoint", "web", "--no-wait", "-o", "json"]).await;
+    assert_eq!(begun["status"], json!("in_progress"));
     world.dorm(&["sbx", "checkpoint"]).await.failed(2, "<ID>");
     world.dorm(&["sbx", "checkpoint", "nobody"]).await.failed(3, "there is no sandbox 'nobody'");
 }
@@ -42,7 +55,10 @@ async fn a_filesystem_snapshot_is_refused_for_now() {
 async fn what_a_snapshot_fixes_cannot_be_changed() {
     let world = World::new().await;
     world.named("web").await;
-    let snapshot = world.json(&["sbx", "checkpoint", "web", "-o", "json"]).await["id"].as_str().unwrap().to_owned();
+    let snapshot = world.json(&["sbx", "checkpoint", "web", "--checkpoint-type", "memory", "-o", "json"]).await["id"]
+        .as_str()
+        .unwrap()
+        .to_owned();
     let ran = world.dorm(&["sbx", "create", "--snapshot", &snapshot, "--memory", "1G"]).await;
     ran.failed(4, &snapshot);
 }
@@ -75,6 +91,8 @@ async fn a_fork_makes_as_many_as_asked_for_with_what_is_asked_for() {
         world.dorm(&["sbx", "fork", "web", "-n", "3", "--name", "worker", "--label", "role=b", "-e", "A=1"]).await;
     assert_eq!(ran.code, 0, "{ran:?}");
     let rows = ran.rows();
+    assert_eq!(rows[0], ["CHILD", "NAME", "STATE"]);
+    assert_eq!(rows[1][2], "running");
     let names: Vec<_> = rows[1..].iter().map(|row| row[1].as_str()).collect();
     assert_eq!(names, ["worker-1", "worker-2", "worker-3"]);
     for name in names {

@@ -73,3 +73,30 @@ async fn a_name_is_given_once() {
     ran.failed(4, "web");
     assert!(ran.stderr.contains("\n  next: choose another name, or terminate its holder\n"), "{ran:?}");
 }
+
+#[tokio::test]
+async fn a_secret_is_given_to_processes_shown_to_nobody_and_follows_only_when_it_is_named() {
+    let world = World::new().await;
+    let mut create =
+        world.command(&["sbx", "create", "web", "--secret", "TOKEN", "--secret", "KEY=hunter3", "-o", "json"]);
+    create.env("TOKEN", "hunter2");
+    let made = crate::world::end(create, b"").await;
+    assert_eq!(made.code, 0, "{made:?}");
+    let printed = ["--", "sh", "-c", "echo $TOKEN $KEY"];
+    let ask = |name: &'static str| [&["sbx", "exec", name][..], &printed].concat();
+    assert_eq!(world.dorm(&ask("web")).await.text(), "hunter2 hunter3\n");
+    let described = world.dorm(&["sbx", "describe", "web"]).await;
+    assert!(described.rows().contains(&vec!["secrets".to_owned(), "KEY, TOKEN".to_owned()]), "{described:?}");
+    let events = world.dorm(&["events", "-o", "json"]).await;
+    for shown in [&made, &described, &events] {
+        assert!(!shown.text().contains("hunter") && !shown.stderr.contains("hunter"), "{shown:?}");
+    }
+    assert_eq!(world.dorm(&["sbx", "fork", "web", "--name", "none"]).await.code, 0);
+    assert_eq!(world.dorm(&["sbx", "fork", "web", "--name", "one", "--secret", "TOKEN"]).await.code, 0);
+    assert_eq!(world.dorm(&["sbx", "clone", "web", "--name", "two", "--secret", "KEY=new"]).await.code, 0);
+    for (name, expected) in [("none-1", ""), ("one-1", "hunter2"), ("two", "new")] {
+        assert_eq!(world.dorm(&ask(name)).await.text().trim(), expected, "{name}");
+    }
+    world.dorm(&["sbx", "fork", "web", "--secret", "OTHER"]).await.failed(2, "no secret 'OTHER'");
+    world.dorm(&["sbx", "create", "--secret", "NOT_SET"]).await.failed(2, "the secret 'NOT_SET' has no value");
+}

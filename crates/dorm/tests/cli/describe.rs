@@ -16,8 +16,8 @@ async fn everything_is_told_by_name_or_id() {
     assert_eq!(
         names.join(", "),
         "id, name, project, state, generation, began with, sleep image, image, snapshot, cpus, memory, disk, processes, \
-         egress, env, labels, timeout, idle timeout, longest run, on timeout, suspendable, auto-resume, kept images, if \
-         none can be restored, created, last active, running since, expires"
+         egress, env, secrets, labels, timeout, idle timeout, longest run, on timeout, suspendable, auto-resume, kept images, if \
+         none can be restored, checkpoints, created, last active, running since, expires"
     );
     for (name, value) in [
         ("id", id.as_str()),

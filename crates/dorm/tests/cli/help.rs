@@ -28,6 +28,8 @@ async fn help_names_every_verb_and_exit_code() {
         "rewind",
         "restart",
         "promote",
+        "diff",
+        "tree",
         "timeout",
         "port",
         "usage",

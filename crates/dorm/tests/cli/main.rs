@@ -2,10 +2,12 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod checkpoint;
+mod checkpoints;
 mod connection;
 mod cp;
 mod create;
 mod describe;
+mod diff;
 mod doctor;
 mod events;
 mod exec;
@@ -20,6 +22,7 @@ mod shell;
 mod sleep;
 mod terminate;
 mod timeout;
+mod tree;
 mod usage;
 mod why;
 mod world;

@@ -18,7 +18,7 @@ async fn a_sandbox_goes_back_and_says_what_has_become_of_the_present() {
     let world = World::new().await;
     let id = world.named("web").await;
     written(&world, "web", "old").await;
-    let snapshot = world.json(&["sbx", "checkpoint", "web", "-o", "json"]).await;
+    let snapshot = world.json(&["sbx", "checkpoint", "web", "--checkpoint-type", "memory", "-o", "json"]).await;
     let snapshot = snapshot["id"].as_str().unwrap();
     written(&world, "web", "new").await;
     let done = world.json(&["sbx", "rewind", "web", "--to", snapshot, "--keep", "forever", "-o", "json"]).await;

@@ -9,6 +9,7 @@ mod limits;
 mod network;
 mod place;
 mod prove;
+mod reseed;
 mod restarts;
 mod rewinds;
 mod sleep;

@@ -96,3 +96,16 @@ fn an_unknown_operation_is_refused_with_those_there_are() {
     assert!(!output.status.success() && said.contains("levitate") && said.contains("resume-evicted"), "{said}");
     is_clear(place.path());
 }
+
+#[test]
+fn a_few_random_walks_are_all_as_the_model_has_it() {
+    let place = place();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_dorm"));
+    command.args(["prove", "--walks", "3", "--seed", "1", "-o", "json", "--image", "base", "--images"]);
+    command.arg(images()).arg("--place").arg(place.path()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let (holds, report, said) = report(command.spawn().unwrap());
+    assert!(holds && report["holds"] == true, "{report} {said}");
+    assert_eq!((&report["walks"], &report["stumbles"]), (&Value::from(3), &Value::Array(Vec::new())), "{report}");
+    assert!(report["checks"].as_u64().unwrap() >= 20, "{report}");
+    is_clear(place.path());
+}

@@ -34,7 +34,7 @@ async fn a_counter_and_a_file_are_the_old_ones_and_the_future_can_be_gone_on_wit
     let mut counter = Counter::create(daemon, json!({ "name": "web", "image": "base" })).await;
     let id = counter.id.clone();
     note(daemon, &id, "old").await;
-    let snapshot = daemon.act(&id, "checkpoint").await.unwrap()["id"].clone();
+    let snapshot = daemon.checkpoint(&id, "memory").await.unwrap()["id"].clone();
     let then = counter.visits();
     counter.is_whole(daemon).await;
     counter.is_whole(daemon).await;
@@ -78,7 +78,7 @@ async fn a_rewind_goes_on_after_its_daemon_has_died() {
     let mut place = Place::new();
     let mut counter = Counter::create(place.daemon(), json!({ "name": "web", "image": "base" })).await;
     let id = counter.id.clone();
-    let snapshot = place.daemon().act(&id, "checkpoint").await.unwrap()["id"].clone();
+    let snapshot = place.daemon().checkpoint(&id, "memory").await.unwrap()["id"].clone();
     let then = counter.visits();
     counter.is_whole(place.daemon()).await;
     rewind(place.daemon(), &id, &snapshot).await;

@@ -54,7 +54,7 @@ async fn children_of_a_snapshot_diverge_and_outlive_their_source() {
     let daemon = place.daemon();
     let mut counter = Counter::create(daemon, json!({ "name": "web", "image": "base" })).await;
     let id = counter.id.clone();
-    let snapshot = daemon.act(&id, "checkpoint").await.unwrap()["id"].clone();
+    let snapshot = daemon.checkpoint(&id, "memory").await.unwrap()["id"].clone();
     counter.is_whole(daemon).await;
     let mut of_clone = counter.child("");
     let clone = daemon.post(&format!("/sandboxes/{id}/clone"), json!({ "name": "copy" })).await.unwrap();

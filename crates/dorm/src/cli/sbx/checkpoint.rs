@@ -19,9 +19,12 @@ pub(crate) struct CheckpointOptions {
     /// Its id or name
     #[arg(required = true)]
     id: Option<String>,
-    /// What is kept: memory, processes and files, or files alone
-    #[arg(long, value_enum, default_value = "memory", value_name = "TYPE")]
+    /// What is kept: files alone, or memory and processes, too
+    #[arg(long, value_enum, default_value = "filesystem", value_name = "TYPE")]
     checkpoint_type: CheckpointType,
+    /// Do not wait for it: `dorm sbx checkpoint describe` tells when it is complete
+    #[arg(long)]
+    no_wait: bool,
     /// How long to wait for it; it goes on without us
     #[arg(long, value_name = "TIME", value_parser = values::duration, default_value = "300")]
     timeout: f64,
@@ -36,16 +39,25 @@ pub(crate) struct CheckpointOptions {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
-enum CheckpointType {
+pub(super) enum CheckpointType {
+    /// Files alone: what starts from it boots, and may have other CPUs, memory and a larger disk
+    Filesystem,
     /// Memory, processes and files: what starts from it goes on
     Memory,
-    /// Files alone (not possible yet)
-    Filesystem,
+}
+
+impl From<CheckpointType> for wire::SnapshotKind {
+    fn from(kind: CheckpointType) -> Self {
+        match kind {
+            CheckpointType::Filesystem => Self::Filesystem,
+            CheckpointType::Memory => Self::Memory,
+        }
+    }
 }
 
 #[derive(Debug, Subcommand)]
 enum CheckpointVerb {
-    /// List snapshots
+    /// List snapshots; ALONE is what is free when one is removed, SHARED what it has in common with others
     Ls {
         /// Only those of this sandbox, by id
         #[arg(long, value_name = "ID")]
@@ -56,7 +68,7 @@ enum CheckpointVerb {
         /// Its id
         snapshot: String,
     },
-    /// Remove snapshots; sandboxes that were made from them live on
+    /// Remove snapshots; sandboxes that were made from memory snapshots live on
     Rm {
         /// Their ids
         #[arg(required = true, value_name = "SNAPSHOT")]
@@ -97,25 +109,16 @@ pub(super) async fn run(client: &Client, options: CheckpointOptions, format: For
         }
         (None, Some(id)) => {
             let labels = options.label.into_iter().collect();
-            let asked = wire::CheckpointRequest { labels, expires_secs: options.expires };
-            take(client, &id, options.checkpoint_type, &asked, options.timeout, format).await
+            let kind = options.checkpoint_type.into();
+            let wait = !options.no_wait;
+            let asked = wire::CheckpointRequest { kind, wait, labels, expires_secs: options.expires };
+            take(client, &id, &asked, options.timeout, format).await
         }
         (None, None) => Err(Problem::usage("no sandbox is named", "name one, or see `dorm sbx checkpoint --help`")),
     }
 }
 
-async fn take(
-    client: &Client,
-    id: &str,
-    kind: CheckpointType,
-    asked: &wire::CheckpointRequest,
-    timeout: f64,
-    format: Format,
-) -> Done {
-    if kind == CheckpointType::Filesystem {
-        let message = "filesystem snapshots are not possible yet";
-        return Err(Problem::usage(message, "take one with --checkpoint-type memory, which keeps the files, too"));
-    }
+async fn take(client: &Client, id: &str, asked: &wire::CheckpointRequest, timeout: f64, format: Format) -> Done {
     let progress = Progress::new(&format!("taking a snapshot of {id}"));
     let limit = Duration::try_from_secs_f64(timeout).unwrap_or(Duration::MAX);
     let taken = tokio::time::timeout(limit, client.checkpoint(id, asked)).await;
@@ -141,11 +144,14 @@ fn table(snapshots: &[wire::Snapshot]) -> Result<(), Problem> {
             shown::word(&snapshot.status),
             snapshot.source.clone(),
             snapshot.generation.to_string(),
-            shown::size(snapshot.bytes),
+            snapshot.image.chars().take(12).collect(),
+            snapshot.parent.clone().unwrap_or_else(shown::none),
+            shown::size(snapshot.alone_bytes.unwrap_or(snapshot.bytes)),
+            snapshot.shared_bytes.map_or_else(shown::none, shown::size),
             shown::age(snapshot.created_at, now),
         ]
     };
-    let titles = ["SNAPSHOT", "KIND", "STATUS", "SANDBOX", "GENERATION", "SIZE", "AGE"];
+    let titles = ["SNAPSHOT", "KIND", "STATUS", "SANDBOX", "GENERATION", "IMAGE", "PARENT", "ALONE", "SHARED", "AGE"];
     output::table(&titles, &snapshots.iter().map(row).collect::<Vec<_>>())
 }
 
@@ -166,9 +172,16 @@ fn fields(snapshot: &wire::Snapshot) -> Vec<(&'static str, String)> {
         ("memory", shown::size(snapshot.resources.memory_bytes)),
         ("disk", shown::size(snapshot.resources.disk_bytes)),
         ("size", shown::size(snapshot.bytes)),
+        ("alone", snapshot.alone_bytes.map_or_else(shown::none, shown::size)),
+        ("shared", snapshot.shared_bytes.map_or_else(shown::none, shown::size)),
         ("created", shown::moment(snapshot.created_at)),
         ("expires", snapshot.expires_at.map_or_else(shown::none, shown::moment)),
+        ("made by", shown::word(&snapshot.made_by)),
         ("goes when free", if snapshot.goes_when_free { "yes" } else { "no" }.to_owned()),
+        (
+            "held by",
+            snapshot.held_by.as_ref().filter(|held| !held.is_empty()).map_or_else(shown::none, |held| held.join(", ")),
+        ),
         ("labels", if labels.is_empty() { shown::none() } else { labels.join(", ") }),
     ]
 }

@@ -1,6 +1,8 @@
 //! `dorm sbx clone`.
 
-use super::table;
+use dorm_api::wire;
+
+use super::{secrets, table};
 use crate::cli::output::{self, Format};
 use crate::cli::problem::Done;
 use crate::cli::progress::Progress;
@@ -14,12 +16,16 @@ pub(crate) struct CloneOptions {
     /// The clone's name; it is ephemeral without one
     #[arg(long)]
     name: Option<String>,
+    /// A secret it gets: NAME for the source's own value, or NAME=VALUE. No other one follows
+    #[arg(long, value_name = "NAME[=VALUE]", value_parser = secrets::named)]
+    secret: Vec<secrets::Named>,
 }
 
 /// Clones it; it goes on. The snapshot between the two stays.
 pub(super) async fn run(client: &Client, options: CloneOptions, format: Format) -> Done {
+    let asked = wire::CloneRequest { name: options.name, secrets: secrets::following(options.secret) };
     let progress = Progress::new(&format!("cloning {}", options.id));
-    let cloned = client.clone_sandbox(&options.id, options.name).await?;
+    let cloned = client.clone_sandbox(&options.id, &asked).await?;
     drop(progress);
     if format == Format::Json {
         output::json(&cloned)?;

@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 use super::screen;
 use crate::cli::output;
 use crate::cli::problem::{Done, Problem};
+use crate::cli::progress::Progress;
 use crate::cli::{exit, shown};
 use crate::client::{Client, CommandEvent, CommandEvents};
 
@@ -111,6 +112,19 @@ pub(super) async fn run(
     done
 }
 
+/// Runs a command without input to its end, after a snapshot.
+pub(super) async fn run_after_checkpoint(
+    client: &Client,
+    sandbox: &str,
+    asked: wire::ExecRequest,
+    kind: wire::SnapshotKind,
+) -> Done {
+    let progress = Progress::new(&format!("taking a snapshot of {sandbox}"));
+    let events = client.exec(sandbox, &wire::ExecRequest { checkpoint: Some(kind), ..asked }).await;
+    drop(progress);
+    follow(client, sandbox, None, events?).await
+}
+
 /// Runs a command to its end, and prints that as one document.
 pub(super) async fn run_whole(client: &Client, sandbox: &str, asked: &wire::ExecRequest) -> Done {
     let result = client.exec_whole(sandbox, asked).await?;
@@ -155,6 +169,7 @@ async fn follow(client: &Client, sandbox: &str, mut process: Option<u64>, mut ev
             }
         };
         match event {
+            CommandEvent::Checkpoint(snapshot) => output::talk(&format!("snapshot {snapshot} was taken before")),
             CommandEvent::Started(handle) => process = Some(handle),
             CommandEvent::Stdout(bytes) => waiting = Some(Piece::Stdout(bytes)),
             CommandEvent::Stderr(bytes) => waiting = Some(Piece::Stderr(bytes)),

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 
 use dorm_api::wire;
 
-use super::table;
+use super::checkpoints::NewCheckpoints;
+use super::{secrets, table};
 use crate::cli::output::Format;
-use crate::cli::problem::Done;
+use crate::cli::problem::{Done, Problem};
 use crate::cli::progress::Progress;
 use crate::cli::values;
 use crate::client::Client;
@@ -29,6 +30,8 @@ pub(crate) struct CreateOptions {
     no_auto_resume: bool,
     #[command(flatten)]
     keeping: Keeping,
+    #[command(flatten)]
+    checkpoints: NewCheckpoints,
 }
 
 /// What is kept to bring a sandbox back.
@@ -93,6 +96,10 @@ pub(super) struct NewSandbox {
     /// A variable for everything in it
     #[arg(short, long, value_name = "KEY=VALUE", value_parser = values::pair)]
     env: Vec<(String, String)>,
+    /// A secret for everything in it: NAME, with the value it has in the environment of this command, or NAME=VALUE. It
+    /// is never shown, and no clone or fork gets it unless it is named
+    #[arg(long, value_name = "NAME[=VALUE]", value_parser = secrets::named)]
+    secret: Vec<secrets::Named>,
     /// A label
     #[arg(long, value_name = "KEY=VALUE", value_parser = values::pair)]
     label: Vec<(String, String)>,
@@ -103,7 +110,7 @@ pub(super) struct NewSandbox {
 
 impl NewSandbox {
     /// The request for it.
-    pub(super) fn request(self, name: Option<String>) -> wire::CreateSandbox {
+    pub(super) fn request(self, name: Option<String>) -> Result<wire::CreateSandbox, Problem> {
         let asked = self.cpus.is_some() || self.memory.is_some() || self.disk.is_some();
         let resources = wire::ResourcesRequest {
             cpu_millis: self.cpus,
@@ -112,31 +119,33 @@ impl NewSandbox {
             processes: None,
         };
         let image = if self.snapshot.is_some() { None } else { self.image.or_else(|| Some(IMAGE.to_owned())) };
-        wire::CreateSandbox {
+        Ok(wire::CreateSandbox {
             image,
             snapshot: self.snapshot,
             name,
             resources: asked.then_some(resources),
             egress: self.egress,
             env: self.env.into_iter().collect::<BTreeMap<_, _>>(),
+            secrets: secrets::given(self.secret)?,
             timeout_secs: self.timeout,
             idle_timeout_secs: self.idle_timeout,
             max_run_secs: self.max_run,
             labels: self.label.into_iter().collect(),
             ..wire::CreateSandbox::default()
-        }
+        })
     }
 }
 
 /// Creates it; prints it when it runs.
 pub(super) async fn run(client: &Client, options: CreateOptions, format: Format) -> Done {
-    let mut asked = options.sandbox.request(options.name);
+    let mut asked = options.sandbox.request(options.name)?;
     asked.on_timeout = options.on_timeout.map(|what| match what {
         OnTimeout::Suspend => wire::OnTimeout::Suspend,
         OnTimeout::Terminate => wire::OnTimeout::Terminate,
     });
     asked.keep_generations = options.keeping.keep_generations;
     asked.on_unrestorable = options.keeping.on_unrestorable.map(Into::into);
+    asked.checkpoints = options.checkpoints.request();
     asked.auto_resume = options.no_auto_resume.then_some(false);
     let progress = Progress::new("creating a sandbox");
     let sandbox = client.create(&asked).await?;

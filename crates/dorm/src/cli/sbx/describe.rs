@@ -2,6 +2,7 @@
 
 use dorm_api::wire;
 
+use super::checkpoints;
 use crate::cli::output::{self, Format};
 use crate::cli::problem::Done;
 use crate::cli::{exit, shown};
@@ -49,6 +50,7 @@ fn fields(sandbox: &wire::Sandbox) -> Vec<(&'static str, String)> {
         ("processes", sandbox.resources.processes.to_string()),
         ("egress", shown::egress(&sandbox.egress)),
         ("env", list(&sandbox.env)),
+        ("secrets", list(&sandbox.secrets)),
         ("labels", list(&labels)),
         ("timeout", limit(sandbox.timeout_secs)),
         ("idle timeout", limit(sandbox.idle_timeout_secs)),
@@ -58,6 +60,7 @@ fn fields(sandbox: &wire::Sandbox) -> Vec<(&'static str, String)> {
         ("auto-resume", yes_no(sandbox.auto_resume)),
         ("kept images", sandbox.keep_generations.to_string()),
         ("if none can be restored", shown::word(&sandbox.on_unrestorable)),
+        ("checkpoints", checkpoints::line(sandbox.checkpoints.as_ref())),
         ("created", shown::moment(sandbox.created_at)),
         ("last active", shown::moment(sandbox.last_active_at)),
         ("running since", moment(sandbox.running_since)),

@@ -1,5 +1,8 @@
 //! `dorm sbx exec`.
 
+use dorm_api::wire;
+
+use super::checkpoint::CheckpointType;
 use super::command::{self, CommandOptions};
 use crate::cli::output::Format;
 use crate::cli::problem::Done;
@@ -14,14 +17,30 @@ pub(crate) struct ExecOptions {
     /// A variable for it
     #[arg(short, long, value_name = "KEY=VALUE", value_parser = values::pair)]
     env: Vec<(String, String)>,
+    /// Take a snapshot first [default TYPE: filesystem]; when that fails, the command is not run
+    #[arg(
+        long,
+        value_enum,
+        value_name = "TYPE",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "filesystem",
+        conflicts_with_all = ["tty", "interactive"]
+    )]
+    checkpoint: Option<CheckpointType>,
     #[command(flatten)]
     command: CommandOptions,
 }
 
 /// Runs it; the exit code is its own.
 pub(super) async fn run(client: &Client, options: ExecOptions, format: Format) -> Done {
-    if format == Format::Json && options.command.fits_a_document() {
-        return command::run_whole(client, &options.id, &options.command.exec(options.env)).await;
+    let ExecOptions { id, env, checkpoint, command } = options;
+    if format == Format::Json && command.fits_a_document() {
+        let asked = wire::ExecRequest { checkpoint: checkpoint.map(Into::into), ..command.exec(env) };
+        return command::run_whole(client, &id, &asked).await;
     }
-    command::run(client, &options.id, options.command, options.env).await
+    match checkpoint {
+        Some(kind) => command::run_after_checkpoint(client, &id, command.exec(env), kind.into()).await,
+        None => command::run(client, &id, command, env).await,
+    }
 }

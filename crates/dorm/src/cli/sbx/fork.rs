@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 
 use dorm_api::wire;
 
-use super::table;
+use super::secrets;
 use crate::cli::exit;
 use crate::cli::output::{self, Format};
 use crate::cli::problem::Done;
 use crate::cli::progress::Progress;
+use crate::cli::shown;
 use crate::cli::values;
 use crate::client::Client;
 
@@ -29,6 +30,9 @@ pub(crate) struct ForkOptions {
     /// A label of the children, over those of the source
     #[arg(long, value_name = "KEY=VALUE", value_parser = values::pair)]
     label: Vec<(String, String)>,
+    /// A secret the children get: NAME for the source's own value, or NAME=VALUE. No other one follows
+    #[arg(long, value_name = "NAME[=VALUE]", value_parser = secrets::named)]
+    secret: Vec<secrets::Named>,
     /// Keep none when one cannot be made; without, the others stay
     #[arg(long)]
     all_or_none: bool,
@@ -36,29 +40,41 @@ pub(crate) struct ForkOptions {
 
 /// Forks it; it goes on.
 pub(super) async fn run(client: &Client, options: ForkOptions, format: Format) -> Done {
-    let ForkOptions { id, count, name, env, label, all_or_none } = options;
+    let ForkOptions { id, count, name, env, label, secret, all_or_none } = options;
+    let secrets = secrets::following(secret);
     let (env, labels) = (env.into_iter().collect::<BTreeMap<_, _>>(), label.into_iter().collect::<BTreeMap<_, _>>());
     let child = |number: u32| wire::ForkChild {
         name: name.as_ref().map(|name| format!("{name}-{number}")),
         env: env.clone(),
         labels: labels.clone(),
+        secrets: secrets.clone(),
     };
     let children = (1..=count).map(child).collect();
+    let names: Vec<_> = (1..=count).map(|number| child(number).name).collect();
     let progress = Progress::new(&format!("forking {id} into {count}"));
     let forked = client.fork(&id, &wire::ForkRequest { count: None, children, all_or_none }).await?;
     drop(progress);
-    let failures = forked.children.iter().filter_map(|child| child.error.as_ref());
-    let mut code = exit::OK;
-    for error in failures {
-        output::talk(&format!("a child could not be made: {}", error.message));
-        code = exit::FAILED;
+    let failed = forked.children.iter().filter(|child| child.error.is_some()).count();
+    if failed > 0 {
+        output::talk(&format!("{failed} of {count} children could not be made"));
     }
+    let code = if failed > 0 { exit::FAILED } else { exit::OK };
     match format {
         Format::Json => output::json(&forked)?,
         Format::Table => {
-            let made: Vec<_> = forked.children.into_iter().filter_map(|child| child.sandbox).collect();
-            table::many(&made, format)?;
+            let rows: Vec<_> = forked.children.iter().zip(names).map(|(child, name)| row(child, name)).collect();
+            output::table(&["CHILD", "NAME", "STATE"], &rows)?;
         }
     }
     Ok(code)
+}
+
+/// A child as it is, or why it is not there.
+fn row(child: &wire::ForkedChild, name: Option<String>) -> Vec<String> {
+    let (id, state) = match (&child.sandbox, &child.error) {
+        (Some(sandbox), _) => (sandbox.id.clone(), shown::state(sandbox)),
+        (None, Some(error)) => (shown::none(), format!("failed: {}", error.message)),
+        (None, None) => (shown::none(), shown::none()),
+    };
+    vec![id, name.unwrap_or_else(shown::none), state]
 }

@@ -22,7 +22,7 @@ pub(crate) struct RunOptions {
 
 /// Runs it; the exit code is its own.
 pub(super) async fn run(client: &Client, options: RunOptions, format: Format) -> Done {
-    let (sandbox, signal) = create(client, &options.sandbox.request(None)).await?;
+    let (sandbox, signal) = create(client, &options.sandbox.request(None)?).await?;
     let ran = if let Some(number) = signal {
         Ok(command::ended_by(number))
     } else if format == Format::Json && options.command.fits_a_document() {

@@ -1,0 +1,33 @@
+//! Snapshots that are taken by themselves.
+
+use dorm_lifecycle as life;
+
+use crate::error::ApiError;
+use crate::extract::seconds;
+use crate::wire;
+
+/// The policy that is asked for, with `now` for what is not said.
+pub(crate) fn checkpoints(
+    asked: wire::CheckpointsRequest,
+    now: Option<life::Checkpoints>,
+) -> Result<life::Checkpoints, ApiError> {
+    let wire::CheckpointsRequest { every_secs, kind, keep } = asked;
+    let every = every_secs.map(|value| seconds("every_secs of checkpoints", value)).transpose()?;
+    let Some(every) = every.or(now.as_ref().map(|now| now.every)) else {
+        let message = "every_secs of checkpoints is missing: none are taken by themselves so far";
+        return Err(ApiError::invalid(message, "say how often they are to be taken"));
+    };
+    let keep = keep.map(|text| text.parse()).transpose();
+    let keep = keep.map_err(|error: life::LadderError| {
+        ApiError::invalid(format!("keep of checkpoints: {error}"), "write it like 3,24x1h,7x1d")
+    })?;
+    let (kind_now, keep_now) = now.map_or_else(Default::default, |now| (now.kind, now.keep));
+    Ok(life::Checkpoints { every, kind: kind.map_or(kind_now, Into::into), keep: keep.unwrap_or(keep_now) })
+}
+
+impl From<life::Checkpoints> for wire::Checkpoints {
+    fn from(checkpoints: life::Checkpoints) -> Self {
+        let life::Checkpoints { every, kind, keep } = checkpoints;
+        Self { every_secs: every.as_secs_f64(), kind: kind.into(), keep: keep.to_string() }
+    }
+}

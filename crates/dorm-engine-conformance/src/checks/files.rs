@@ -1,0 +1,148 @@
+//! Files without memory: read out of an image, and laid under a run that boots.
+
+use dorm_agent_client::{Parents, RemoveScope};
+use dorm_engine::{EngineError, Layer, RunSpec};
+use dorm_lifecycle::Timestamp;
+use dorm_lifecycle::{CaptureId, RunCondition};
+use dorm_pool::{Below, CaptureFacts, Pool};
+
+use crate::story::{Guest, Image, Story, guest_path};
+
+/// A pool to keep layers in, and those that lie on the image now, the topmost first.
+struct Stack {
+    pool: Pool,
+    layers: Vec<Layer>,
+}
+
+impl Stack {
+    fn new(story: &Story) -> Self {
+        let directory = story.directory();
+        let pool = Pool::open(&directory.join("data"), &directory.join("images")).expect("a pool");
+        Self { pool, layers: Vec::new() }
+    }
+
+    /// Puts the files of an image on top.
+    async fn lay(&mut self, story: &Story, image: &Image, of: &Guest) {
+        let id = CaptureId::from_random([u8::try_from(self.layers.len()).expect("few") + 1; 20]);
+        let draft = self.pool.begin(&id, 0).await.expect("a draft");
+        let tree = draft.tree(Below::default()).expect("a tree");
+        story.engine().read_files(&image.directory, Box::new(tree.clone())).await.expect("read the files");
+        let capabilities = story.engine().capabilities().clone();
+        let facts = CaptureFacts {
+            engine: capabilities.name.to_owned(),
+            build: capabilities.build,
+            cpu: capabilities.cpu,
+            image: of.spec.image.clone(),
+            layer: self.layers.first().map(|layer| layer.id.clone()),
+            sandbox: of.spec.run.sandbox.clone(),
+            generation: of.spec.run.generation,
+            parent: None,
+            resources: of.spec.resources,
+            taken: Timestamp::from_millis(0),
+        };
+        let capture = draft.commit_tree(facts, tree).await.expect("commit");
+        self.pool.check(&id).await.expect("what was written is there");
+        self.layers.insert(0, Layer { id, directory: capture.root() });
+    }
+
+    /// A new sandbox on them.
+    fn spec(&self, story: &Story) -> RunSpec {
+        RunSpec { layers: self.layers.clone(), ..story.spec() }
+    }
+}
+
+pub(super) async fn files_of_an_image_are_there_in_a_run_that_boots_on_them(story: &Story) {
+    let source = story.start().await;
+    let mut counter = story.counting(&source, "kept").await;
+    source.write("/root/note", "one").await;
+    source.write("/etc/passwd-like", "new").await;
+    source.agent.remove(&guest_path("/etc/os-release"), RemoveScope::Single).await.expect("remove a file of the image");
+    source.agent.remove(&guest_path("/home"), RemoveScope::Tree).await.expect("remove a directory of the image");
+    source.agent.make_directory(&guest_path("/home/deep/er"), Parents::Create, None).await.expect("make it again");
+    let image = story.capture(&source).await;
+    let mut stack = Stack::new(story);
+    stack.lay(story, &image, &source).await;
+    assert_eq!(story.condition(source.run()).await, Some(RunCondition::Paused), "the source has not moved");
+    story.go_on(&source).await;
+    assert_eq!(source.ask(&mut counter).await, "kept 1");
+    source.write("/root/note", "of the source").await;
+    let child = story.start_as(stack.spec(story)).await;
+    assert_eq!(child.read("/root/note").await.expect("a file"), "one");
+    assert_eq!(child.read("/etc/passwd-like").await.expect("a file"), "new");
+    assert!(child.agent.processes().await.expect("the processes").is_empty());
+    for (path, is_there) in
+        [("/etc/os-release", false), ("/home/user", false), ("/home/deep/er", true), ("/etc/passwd", true)]
+    {
+        assert_eq!(child.agent.stat(&guest_path(path)).await.is_ok(), is_there, "{path}");
+    }
+    story.stop(source).await;
+    assert_eq!(child.read("/root/note").await.expect("a file"), "one");
+}
+
+pub(super) async fn layers_lie_on_each_other(story: &Story) {
+    let mut stack = Stack::new(story);
+    let mut guest = story.start().await;
+    for (number, name) in ["/root/one", "/root/two", "/root/three"].into_iter().enumerate() {
+        guest.write("/root/last", name).await;
+        guest.write(name, "here").await;
+        if number == 2 {
+            guest.agent.remove(&guest_path("/root/one"), RemoveScope::Single).await.expect("remove");
+        }
+        let image = story.capture(&guest).await;
+        stack.lay(story, &image, &guest).await;
+        story.stop(guest).await;
+        guest = story.start_as(stack.spec(story)).await;
+        assert_eq!(guest.read("/root/last").await.expect("a file"), name);
+    }
+    for (path, is_there) in [("/root/one", false), ("/root/two", true), ("/root/three", true)] {
+        assert_eq!(guest.agent.stat(&guest_path(path)).await.is_ok(), is_there, "{path}");
+    }
+}
+
+pub(super) async fn a_run_on_layers_is_captured_and_restored_like_any_other(story: &Story) {
+    let source = story.start().await;
+    source.write("/root/note", "below").await;
+    let image = story.capture(&source).await;
+    let mut stack = Stack::new(story);
+    stack.lay(story, &image, &source).await;
+    story.stop(source).await;
+    let guest = story.start_as(stack.spec(story)).await;
+    let mut counter = story.counting(&guest, "kept").await;
+    assert_eq!(guest.ask(&mut counter).await, "kept 1");
+    guest.write("/root/own", "above").await;
+    let image = story.capture(&guest).await;
+    let restored = story.restore(&image, &guest).await;
+    story.stop(guest).await;
+    assert_eq!(restored.ask(&mut counter).await, "kept 2");
+    assert_eq!(restored.read("/root/own").await.expect("a file"), "above");
+    assert_eq!(restored.read("/root/note").await.expect("a file"), "below");
+    // Only what lies above is read.
+    let own = Stack::new(story);
+    let draft = own.pool.begin(&CaptureId::from_random([9; 20]), 0).await.expect("a draft");
+    let tree = draft.tree(Below::default()).expect("a tree");
+    story.engine().read_files(&image.directory, Box::new(tree)).await.expect("read the files");
+    assert!(draft.directory().join("root/root/own").exists() && !draft.directory().join("root/root/note").exists());
+}
+
+pub(super) async fn files_are_not_read_out_of_what_is_no_image(story: &Story) {
+    let source = story.start().await;
+    let image = story.capture(&source).await;
+    let pool = Stack::new(story).pool;
+    for (number, file) in image.files.iter().enumerate() {
+        let broken = story.directory();
+        for other in &image.files {
+            std::fs::copy(image.directory.join(other), broken.join(other)).expect("copy");
+        }
+        std::fs::write(broken.join(file), b"no image").expect("break a file");
+        let id = CaptureId::from_random([u8::try_from(number).expect("few") + 1; 20]);
+        let draft = pool.begin(&id, 0).await.expect("a draft");
+        let read = story.engine().read_files(&broken, Box::new(draft.tree(Below::default()).expect("a tree"))).await;
+        // What lies in a file of pages alone may not be needed for the files.
+        let is_needed = !file.to_string_lossy().contains("pages") && file.as_os_str() != "memory.json";
+        match read {
+            Err(EngineError::Files { .. }) => {}
+            Ok(_) if !is_needed => {}
+            other => panic!("{} is broken, and reading answers {other:?}", file.display()),
+        }
+    }
+}

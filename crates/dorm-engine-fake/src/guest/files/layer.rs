@@ -1,0 +1,137 @@
+//! The files of a guest as a layer on what it began with, and back.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
+use std::fs;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::Path;
+
+use dorm_engine::{Content as Pieces, Entry, EntryKind, FileSink, NoContent};
+
+use super::{Content, Files, Node};
+
+/// How much higher ids are outside.
+const ID_BASE: u32 = 100_000;
+const OPAQUE: &str = "trusted.overlay.opaque";
+
+struct Whole<'a>(Option<&'a [u8]>);
+
+impl Pieces for Whole<'_> {
+    fn next(&mut self) -> io::Result<Option<(u64, &[u8])>> {
+        Ok(self.0.take().filter(|bytes| !bytes.is_empty()).map(|bytes| (0, bytes)))
+    }
+}
+
+impl Files {
+    /// Gives what is not as it was when the run began to `sink`.
+    pub(crate) fn changes(&self, sink: &mut dyn FileSink) -> io::Result<()> {
+        let all: BTreeSet<&str> = self.base.iter().chain(self.nodes.keys()).map(String::as_str).collect();
+        let changed = |path: &&&str| match self.nodes.get(**path) {
+            Some(node) => !(node.base && self.base.contains(**path)),
+            None => self.shows_through(path),
+        };
+        let mut told: BTreeSet<&str> = BTreeSet::new();
+        for path in all.iter().filter(changed) {
+            told.insert(path);
+            let mut above = *path;
+            while let Some((next, _)) = above.rsplit_once('/') {
+                above = next;
+                told.insert(if above.is_empty() { "/" } else { above });
+            }
+        }
+        for path in told {
+            let was = self.base.contains(path);
+            match self.nodes.get(path) {
+                Some(node) => {
+                    let (kind, mut content) = match &node.content {
+                        Content::Directory => (EntryKind::Directory { replaces: was && !node.base }, Whole(None)),
+                        Content::File(bytes) => (EntryKind::File { bytes: node.size() }, Whole(Some(bytes))),
+                    };
+                    sink.take(&entry(path, kind, node), &mut content)?;
+                }
+                None => sink.take(&entry(path, EntryKind::Removed, &Node::directory()), &mut NoContent)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether what was at `path` would be seen again if nothing were said of it.
+    fn shows_through(&self, path: &str) -> bool {
+        let above = path.rsplit_once('/').map(|(above, _)| if above.is_empty() { "/" } else { above });
+        above.is_none_or(|above| self.nodes.get(above).is_some_and(|node| node.base && self.base.contains(above)))
+    }
+
+    /// Lays what is in `directory` over the files, as what the run begins with.
+    pub(crate) fn lay(&mut self, directory: &Path) -> io::Result<()> {
+        let mut open = vec![String::new()];
+        while let Some(relative) = open.pop() {
+            let outside = directory.join(OsStr::from_bytes(relative.trim_start_matches('/').as_bytes()));
+            let facts = fs::symlink_metadata(&outside)?;
+            let key = if relative.is_empty() { "/".to_owned() } else { relative.clone() };
+            if facts.file_type().is_char_device() {
+                self.forget(&key);
+                self.nodes.remove(&key);
+                continue;
+            }
+            let content = if facts.is_dir() {
+                if is_opaque(&outside) || !self.nodes.get(&key).is_some_and(Node::is_directory) {
+                    self.forget(&key);
+                }
+                for child in fs::read_dir(&outside)? {
+                    open.push(format!("{relative}/{}", child?.file_name().to_string_lossy()));
+                }
+                Content::Directory
+            } else {
+                Content::File(fs::read(&outside)?)
+            };
+            let node = Node {
+                content,
+                mode: facts.mode() & 0o7777,
+                uid: facts.uid().saturating_sub(ID_BASE),
+                gid: facts.gid().saturating_sub(ID_BASE),
+                modified_unix_ms: facts.mtime() * 1000 + facts.mtime_nsec() / 1_000_000,
+                base: true,
+            };
+            self.nodes.insert(key, node);
+        }
+        self.base = self.nodes.keys().cloned().collect();
+        Ok(())
+    }
+
+    fn forget(&mut self, key: &str) {
+        let below: Vec<String> = self.below(key).map(|(path, _)| path.clone()).collect();
+        for path in below {
+            self.nodes.remove(&path);
+        }
+    }
+}
+
+impl Node {
+    fn directory() -> Self {
+        Self { content: Content::Directory, mode: 0, uid: 0, gid: 0, modified_unix_ms: 0, base: false }
+    }
+
+    fn is_directory(&self) -> bool {
+        matches!(self.content, Content::Directory)
+    }
+}
+
+fn is_opaque(path: &Path) -> bool {
+    let mut value = [0; 4];
+    rustix::fs::lgetxattr(path, OPAQUE, &mut value[..]).is_ok_and(|length| value.get(..length) == Some(b"y"))
+}
+
+fn entry(path: &str, kind: EntryKind, node: &Node) -> Entry {
+    let (seconds, millis) = (node.modified_unix_ms.div_euclid(1000), node.modified_unix_ms.rem_euclid(1000));
+    Entry {
+        path: path.trim_start_matches('/').as_bytes().to_vec(),
+        kind,
+        mode: node.mode,
+        user: node.uid,
+        group: node.gid,
+        modified: (seconds, u32::try_from(millis).unwrap_or(0) * 1_000_000),
+        attributes: BTreeMap::new(),
+    }
+}

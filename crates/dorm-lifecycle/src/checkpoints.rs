@@ -1,0 +1,197 @@
+//! Snapshots that a sandbox's policy takes: when the next is due, and which of those taken before go again.
+//!
+//! The ladder goes by intervals that are counted from the epoch, not from a snapshot: what it keeps of an interval that is
+//! over is settled then, whenever and however often it is asked.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use thiserror::Error;
+
+use crate::sandbox::{Sandbox, SnapshotKind, State};
+use crate::spec::SpecError;
+use crate::time::Timestamp;
+
+/// The shortest interval between two.
+const LEAST: Duration = Duration::from_secs(10);
+/// The longest.
+const MOST: Duration = Duration::from_secs(365 * 86_400);
+/// How many may be kept by one step, and how many steps a ladder may have.
+const COUNT_MAX: u32 = 1000;
+const RUNGS_MAX: usize = 8;
+
+/// Snapshots that are taken by themselves while a sandbox runs and is used.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Checkpoints {
+    /// How often. 10 s to 365 days.
+    pub every: Duration,
+    /// What they hold.
+    pub kind: SnapshotKind,
+    /// Which of them are kept.
+    pub keep: Ladder,
+}
+
+impl Checkpoints {
+    /// Refuses an interval out of its range.
+    ///
+    /// # Errors
+    /// [`SpecError::Resource`].
+    pub fn check(&self) -> Result<(), SpecError> {
+        if (LEAST..=MOST).contains(&self.every) {
+            return Ok(());
+        }
+        let (asked, least, most) = (self.every.as_secs(), LEAST.as_secs(), MOST.as_secs());
+        Err(SpecError::Resource { what: "every_secs of checkpoints", asked, least, most })
+    }
+}
+
+/// What is known of the snapshots that a sandbox's policy has taken.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Taken {
+    /// When the last one was begun, whatever became of it.
+    pub tried: Option<Timestamp>,
+    /// When the last one was begun that is complete, as far as is known what has happened since.
+    pub complete: Option<Timestamp>,
+}
+
+impl Sandbox {
+    /// When its policy takes the next snapshot of it: an interval after the last one, else after its run began. One that
+    /// does not run, or has no policy, has no such moment.
+    pub fn checkpoint_due(&self, taken: Taken, now: Timestamp) -> Option<Timestamp> {
+        let State::Running { since, .. } = &self.state else { return None };
+        // One from the future is one from before the clock was set back.
+        let tried = taken.tried.filter(|tried| *tried <= now);
+        Some(tried.unwrap_or(*since).after(self.spec.checkpoints.as_ref()?.every))
+    }
+}
+
+impl Taken {
+    /// Whether a sandbox that was last used at `last_active` may hold anything that the last of them does not.
+    pub fn is_behind(self, last_active: Timestamp) -> bool {
+        self.complete.is_none_or(|complete| last_active >= complete)
+    }
+}
+
+/// One step of a ladder: the newest snapshot of each of the last `count` intervals.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Rung {
+    /// How many intervals.
+    pub count: u32,
+    /// How long each is.
+    pub length: Duration,
+}
+
+/// Which snapshots are kept: the newest ones, and of older times ever fewer. Written as `3,24x1h,7x1d`: the newest three,
+/// one of each of the last 24 hours, one of each of the last 7 days.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Ladder {
+    newest: u32,
+    rungs: Vec<Rung>,
+}
+
+/// Why a text is not a ladder.
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+pub enum LadderError {
+    /// A part that is neither a count nor a step.
+    #[error("'{0}' is neither a count, such as 3, nor a step, such as 24x1h (with s, m, h or d)")]
+    Part(String),
+    /// A count out of its range.
+    #[error("'{0}' keeps too few or too many: each count must be between 1 and {COUNT_MAX}")]
+    Count(String),
+    /// A length out of its range.
+    #[error("'{0}' has too short or too long an interval: it must be between 10s and 365d")]
+    Length(String),
+    /// How many are kept whatever their time is said twice.
+    #[error("'{0}' says a second time how many of the newest are kept")]
+    Twice(String),
+    /// Too many steps.
+    #[error("there are {0} steps: there can be {RUNGS_MAX}")]
+    Steps(usize),
+}
+
+impl Default for Ladder {
+    fn default() -> Self {
+        let rung = |count, seconds| Rung { count, length: Duration::from_secs(seconds) };
+        Self { newest: 3, rungs: vec![rung(24, 3600), rung(7, 86_400)] }
+    }
+}
+
+impl Ladder {
+    /// The most snapshots it keeps.
+    pub fn total(&self) -> usize {
+        let counts = self.rungs.iter().map(|rung| rung.count).chain([self.newest]);
+        counts.map(|count| count as usize).sum()
+    }
+
+    /// Which of `taken` go at `now`. The newest never does.
+    pub fn spent<K: Ord + Clone>(&self, taken: &[(Timestamp, K)], now: Timestamp) -> Vec<K> {
+        let mut order: Vec<_> = taken.iter().collect();
+        order.sort_by(|a, b| b.cmp(a));
+        let mut kept: BTreeSet<usize> = (0..self.newest.max(1) as usize).collect();
+        for Rung { count, length } in &self.rungs {
+            let interval = |at: Timestamp| u128::from(at.as_millis()) / length.as_millis().max(1);
+            let oldest = interval(now).saturating_sub(u128::from(count.saturating_sub(1)));
+            let mut last = None;
+            let firsts =
+                order.iter().enumerate().filter(|(_, (at, _))| last.replace(interval(*at)) != Some(interval(*at)));
+            let found = firsts.take_while(|(_, (at, _))| interval(*at) >= oldest).take(*count as usize);
+            kept.extend(found.map(|(index, _)| index));
+        }
+        let spent = order.iter().enumerate().filter(|(index, _)| !kept.contains(index));
+        spent.map(|(_, (_, key))| key.clone()).collect()
+    }
+}
+
+impl FromStr for Ladder {
+    type Err = LadderError;
+
+    fn from_str(text: &str) -> Result<Self, LadderError> {
+        let mut ladder = Self { newest: 0, rungs: Vec::new() };
+        for part in text.split(',').map(str::trim) {
+            let number = |digits: &str| -> Result<u64, LadderError> {
+                let plain = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+                if plain { Ok(digits.parse().unwrap_or(u64::MAX)) } else { Err(LadderError::Part(part.to_owned())) }
+            };
+            let counted = |digits: &str| {
+                let count = u32::try_from(number(digits)?).unwrap_or(u32::MAX);
+                if (1..=COUNT_MAX).contains(&count) { Ok(count) } else { Err(LadderError::Count(part.to_owned())) }
+            };
+            match part.split_once('x') {
+                None if ladder.newest > 0 => return Err(LadderError::Twice(part.to_owned())),
+                None => ladder.newest = counted(part)?,
+                Some((count, length)) => {
+                    let unit = UNITS.iter().find_map(|(unit, seconds)| Some((length.strip_suffix(unit)?, seconds)));
+                    let (digits, seconds) = unit.ok_or_else(|| LadderError::Part(part.to_owned()))?;
+                    let length = Duration::from_secs(number(digits)?.saturating_mul(*seconds));
+                    if !(LEAST..=MOST).contains(&length) {
+                        return Err(LadderError::Length(part.to_owned()));
+                    }
+                    ladder.rungs.push(Rung { count: counted(count)?, length });
+                }
+            }
+        }
+        match ladder.rungs.len() {
+            steps if steps > RUNGS_MAX => Err(LadderError::Steps(steps)),
+            _ => Ok(ladder),
+        }
+    }
+}
+
+const UNITS: [(&str, u64); 4] = [("d", 86_400), ("h", 3600), ("m", 60), ("s", 1)];
+
+impl fmt::Display for Ladder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let newest = (self.newest > 0).then(|| self.newest.to_string());
+        let rungs = self.rungs.iter().map(|Rung { count, length }| {
+            let seconds = length.as_secs();
+            let (unit, of) = UNITS.into_iter().find(|(_, of)| seconds.is_multiple_of(*of)).unwrap_or(("s", 1));
+            format!("{count}x{}{unit}", seconds / of)
+        });
+        f.write_str(&newest.into_iter().chain(rungs).collect::<Vec<_>>().join(","))
+    }
+}
+
+#[cfg(test)]
+mod tests;

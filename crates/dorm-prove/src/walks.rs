@@ -1,0 +1,201 @@
+//! Random walks: many deeds in any order, each from a seed, compared with a model of every file and of what memory holds.
+//!
+//! ```text
+//! seed ─► deeds (deed) ─► asked of a daemon (perform) ─► the same in the model (cast, tree)
+//!                                   └─► every file in one command (listing), the counter ─► equal?
+//! ```
+//!
+//! All walks share one daemon, and each leaves it empty. The daemon is not killed here; that is what the proof does.
+
+mod cast;
+mod deed;
+mod listing;
+mod perform;
+mod tree;
+mod walk;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Instant;
+
+use anyhow::{Context as _, Result, bail};
+use reqwest::Method;
+use serde::Serialize;
+use serde_json::json;
+
+use crate::Setting;
+use crate::proof::Place;
+use crate::world::World;
+use deed::Kind;
+use tree::Tree;
+use walk::Walk;
+
+/// With so many stumbles nothing more is to be learnt.
+const ENOUGH: usize = 5;
+/// After how many walks something is told.
+const TOLD: u64 = 10;
+
+/// What walks did and found.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Walked {
+    /// The seed of the first walk; each further one has the next number.
+    pub seed: u64,
+    /// How many were begun.
+    pub walks: u64,
+    /// How many were asked for.
+    pub wanted: u64,
+    /// Seconds they took.
+    pub seconds: u64,
+    /// What was done, and how often.
+    pub deeds: Vec<WalkedDeed>,
+    /// How often everything in a sandbox was compared.
+    pub checks: u64,
+    /// Walks that found something.
+    pub stumbles: Vec<Stumble>,
+    /// Whether they were broken off from outside.
+    pub interrupted: bool,
+    /// What could not be cleared away afterwards.
+    pub remains: Vec<String>,
+    /// The file in which the daemon's words are kept; only when there are stumbles.
+    pub log: Option<PathBuf>,
+}
+
+impl Walked {
+    /// Whether all were walked and nothing was found.
+    pub fn holds(&self) -> bool {
+        self.walks == self.wanted && self.stumbles.is_empty() && self.remains.is_empty() && !self.interrupted
+    }
+}
+
+/// How often something was done.
+#[derive(Clone, Debug, Serialize)]
+pub struct WalkedDeed {
+    /// What.
+    pub deed: String,
+    /// How often.
+    pub times: u64,
+}
+
+/// A walk that found something.
+#[derive(Clone, Debug, Serialize)]
+pub struct Stumble {
+    /// Its seed, from which it can be repeated.
+    pub seed: u64,
+    /// What is not as it is to be.
+    pub what: String,
+    /// Everything that was done until then.
+    pub steps: Vec<String>,
+}
+
+/// Walks `count` times. `interrupted` breaks it off; either way everything that it made is cleared away. `tell` is given
+/// lines for people while it works.
+///
+/// # Errors
+/// When it cannot begin: no image, no directory, no daemon.
+pub async fn walk(
+    setting: &Setting,
+    count: u64,
+    interrupted: impl Future<Output = ()>,
+    tell: &(dyn Fn(&str) + Sync),
+) -> Result<Walked> {
+    let place = Place::make(&setting.directory)?;
+    let mut world = match World::start(setting, place.path(), &place.path().join("data"), &setting.images, &place.log())
+    {
+        Ok(world) => world,
+        Err(error) => {
+            place.remove(&[])?;
+            return Err(error);
+        }
+    };
+    let begun = Instant::now();
+    let mut walked = Walked { seed: setting.seed, wanted: count, ..Walked::default() };
+    let mut times = BTreeMap::new();
+    let ended = tokio::select! {
+        ended = walks(&mut world, &mut walked, &mut times, tell) => Some(ended),
+        () = interrupted => None,
+    };
+    walked.interrupted = ended.is_none();
+    let left = match &ended {
+        Some(Ok(())) => world.end().await.is_ok_and(|faults| faults.is_empty()),
+        Some(Err(_)) | None => false,
+    };
+    if !left {
+        tell("clearing away");
+        walked.remains = world.abandon().await;
+    }
+    walked.seconds = begun.elapsed().as_secs();
+    walked.deeds = times.into_iter().map(|(kind, times)| WalkedDeed { deed: kind.name().to_owned(), times }).collect();
+    if !walked.stumbles.is_empty() || !walked.remains.is_empty() || matches!(ended, Some(Err(_))) {
+        walked.log = place.keep_log();
+    }
+    place.remove(&walked.remains)?;
+    match ended {
+        Some(Err(error)) => Err(error),
+        Some(Ok(())) | None => Ok(walked),
+    }
+}
+
+async fn walks(
+    world: &mut World,
+    walked: &mut Walked,
+    times: &mut BTreeMap<Kind, u64>,
+    tell: &(dyn Fn(&str) + Sync),
+) -> Result<()> {
+    let ground = ground(world).await.context("look at the files of the image")?;
+    for number in 0..walked.wanted {
+        let seed = walked.seed.wrapping_add(number);
+        walked.walks += 1;
+        let mut walk = Walk::new(world, &ground, seed);
+        let ended = walk.run().await;
+        let (steps, done) = (std::mem::take(&mut walk.steps), std::mem::take(&mut walk.done));
+        walked.checks += walk.checks;
+        for kind in done {
+            *times.entry(kind).or_default() += 1;
+        }
+        if let Err(error) = ended {
+            let what = format!("{error:#}");
+            tell(&format!("walk {seed} FOUND: {what}"));
+            walked.stumbles.push(Stumble { seed, what, steps });
+            if walked.stumbles.len() >= ENOUGH {
+                return Ok(());
+            }
+            clear(world).await.context("clear away after a walk that found something")?;
+        }
+        if (number + 1) % TOLD == 0 {
+            tell(&format!("{} of {} walks, {} comparisons", number + 1, walked.wanted, walked.checks));
+        }
+    }
+    Ok(())
+}
+
+/// Ends whatever a walk has left.
+async fn clear(world: &mut World) -> Result<()> {
+    world.daemon.end_sandboxes().await?;
+    for snapshot in world.records().await?.snapshots.iter().rev() {
+        world.forget(&crate::host::word(snapshot, "id")).await?;
+    }
+    match world.settle().await?.first() {
+        None => Ok(()),
+        Some((_, what)) => bail!("{what}"),
+    }
+}
+
+/// The files of a sandbox that was just made from the image.
+async fn ground(world: &mut World) -> Result<Tree> {
+    let daemon = &world.daemon;
+    let id = daemon.create(json!({ "image": world.image })).await?;
+    let mut tree = Tree::default();
+    for (path, found) in listing::found(daemon, &id).await? {
+        if found.is_directory() {
+            tree.add_directory(&path, found.mode(), found.owner);
+        } else if found.is_link() {
+            tree.add_link(&path, &found.target);
+        } else {
+            let answer = daemon.request(Method::GET, &format!("/sandboxes/{id}/files?path={path}")).send().await?;
+            let content = answer.error_for_status()?.bytes().await?.to_vec();
+            tree.add_file(&path, content, (found.mode(), found.owner, found.modified));
+        }
+    }
+    daemon.act(&id, "terminate").await?;
+    Ok(tree)
+}

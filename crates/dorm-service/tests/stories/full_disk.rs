@@ -1,0 +1,132 @@
+//! A fork whose end cannot be recorded, since the disk of the records is full for a while.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use dorm_engine_fake::{Fault, Moment, Operation};
+use dorm_lifecycle::{EventKind, SandboxId, StateName};
+use dorm_service::{Code, ForkAsked, ForkChild, Parts, Service};
+use dorm_steps::{Steps, Stopped};
+use dorm_store::{OperationKind, SandboxFilter, SteppedStore, Store, Together};
+use futures_util::FutureExt as _;
+
+use crate::world::{World, create, eventually, named};
+
+/// Refuses so many commits, counted from when something holds.
+struct Refusing {
+    since: Box<dyn Fn() -> bool + Send + Sync>,
+    left: AtomicUsize,
+}
+
+impl fmt::Debug for Refusing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Refusing").field("left", &self.left).finish_non_exhaustive()
+    }
+}
+
+impl Steps for Refusing {
+    fn reach(&self, step: &'static str) -> Result<(), Stopped> {
+        if step != "store: about to commit" || !(self.since)() {
+            return Ok(());
+        }
+        let taken = self.left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
+        if taken.is_ok() { Err(Stopped { step, full: true }) } else { Ok(()) }
+    }
+}
+
+/// A daemon whose store refuses `times` commits, counted from when `since` holds.
+async fn daemon(
+    world: &World,
+    times: usize,
+    since: impl Fn() -> bool + Send + Sync + 'static,
+) -> (Service, Arc<Refusing>) {
+    let steps = Arc::new(Refusing { since: Box::new(since), left: AtomicUsize::new(times) });
+    let store = SteppedStore::new(Arc::new(world.store.clone()), steps.clone());
+    let parts = Parts { store: Arc::new(store), ..world.parts() };
+    (Service::open(parts).await.unwrap().0, steps)
+}
+
+/// Whether a fork is open and `count` sandboxes run.
+fn all_made(world: &World, count: usize) -> impl Fn() -> bool + Send + Sync + 'static {
+    let store = world.store.clone();
+    move || {
+        let open = store.open_operations().now_or_never().unwrap().unwrap();
+        let filter = SandboxFilter { states: vec![StateName::Running], ..SandboxFilter::default() };
+        let running = store.sandboxes(&filter).now_or_never().unwrap().unwrap().len();
+        running == count && open.iter().any(|operation| operation.kind == OperationKind::Fork)
+    }
+}
+
+fn children(count: usize, together: Together) -> ForkAsked {
+    ForkAsked { children: vec![ForkChild::default(); count], together }
+}
+
+async fn living(world: &World) -> Vec<SandboxId> {
+    let all = world.store.sandboxes(&SandboxFilter::default()).await.unwrap();
+    let living = all.into_iter().filter(|record| record.sandbox.state.name() != StateName::Terminated);
+    living.map(|record| record.sandbox.id).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fork_is_answered_when_its_end_is_on_record_however_long_that_takes() {
+    for together in [Together::AllOrNone, Together::Each] {
+        let world = World::new().await;
+        let (service, steps) = daemon(&world, 5, all_made(&world, 4)).await;
+        let id = create(&service, named("web")).await;
+        let made = service.fork(&id, children(3, together)).await.unwrap();
+        assert!(made.iter().all(Result::is_ok));
+        assert_eq!(steps.left.load(Ordering::SeqCst), 0, "every one was refused");
+        let forked = world.events(&id).await.into_iter().filter(|kind| *kind == EventKind::Forked).count();
+        assert_eq!(forked, 1);
+        service.stop().await;
+        let _service = world.daemon().await;
+        eventually("the fork's snapshot is gone", || async { world.store.snapshots(None).await.unwrap().is_empty() })
+            .await;
+        assert_eq!(living(&world).await.len(), 4, "the next start finds no open fork");
+        world.is_sound().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn children_of_a_fork_that_was_given_up_are_ended_however_long_that_takes() {
+    let world = World::new().await;
+    let faults = world.host.faults().clone();
+    let (service, steps) = daemon(&world, 9, move || faults.struck(Operation::Restore) == 1).await;
+    let id = create(&service, named("web")).await;
+    world.host.faults().plan(Operation::Restore, 3, Moment::Before, Fault::Fail);
+    let failed = service.fork(&id, children(3, Together::AllOrNone)).await.unwrap_err();
+    assert!(failed.message().contains("none of its children is left"), "{}", failed.message());
+    assert_eq!(steps.left.load(Ordering::SeqCst), 0, "every one was refused");
+    assert_eq!(living(&world).await, [id]);
+    eventually("the fork's snapshot is gone", || async { service.snapshots().await.unwrap().is_empty() }).await;
+    world.is_sound().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_daemon_that_is_stopped_before_the_end_of_a_fork_is_on_record_says_what_becomes_of_the_children() {
+    for (together, left) in [(Together::AllOrNone, 1), (Together::Each, 4)] {
+        let world = World::new().await;
+        let (service, steps) = daemon(&world, usize::MAX, all_made(&world, 4)).await;
+        let id = create(&service, named("web")).await;
+        let forking = {
+            let (service, id) = (service.clone(), id.clone());
+            tokio::spawn(async move { service.fork(&id, children(3, together)).await })
+        };
+        eventually("it was refused twice", || async { steps.left.load(Ordering::SeqCst) < usize::MAX - 1 }).await;
+        service.stop().await;
+        match (forking.await.unwrap(), together) {
+            (Ok(made), Together::Each) => assert!(made.iter().all(Result::is_ok)),
+            (Err(error), Together::AllOrNone) => {
+                assert_eq!(error.code(), Code::Unavailable);
+                assert!(error.message().contains("the next start ends its children"), "{}", error.message());
+            }
+            (answer, _) => panic!("{together:?}: {answer:?}"),
+        }
+        let service = world.daemon().await;
+        eventually("the fork is closed", || async { world.store.open_operations().await.unwrap().is_empty() }).await;
+        eventually("as was said", || async { living(&world).await.len() == left }).await;
+        eventually("the fork's snapshot is gone", || async { service.snapshots().await.unwrap().is_empty() }).await;
+        world.is_sound().await;
+    }
+}

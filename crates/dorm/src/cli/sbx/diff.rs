@@ -1,0 +1,53 @@
+//! `dorm sbx diff`.
+
+use dorm_api::wire;
+
+use crate::cli::output::{self, Format};
+use crate::cli::problem::{Done, Problem};
+use crate::cli::progress::Progress;
+use crate::cli::{exit, shown};
+use crate::client::Client;
+
+/// What is compared.
+#[derive(Debug, clap::Args)]
+pub(crate) struct DiffOptions {
+    /// A snapshot, or a sandbox as it is now: an id, or the name of a living sandbox
+    from: String,
+    /// The other one
+    to: String,
+}
+
+/// Does it.
+pub(super) async fn run(client: &Client, options: DiffOptions, format: Format) -> Done {
+    let DiffOptions { from, to } = options;
+    let progress = Progress::new(&format!("comparing {from} with {to}"));
+    let diff = client.diff(&from, &to).await;
+    drop(progress);
+    let diff = diff?;
+    match format {
+        Format::Json => output::json(&diff.changes)?,
+        Format::Table => table(&diff.changes)?,
+    }
+    Ok(exit::OK)
+}
+
+/// On one line, whatever is in a name.
+fn plain(path: &str) -> String {
+    path.chars().map(|letter| if letter.is_control() { '\u{fffd}' } else { letter }).collect()
+}
+
+fn table(changes: &[wire::DiffEntry]) -> Result<(), Problem> {
+    if changes.is_empty() {
+        output::talk("no file differs");
+    }
+    let size = |bytes: Option<u64>| bytes.map_or_else(shown::none, shown::size);
+    let row = |entry: &wire::DiffEntry| {
+        vec![
+            shown::word(&entry.change),
+            plain(&entry.path.to_string()),
+            size(entry.before_bytes),
+            size(entry.after_bytes),
+        ]
+    };
+    output::table(&["CHANGE", "PATH", "BEFORE", "AFTER"], &changes.iter().map(row).collect::<Vec<_>>())
+}

@@ -1,0 +1,28 @@
+//! `dorm sbx diff`, and going back to files.
+
+use serde_json::json;
+
+use crate::world::World;
+
+#[tokio::test]
+async fn what_differs_is_shown_and_a_rewind_to_files_takes_it_away() {
+    let world = World::new().await;
+    world.named("web").await;
+    assert_eq!(world.dorm(&["sbx", "exec", "web", "--", "sh", "-c", "echo one > /root/note"]).await.code, 0);
+    let snapshot = world.json(&["sbx", "checkpoint", "web", "-o", "json"]).await;
+    let snapshot = snapshot["id"].as_str().unwrap();
+    let none = world.dorm(&["sbx", "diff", snapshot, "web"]).await;
+    assert_eq!((none.code, none.stderr.trim()), (0, "no file differs"), "{none:?}");
+    assert_eq!(world.dorm(&["sbx", "exec", "web", "--", "sh", "-c", "echo three > /root/note"]).await.code, 0);
+    assert_eq!(world.dorm(&["sbx", "exec", "web", "--", "sh", "-c", "echo new > /root/new"]).await.code, 0);
+    let rows = world.table(&["sbx", "diff", snapshot, "web"]).await;
+    assert_eq!(rows[0], ["CHANGE", "PATH", "BEFORE", "AFTER"]);
+    assert_eq!(&rows[1][..2], ["added", "/root/new"]);
+    assert_eq!(&rows[2][..2], ["modified", "/root/note"]);
+    let back = world.json(&["sbx", "diff", "web", snapshot, "-o", "json"]).await;
+    assert_eq!(back[0], json!({ "path": "/root/new", "change": "removed", "before_bytes": 4, "after_bytes": null }));
+    let rewound = world.dorm(&["sbx", "rewind", "web", "--to", snapshot]).await;
+    assert_eq!(rewound.code, 0, "{rewound:?}");
+    assert_eq!(world.dorm(&["sbx", "exec", "web", "--", "cat", "/root/note"]).await.text(), "one\n");
+    world.dorm(&["sbx", "diff", "web", "nobody"]).await.failed(3, "no snapshot and no sandbox 'nobody'");
+}
