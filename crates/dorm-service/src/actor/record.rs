@@ -305,11 +305,13 @@ impl Actor {
         asked.tell(Some(&record));
         let saved = match asked.kind {
             SnapshotKind::Memory => {
-                self.shared.pool.copy(&image.capture, &capture).await.map_err(|error| chain(&error))
+                let copied = self.shared.pool.copy(&image.capture, &capture).await;
+                copied.map_err(|error| (chain(&error), ServiceError::from(error)))
             }
             SnapshotKind::Filesystem => {
                 let task = effects::Task { capture: Some(capture.clone()), ..self.task() };
-                effects::files_of_image(&task, &image).await
+                let read = effects::files_of_image(&task, &image).await;
+                read.map_err(|reason| (reason.clone(), self.failed("take a snapshot of", &reason)))
             }
         };
         let (kind, detail, answer) = match saved {
@@ -319,10 +321,9 @@ impl Actor {
                 operation.ended = Some((self.shared.now(), OperationResult::Done));
                 (EventKind::SnapshotTaken, snapshot.to_string(), Ok(record.clone()))
             }
-            Err(reason) => {
+            Err((reason, error)) => {
                 record.status = SnapshotStatus::Failed(reason.clone());
                 operation.ended = Some((self.shared.now(), OperationResult::Failed(reason.clone())));
-                let error = self.failed("take a snapshot of", &reason);
                 (EventKind::SnapshotFailed, format!("{snapshot}: {reason}"), Err(error))
             }
         };

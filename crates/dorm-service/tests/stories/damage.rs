@@ -6,8 +6,10 @@ use std::path::PathBuf;
 
 use dorm_agent_client::GuestPath;
 use dorm_engine_fake::{Fault, Moment, Operation};
-use dorm_lifecycle::{Actor, CaptureId, EventKind, Keeping, OnUnrestorable, Restored, SandboxId, StateName};
-use dorm_service::{Code, CreateSandbox, Service, Use};
+use dorm_lifecycle::{
+    Actor, CaptureId, EventKind, Keeping, OnUnrestorable, Restored, SandboxId, SnapshotKind, StateName,
+};
+use dorm_service::{Code, CreateSandbox, Service, ServiceError, Use};
 
 use crate::world::{Counter, World, create, named, read, state, write};
 
@@ -136,6 +138,21 @@ async fn it_boots_afresh_only_when_its_owner_allows_that() {
     assert_eq!(view.sandbox.restored, Restored::Memory { generation: Some(4) });
     let (agent, _in_use) = service.agent(&id, Use::Exec).await.unwrap();
     assert_eq!(read(&agent, "/new").await, "new");
+}
+
+#[tokio::test]
+async fn a_snapshot_of_an_image_that_is_gone_says_what_the_disk_says() {
+    let world = World::new().await;
+    let service = world.daemon().await;
+    let (id, _) = slept(&service, Keeping::default(), 1).await;
+    let directory = world.directory.path().join("data/captures").join(newest(&service, &id).await.as_str());
+    fs::rename(&directory, world.directory.path().join("away")).unwrap();
+    let refused = service.checkpoint(&id, SnapshotKind::Memory).await.unwrap_err();
+    assert!(matches!(refused, ServiceError::Pool(_)), "{refused:?}");
+    assert_eq!(refused.code(), Code::NotFound);
+    fs::rename(world.directory.path().join("away"), &directory).unwrap();
+    service.checkpoint(&id, SnapshotKind::Memory).await.unwrap();
+    world.is_sound().await;
 }
 
 #[tokio::test]
