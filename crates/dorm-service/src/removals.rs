@@ -3,7 +3,7 @@
 //! One task for all. It sleeps until the next is due or something has changed that may have set one free.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use dorm_lifecycle::{CaptureId, SnapshotId, Timestamp};
@@ -11,7 +11,7 @@ use dorm_store::{Removal, SnapshotRecord, SnapshotStatus};
 use tokio::sync::Notify;
 
 use crate::error::ServiceError;
-use crate::shared::{Service, chain};
+use crate::shared::{Service, Shared, chain};
 
 /// How long after a failure the next attempt is made.
 const AGAIN: Duration = Duration::from_secs(60);
@@ -25,8 +25,8 @@ pub(crate) struct Removals {
     due: Mutex<BTreeMap<SnapshotId, Option<Timestamp>>>,
     /// Those through which something is being made, and by how many.
     used: Mutex<BTreeMap<SnapshotId, usize>>,
-    /// Captures of forks and rewinds that are being made, read to the last byte a moment ago: their many starts need not do that
-    /// again.
+    /// Captures of forks and rewinds that are being made, read to the last byte a moment ago: their many starts need not
+    /// do that again.
     verified: Mutex<BTreeSet<CaptureId>>,
     news: Notify,
 }
@@ -95,6 +95,25 @@ impl Removals {
 
     fn used(&self) -> MutexGuard<'_, BTreeMap<SnapshotId, usize>> {
         self.used.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// As long as it exists its snapshot does not go.
+pub(crate) struct Using {
+    shared: Arc<Shared>,
+    snapshot: SnapshotId,
+}
+
+impl Using {
+    pub(crate) fn of(shared: &Arc<Shared>, snapshot: &SnapshotId) -> Self {
+        shared.removals.begin_use(snapshot);
+        Self { shared: shared.clone(), snapshot: snapshot.clone() }
+    }
+}
+
+impl Drop for Using {
+    fn drop(&mut self) {
+        self.shared.removals.end_use(&self.snapshot);
     }
 }
 

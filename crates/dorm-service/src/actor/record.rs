@@ -1,12 +1,14 @@
 //! Recording: a change of state, the operation it belongs to, its events and what it discards are one transaction.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use dorm_lifecycle::{
-    Actor as By, CaptureId, Effect, EventKind, Input, Observation, Outcome, Sandbox, SnapshotKind, State, Step,
+    Actor as By, CaptureId, Effect, EventKind, Input, Observation, Outcome, Sandbox, SnapshotId, SnapshotKind, State,
+    Step,
 };
 use dorm_store::{
-    Change, Maker, NewEvent, OperationKind, OperationRecord, OperationResult, SandboxRecord, SnapshotRecord,
+    Change, Maker, NewEvent, OperationKind, OperationRecord, OperationResult, Removal, SandboxRecord, SnapshotRecord,
     SnapshotStatus,
 };
 
@@ -68,8 +70,9 @@ impl Actor {
         Ok(())
     }
 
-    /// Records what was seen; answers what was recorded and what is to be done next, or nothing if it came late. Tried until it is recorded, since
-    /// the world has changed already; a new image that cannot be recorded is given up instead, and its guest goes on.
+    /// Records what was seen; answers what was recorded and what is to be done next, or nothing if it came late. Tried
+    /// until it is recorded, since the world has changed already; a new image that cannot be recorded is given up instead,
+    /// and its guest goes on.
     pub(super) async fn record_observation(
         &mut self,
         mut observation: Observation,
@@ -353,6 +356,12 @@ impl Actor {
 }
 
 impl SnapshotAsked {
+    /// A snapshot that a user asks for.
+    pub(crate) fn new(id: SnapshotId, kind: SnapshotKind, removal: Removal) -> Self {
+        let (made_by, by) = (Maker::Request, By::User);
+        Self { id, kind, labels: BTreeMap::new(), removal, made_by, by, begun: None }
+    }
+
     /// Tells whoever waits for it that it is being taken.
     fn tell(&mut self, record: Option<&SnapshotRecord>) {
         if let (Some(begun), Some(record)) = (self.begun.take(), record) {

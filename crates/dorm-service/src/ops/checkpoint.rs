@@ -7,15 +7,14 @@ use std::time::Duration;
 use dorm_lifecycle::{Actor as By, Name, SandboxId, SnapshotId, SnapshotKind, State};
 use dorm_pool::Sizes;
 use dorm_store::{
-    Change, Maker, OperationKind, OperationRecord, OperationResult, Removal, SandboxRecord, SnapshotRecord,
-    SnapshotStatus,
+    Change, OperationKind, OperationRecord, OperationResult, Removal, SandboxRecord, SnapshotRecord, SnapshotStatus,
 };
-
 use tokio::sync::oneshot;
 
 use super::create::CreateSandbox;
 use crate::actor::{Message, SnapshotAsked};
 use crate::error::ServiceError;
+use crate::removals::Using;
 use crate::secrets::{self, SecretsAsked};
 use crate::shared::{Service, Shared};
 use crate::view::SandboxView;
@@ -92,15 +91,7 @@ impl Service {
     pub(super) fn asked(&self, settings: SnapshotSettings) -> SnapshotAsked {
         let SnapshotSettings { kind, labels, expires } = settings;
         let removal = expires.map_or(Removal::Asked, |after| Removal::At(self.shared.now().after(after)));
-        SnapshotAsked {
-            id: self.shared.ids().snapshot(),
-            kind,
-            labels,
-            removal,
-            made_by: Maker::Request,
-            by: By::User,
-            begun: None,
-        }
+        SnapshotAsked { labels, ..SnapshotAsked::new(self.shared.ids().snapshot(), kind, removal) }
     }
 
     pub(super) async fn snapshot_as(
@@ -178,6 +169,40 @@ impl Service {
         let snapshot = self.shared.store.snapshot(id).await?;
         let own = snapshot.filter(|snapshot| snapshot.project == *self.project());
         own.ok_or_else(|| ServiceError::NoSnapshot(id.clone()))
+    }
+
+    /// One snapshot, of which everything is there.
+    ///
+    /// # Errors
+    /// `NoSnapshot`, `SnapshotNotReady`.
+    pub(super) async fn complete(&self, id: &SnapshotId) -> Result<SnapshotRecord, ServiceError> {
+        let snapshot = self.snapshot(id).await?;
+        let status = match &snapshot.status {
+            SnapshotStatus::Completed => return Ok(snapshot),
+            SnapshotStatus::InProgress | SnapshotStatus::Deleting => snapshot.status.as_str().to_owned(),
+            SnapshotStatus::Failed(reason) => format!("failed ({reason})"),
+        };
+        Err(ServiceError::SnapshotNotReady { snapshot: id.clone(), status })
+    }
+
+    /// One that is complete, and does not go as long as the answer is held.
+    pub(super) async fn use_snapshot(&self, id: &SnapshotId) -> Result<(Using, SnapshotRecord), ServiceError> {
+        // Whoever deletes it does so before, and then it cannot be used, or afterwards, and then it is in use.
+        let _turn = self.shared.deletions.lock().await;
+        let snapshot = self.complete(id).await?;
+        Ok((Using::of(&self.shared, id), snapshot))
+    }
+
+    /// Refuses a snapshot that goes as soon as nobody uses it.
+    ///
+    /// # Errors
+    /// `NoSnapshot`, `SnapshotNotReady`.
+    pub(super) async fn is_to_stay(&self, id: &SnapshotId) -> Result<(), ServiceError> {
+        if self.snapshot(id).await?.removal != Removal::WhenFree {
+            return Ok(());
+        }
+        let status = "to go as soon as nobody uses it".to_owned();
+        Err(ServiceError::SnapshotNotReady { snapshot: id.clone(), status })
     }
 
     /// What a complete snapshot takes up on the disk; nothing of one that is not, or whose files cannot be looked at.

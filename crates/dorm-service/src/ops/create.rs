@@ -6,7 +6,7 @@ use dorm_lifecycle::{
     Actor as By, CaptureId, Checkpoints, Digest, Effect, Egress, Keeping, Name, OnTimeout, Origin, Resources,
     SandboxId, SandboxSpec, SnapshotId, SnapshotKind, Timeouts, Variables, create,
 };
-use dorm_store::{Change, NewEvent, Removal, SandboxRecord, SnapshotRecord, SnapshotStatus};
+use dorm_store::{Change, NewEvent, SandboxRecord, SnapshotRecord};
 use tokio::sync::oneshot;
 
 use crate::actor::{Actor, First, Seat, record::first_operation};
@@ -98,11 +98,8 @@ impl Service {
     /// `Spec`, `NameTaken`, no such image or snapshot: nothing is recorded then. `OperationFailed` when its run could
     /// not begin: its record says so, and nothing else is left.
     pub async fn create(&self, asked: CreateSandbox) -> Result<SandboxView, ServiceError> {
-        if let CreateFrom::Snapshot(id) = &asked.from
-            && self.snapshot(id).await?.removal == Removal::WhenFree
-        {
-            let status = "to go as soon as nobody uses it".to_owned();
-            return Err(ServiceError::SnapshotNotReady { snapshot: id.clone(), status });
+        if let CreateFrom::Snapshot(id) = &asked.from {
+            self.is_to_stay(id).await?;
         }
         self.create_as(self.shared.ids().sandbox(), asked).await
     }
@@ -165,21 +162,7 @@ impl Service {
                 let resources = asked.resources.unwrap_or_default();
                 Ok(Source { image: image.digest, layer: None, resources, origin: Origin::Image })
             }
-            CreateFrom::Snapshot(id) => {
-                let snapshot = self.snapshot(id).await?;
-                match &snapshot.status {
-                    SnapshotStatus::Completed => {}
-                    SnapshotStatus::InProgress | SnapshotStatus::Deleting => {
-                        let status = snapshot.status.as_str().to_owned();
-                        return Err(ServiceError::SnapshotNotReady { snapshot: id.clone(), status });
-                    }
-                    SnapshotStatus::Failed(reason) => {
-                        let status = format!("failed ({reason})");
-                        return Err(ServiceError::SnapshotNotReady { snapshot: id.clone(), status });
-                    }
-                }
-                from_snapshot(snapshot, asked.resources)
-            }
+            CreateFrom::Snapshot(id) => from_snapshot(self.complete(id).await?, asked.resources),
         }
     }
 }

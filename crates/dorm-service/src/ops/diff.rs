@@ -1,14 +1,13 @@
 //! What differs between two moments of files.
 
-use std::collections::BTreeMap;
-
-use dorm_lifecycle::{Actor as By, CaptureId, Digest, SandboxId, SandboxSpec, SnapshotId, SnapshotKind, State};
+use dorm_lifecycle::{CaptureId, Digest, SandboxId, SandboxSpec, SnapshotId, SnapshotKind, State};
 use dorm_pool::{Differing, Listed, Lister};
-use dorm_store::{Maker, Removal, SnapshotRecord, SnapshotStatus};
+use dorm_store::{Removal, SnapshotRecord};
 
 use crate::actor::SnapshotAsked;
 use crate::error::ServiceError;
-use crate::shared::{Service, Shared};
+use crate::removals::Using;
+use crate::shared::Service;
 
 /// One side of a comparison.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -23,22 +22,6 @@ pub enum Moment {
 struct Files {
     image: Digest,
     stack: Vec<Vec<Listed>>,
-}
-
-/// As long as it exists the snapshot does not go.
-struct Held<'a>(&'a Shared, SnapshotId);
-
-impl<'a> Held<'a> {
-    fn new(shared: &'a Shared, snapshot: &SnapshotId) -> Self {
-        shared.removals.begin_use(snapshot);
-        Self(shared, snapshot.clone())
-    }
-}
-
-impl Drop for Held<'_> {
-    fn drop(&mut self) {
-        self.0.removals.end_use(&self.1);
-    }
 }
 
 impl Service {
@@ -59,8 +42,8 @@ impl Service {
     async fn files_at(&self, moment: &Moment) -> Result<Files, ServiceError> {
         let id = match moment {
             Moment::Snapshot(id) => {
-                let _held = Held::new(&self.shared, id);
-                return self.files_in(self.snapshot(id).await?).await;
+                let (_using, snapshot) = self.use_snapshot(id).await?;
+                return self.files_in(snapshot).await;
             }
             Moment::Sandbox(id) => id,
         };
@@ -68,26 +51,15 @@ impl Service {
         if let State::Suspended { image } = &sandbox.state {
             return self.files_of(&sandbox.spec, &image.capture).await;
         }
-        let asked = SnapshotAsked {
-            id: self.shared.ids().snapshot(),
-            kind: SnapshotKind::Filesystem,
-            labels: BTreeMap::new(),
-            removal: Removal::WhenFree,
-            made_by: Maker::Request,
-            by: By::User,
-            begun: None,
-        };
-        let _held = Held::new(&self.shared, &asked.id);
+        let passing = self.shared.ids().snapshot();
+        let _using = Using::of(&self.shared, &passing);
+        let asked = SnapshotAsked::new(passing, SnapshotKind::Filesystem, Removal::WhenFree);
         let taken = self.snapshot_as(id, asked).await?;
         self.files_in(taken).await
     }
 
     async fn files_in(&self, snapshot: SnapshotRecord) -> Result<Files, ServiceError> {
-        let SnapshotRecord { id, kind, capture, image, layer, status, .. } = snapshot;
-        if status != SnapshotStatus::Completed {
-            let status = status.as_str().to_owned();
-            return Err(ServiceError::SnapshotNotReady { snapshot: id, status });
-        }
+        let SnapshotRecord { kind, capture, image, layer, .. } = snapshot;
         let mut spec = SandboxSpec::new(image, None);
         match kind {
             SnapshotKind::Memory => {

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use dorm_lifecycle::{Actor as By, CaptureId, Command, EventKind, Name, SandboxId, SandboxSpec, SnapshotKind};
 use dorm_store::{
-    Change, ForkPlan, Maker, NewEvent, OperationKind, OperationRecord, OperationResult, Removal, StoreError, Together,
+    Change, ForkPlan, NewEvent, OperationKind, OperationRecord, OperationResult, Removal, StoreError, Together,
 };
 use futures_util::StreamExt as _;
 
@@ -22,6 +22,7 @@ use super::create::CreateSandbox;
 use crate::actor::SnapshotAsked;
 use crate::effects;
 use crate::error::ServiceError;
+use crate::removals::Using;
 use crate::secrets::{self, SecretsAsked};
 use crate::shared::{Service, Shared, chain};
 use crate::view::SandboxView;
@@ -56,9 +57,9 @@ pub struct ForkAsked {
 }
 
 impl Service {
-    /// Makes several sandboxes that go on where `id` is now, with its settings, memory and processes but not its secrets, each with an
-    /// identity of its own. A running source goes on in the same run, a suspended one does not wake. The answers are in
-    /// the order of the children. With [`Together::AllOrNone`] either all of them are there or none is.
+    /// Makes several sandboxes that go on where `id` is now, with its settings, memory and processes but not its secrets,
+    /// each with an identity of its own. A running source goes on in the same run, a suspended one does not wake. The
+    /// answers are in the order of the children. With [`Together::AllOrNone`] either all of them are there or none is.
     ///
     /// # Errors
     /// `BadFork` and `NameTaken` before anything is done; those of [`Service::checkpoint`]; `ForkFailed` when one of
@@ -127,26 +128,20 @@ impl Service {
             promote: None,
             ended: None,
         };
-        shared.removals.begin_use(&plan.snapshot);
-        let mut forking = Forking { shared: shared.clone(), plan: plan.clone(), capture: None };
+        let _using = Using::of(shared, &plan.snapshot);
         shared.commit(Change { operations: vec![operation.clone()], ..Change::default() }).await?;
-        let asked = SnapshotAsked {
-            id: plan.snapshot.clone(),
-            kind: SnapshotKind::Memory,
-            labels: BTreeMap::new(),
-            removal: Removal::WhenFree,
-            made_by: Maker::Request,
-            by: By::User,
-            begun: None,
-        };
+        let asked = SnapshotAsked::new(plan.snapshot.clone(), SnapshotKind::Memory, Removal::WhenFree);
         let taken = match self.snapshot_as(id, asked).await {
-            Ok(snapshot) => forking.verify(snapshot.capture).await,
+            Ok(snapshot) => Verified::read(shared, snapshot.capture).await,
             Err(error) => Err(error),
         };
-        if let Err(error) = taken {
-            close(shared, operation, OperationResult::Failed(chain(&error)), None).await;
-            return Err(error);
-        }
+        let _verified = match taken {
+            Ok(verified) => verified,
+            Err(error) => {
+                close(shared, operation, OperationResult::Failed(chain(&error)), None).await;
+                return Err(error);
+            }
+        };
         let asked: Vec<_> = children.into_iter().map(|child| of(source, &plan, child)).collect();
         let creations = plan.children.clone().into_iter().zip(asked).map(|(child, asked)| {
             let service = self.clone();
@@ -235,29 +230,24 @@ pub(super) enum Recorded {
     NotYet,
 }
 
-/// As long as it exists the snapshot of a fork does not go.
-struct Forking {
+/// As long as it exists the children of a fork need not read its capture again.
+struct Verified {
     shared: Arc<Shared>,
-    plan: ForkPlan,
-    capture: Option<CaptureId>,
+    capture: CaptureId,
 }
 
-impl Forking {
+impl Verified {
     /// Reads the capture once for all children.
-    async fn verify(&mut self, capture: CaptureId) -> Result<(), ServiceError> {
-        effects::verify(&self.shared, &capture).await?;
-        self.shared.removals.note_verified(&capture);
-        self.capture = Some(capture);
-        Ok(())
+    async fn read(shared: &Arc<Shared>, capture: CaptureId) -> Result<Self, ServiceError> {
+        effects::verify(shared, &capture).await?;
+        shared.removals.note_verified(&capture);
+        Ok(Self { shared: shared.clone(), capture })
     }
 }
 
-impl Drop for Forking {
+impl Drop for Verified {
     fn drop(&mut self) {
-        if let Some(capture) = &self.capture {
-            self.shared.removals.forget_verified(capture);
-        }
-        self.shared.removals.end_use(&self.plan.snapshot);
+        self.shared.removals.forget_verified(&self.capture);
     }
 }
 

@@ -8,15 +8,14 @@
 //! A daemon that dies in between leaves an open promotion; the next one finishes it when the other has been taken back,
 //! and gives it up otherwise: then both live on as they were.
 
-use std::collections::BTreeMap;
-
 use dorm_lifecycle::{Actor as By, Denied, EventKind, Sandbox, SandboxId, SnapshotId, SnapshotKind, State};
-use dorm_store::{Change, Maker, NewEvent, OperationKind, OperationRecord, OperationResult, PromotePlan, Removal};
+use dorm_store::{Change, NewEvent, OperationKind, OperationRecord, OperationResult, PromotePlan, Removal};
 
 use super::fork::{Recorded, close};
-use super::rewind::{InUse, KeepFuture, RewoundSandbox};
+use super::rewind::{KeepFuture, RewoundSandbox};
 use crate::actor::SnapshotAsked;
 use crate::error::ServiceError;
+use crate::removals::Using;
 use crate::shared::{Service, chain};
 use crate::view::SandboxView;
 
@@ -58,17 +57,17 @@ impl Service {
         let Some(parent) = child.origin.source() else {
             return Err(bad("it was not made from another sandbox".to_owned()));
         };
-        let Some(record) = self.shared.store.sandbox(parent).await? else {
-            return Err(bad(format!("there is no record of {parent}, from which it was made")));
-        };
-        match &record.sandbox.state {
-            State::Terminating { cause, .. } | State::Terminated { cause, .. } => {
-                Err(bad(format!("sandbox {parent}, from which it was made, is terminated ({cause})")))
+        match self.record(parent).await {
+            Err(ServiceError::NoSandbox(_)) => {
+                Err(bad(format!("there is no record of {parent}, from which it was made")))
             }
-            _ if record.sandbox.project != child.project => {
-                Err(bad(format!("sandbox {parent}, from which it was made, belongs to another project")))
-            }
-            _ => Ok(parent.clone()),
+            Err(error) => Err(error),
+            Ok(record) => match &record.sandbox.state {
+                State::Terminating { cause, .. } | State::Terminated { cause, .. } => {
+                    Err(bad(format!("sandbox {parent}, from which it was made, is terminated ({cause})")))
+                }
+                _ => Ok(parent.clone()),
+            },
         }
     }
 
@@ -93,17 +92,9 @@ impl Service {
             promote: Some(plan.clone()),
             ended: None,
         };
-        let _in_use = InUse::of(shared, &plan.snapshot);
+        let _using = Using::of(shared, &plan.snapshot);
         shared.commit(Change { operations: vec![operation.clone()], ..Change::default() }).await?;
-        let asked = SnapshotAsked {
-            id: plan.snapshot.clone(),
-            kind: SnapshotKind::Memory,
-            labels: BTreeMap::new(),
-            removal: Removal::WhenFree,
-            made_by: Maker::Request,
-            by: By::User,
-            begun: None,
-        };
+        let asked = SnapshotAsked::new(plan.snapshot.clone(), SnapshotKind::Memory, Removal::WhenFree);
         let rewound = match self.snapshot_as(&child, asked).await {
             Ok(_) => self.rewind_now(&parent, &plan.snapshot, keep).await,
             Err(error) => Err(error),

@@ -1,16 +1,15 @@
 //! Taking a sandbox back to a snapshot, in place: it keeps its id, name, ports and settings, and what it was until then is
 //! kept as a snapshot for a while.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use dorm_lifecycle::{Command, Denied, Future, Rewind, SandboxId, SnapshotId, SnapshotKind, State};
-use dorm_store::{Removal, SnapshotRecord, SnapshotStatus};
+use dorm_store::SnapshotRecord;
 
 use crate::actor::{Message, RewindAsked};
 use crate::effects;
 use crate::error::ServiceError;
-use crate::shared::{Service, Shared};
+use crate::shared::Service;
 use crate::view::SandboxView;
 
 /// What becomes of what a rewind abandons.
@@ -56,10 +55,7 @@ impl Service {
         to: &SnapshotId,
         keep: KeepFuture,
     ) -> Result<RewoundSandbox, ServiceError> {
-        if self.snapshot(to).await?.removal == Removal::WhenFree {
-            let status = "to go as soon as nobody uses it".to_owned();
-            return Err(ServiceError::SnapshotNotReady { snapshot: to.clone(), status });
-        }
+        self.is_to_stay(to).await?;
         let (service, id, to) = (self.clone(), id.clone(), to.clone());
         // Whoever asked may go away at any moment; what is begun is done to its end.
         let work = async move { service.rewind_now(&id, &to, keep).await };
@@ -72,18 +68,15 @@ impl Service {
         to: &SnapshotId,
         keep: KeepFuture,
     ) -> Result<RewoundSandbox, ServiceError> {
-        let (_in_use, snapshot) = self.use_snapshot(to).await?;
+        let (_using, snapshot) = self.use_snapshot(to).await?;
         let sandbox = self.record(id).await?.sandbox;
-        let bad = |what| ServiceError::BadRewind { sandbox: id.clone(), snapshot: to.clone(), what };
         if let State::Terminating { cause, .. } | State::Terminated { cause, .. } = &sandbox.state {
             let denied = Denied::Terminated(cause.clone());
             return Err(ServiceError::Denied { operation: "rewind", sandbox: id.clone(), denied });
         }
-        if snapshot.project != sandbox.project {
-            return Err(bad("it belongs to another project"));
-        }
         if snapshot.image != sandbox.spec.image {
-            return Err(bad("it stands on another image than the sandbox"));
+            let what = "it stands on another image than the sandbox";
+            return Err(ServiceError::BadRewind { sandbox: id.clone(), snapshot: to.clone(), what });
         }
         self.shared.admit_write("rewind a sandbox", 0).await?;
         let verified = match snapshot.kind {
@@ -118,38 +111,6 @@ impl Service {
             self.shared.ledger.note(&record.sandbox);
         }
         Ok(RewoundSandbox { sandbox: answer?, to: to.clone(), future: kept })
-    }
-
-    /// A snapshot that can be used, and does not go as long as the answer is held.
-    async fn use_snapshot(&self, id: &SnapshotId) -> Result<(InUse, SnapshotRecord), ServiceError> {
-        // Whoever deletes it does so before, and then it cannot be used, or afterwards, and then it is in use.
-        let _turn = self.shared.deletions.lock().await;
-        let snapshot = self.snapshot(id).await?;
-        let status = match &snapshot.status {
-            SnapshotStatus::Completed => return Ok((InUse::of(&self.shared, id), snapshot)),
-            SnapshotStatus::InProgress | SnapshotStatus::Deleting => snapshot.status.as_str().to_owned(),
-            SnapshotStatus::Failed(reason) => format!("failed ({reason})"),
-        };
-        Err(ServiceError::SnapshotNotReady { snapshot: id.clone(), status })
-    }
-}
-
-/// As long as it exists its snapshot does not go.
-pub(super) struct InUse {
-    shared: Arc<Shared>,
-    snapshot: SnapshotId,
-}
-
-impl InUse {
-    pub(super) fn of(shared: &Arc<Shared>, snapshot: &SnapshotId) -> Self {
-        shared.removals.begin_use(snapshot);
-        Self { shared: shared.clone(), snapshot: snapshot.clone() }
-    }
-}
-
-impl Drop for InUse {
-    fn drop(&mut self) {
-        self.shared.removals.end_use(&self.snapshot);
     }
 }
 
