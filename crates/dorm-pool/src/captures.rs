@@ -6,6 +6,7 @@
 //!             └─ abandoned, or left by a dead process: cleared by remove, or by the next begin
 //! ```
 
+mod batch;
 mod content;
 mod copy;
 mod diff;

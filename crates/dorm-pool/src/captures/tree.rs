@@ -5,16 +5,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use dorm_engine::{Content, Entry, EntryKind, FileSink};
 use rustix::fs::{AtFlags, CWD, FileType, Gid, Mode, OFlags, ResolveFlags, Timespec, Timestamps, Uid, XattrFlags};
 
-use super::content::ContentHasher;
+use super::batch::{Batch, kept};
 use super::diff::{View, above};
-use super::listing::{self, Listed};
+use super::listing;
 use crate::images::{GUEST_ID_BASE, GUEST_ID_COUNT};
 
 /// The tree, in the directory of a capture.
@@ -44,8 +43,9 @@ struct Writer {
     replacing: BTreeSet<Vec<u8>>,
     root: OwnedFd,
     listing: BufWriter<File>,
+    batch: Batch,
     /// The directory that was used last.
-    parent: Option<(Vec<u8>, OwnedFd)>,
+    parent: Option<(Vec<u8>, Arc<OwnedFd>)>,
     /// Times of directories, to be set when nothing is added to them any more.
     directories: Vec<(Vec<u8>, Timestamps)>,
     facts: TreeFacts,
@@ -81,6 +81,7 @@ impl TreeWriter {
             replacing,
             root,
             listing,
+            batch: Batch::default(),
             parent: None,
             directories: Vec::new(),
             facts: TreeFacts::default(),
@@ -91,6 +92,7 @@ impl TreeWriter {
     /// Sets what is left and answers what came to be. Nothing is synced yet.
     pub(super) fn finish(&self) -> io::Result<TreeFacts> {
         let mut writer = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        writer.settle()?;
         for (path, times) in std::mem::take(&mut writer.directories).into_iter().rev() {
             let directory = writer.directory(&path)?;
             rustix::fs::futimens(directory, &times)?;
@@ -103,13 +105,22 @@ impl TreeWriter {
 impl FileSink for TreeWriter {
     fn take(&mut self, entry: &Entry, content: &mut dyn Content) -> io::Result<()> {
         let mut writer = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        writer.put(entry, content).map_err(|error| {
-            io::Error::new(error.kind(), format!("cannot keep '/{}': {error}", listing::text(&entry.path)))
-        })
+        // It may be one of the batch that gets another name.
+        if let EntryKind::HardLink(_) = entry.kind {
+            writer.settle()?;
+        }
+        writer.put(entry, content).map_err(|error| kept(entry, &error))?;
+        if writer.batch.is_full() { writer.settle() } else { Ok(()) }
     }
 }
 
 impl Writer {
+    /// Writes what waits in the batch.
+    fn settle(&mut self) -> io::Result<()> {
+        let listed = self.batch.write()?;
+        listed.iter().try_for_each(|listed| listing::write(&mut self.listing, listed))
+    }
+
     fn put(&mut self, entry: &Entry, content: &mut dyn Content) -> io::Result<()> {
         check(&entry.path)?;
         if let EntryKind::Directory { replaces: true } = entry.kind {
@@ -118,7 +129,7 @@ impl Writer {
         if entry.kind == EntryKind::Removed && !self.shows_through(&entry.path) {
             return Ok(());
         }
-        let hash = match entry.path.iter().rposition(|byte| *byte == b'/') {
+        match entry.path.iter().rposition(|byte| *byte == b'/') {
             Some(at) => self.put_in(entry, &entry.path[..at], &entry.path[at + 1..], content)?,
             None if entry.path.is_empty() => {
                 let EntryKind::Directory { .. } = entry.kind else {
@@ -126,12 +137,12 @@ impl Writer {
                 };
                 dress(self.root.as_fd(), entry)?;
                 self.directories.push((Vec::new(), times(entry)));
-                None
+                self.batch.made(entry, None);
             }
             None => self.put_in(entry, b"", &entry.path, content)?,
-        };
+        }
         self.facts.entries += 1;
-        listing::write(&mut self.listing, &Listed { entry: entry.clone(), hash })
+        Ok(())
     }
 
     /// Whether something at `path` would be seen if it were not said to be gone.
@@ -140,16 +151,10 @@ impl Writer {
         self.below.shows_in(directory) && !above(path).any(|above| self.replacing.contains(above))
     }
 
-    fn put_in(
-        &mut self,
-        entry: &Entry,
-        above: &[u8],
-        name: &[u8],
-        content: &mut dyn Content,
-    ) -> io::Result<Option<String>> {
+    fn put_in(&mut self, entry: &Entry, above: &[u8], name: &[u8], content: &mut dyn Content) -> io::Result<()> {
         if self.parent.as_ref().is_none_or(|(path, _)| path != above) {
             let parent = self.directory(above)?;
-            self.parent = Some((above.to_vec(), parent));
+            self.parent = Some((above.to_vec(), Arc::new(parent)));
         }
         let Some((_, parent)) = &self.parent else { return Err(io::ErrorKind::NotFound.into()) };
         match &entry.kind {
@@ -164,13 +169,8 @@ impl Writer {
                 self.directories.push((entry.path.clone(), times(entry)));
             }
             EntryKind::File { bytes } => {
-                let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-                let file = File::from(rustix::fs::openat(parent, name, flags, Mode::from_raw_mode(0o600))?);
-                let hash = fill(&file, *bytes, content)?;
-                dress(file.as_fd(), entry)?;
-                rustix::fs::futimens(&file, &times(entry))?;
                 self.facts.bytes += bytes;
-                return Ok(Some(hash));
+                return self.batch.file(entry, (parent, name), *bytes, content);
             }
             EntryKind::Symlink(target) => {
                 rustix::fs::symlinkat(&target[..], parent, name)?;
@@ -194,7 +194,8 @@ impl Writer {
                 rustix::fs::mknodat(parent, name, FileType::CharacterDevice, Mode::empty(), 0)?;
             }
         }
-        Ok(None)
+        self.batch.made(entry, None);
+        Ok(())
     }
 
     /// Opens a directory of the tree; no link is followed on the way.
@@ -206,23 +207,8 @@ impl Writer {
     }
 }
 
-fn fill(file: &File, bytes: u64, content: &mut dyn Content) -> io::Result<String> {
-    let mut hasher = ContentHasher::new();
-    let mut end = 0;
-    while let Some((at, piece)) = content.next()? {
-        let next = at.checked_add(piece.len() as u64).filter(|next| at >= end && *next <= bytes);
-        end = next.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "its content does not fit its length"))?;
-        file.write_all_at(piece, at)?;
-        hasher.update(at, piece);
-    }
-    if end < bytes {
-        file.set_len(bytes)?;
-    }
-    Ok(hasher.finish(bytes))
-}
-
 /// Owner before mode and attributes: a change of owner clears some of both.
-fn dress(file: impl AsFd, entry: &Entry) -> io::Result<()> {
+pub(super) fn dress(file: impl AsFd, entry: &Entry) -> io::Result<()> {
     let (user, group) = owner(entry)?;
     rustix::fs::fchown(&file, Some(user), Some(group))?;
     rustix::fs::fchmod(&file, mode(entry))?;
@@ -271,7 +257,7 @@ fn mode(entry: &Entry) -> Mode {
     Mode::from_raw_mode(entry.mode & 0o7777)
 }
 
-fn times(entry: &Entry) -> Timestamps {
+pub(super) fn times(entry: &Entry) -> Timestamps {
     let (tv_sec, nanos) = entry.modified;
     let time = Timespec { tv_sec, tv_nsec: nanos.into() };
     Timestamps { last_access: time, last_modification: time }
