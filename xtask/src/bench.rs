@@ -24,6 +24,23 @@ pub(crate) const TOUCH: &str = "import os,time\n\
     open('/root/touched','w').close()\n\
     time.sleep(100000)\n";
 
+/// A part of the bench.
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Part {
+    /// Create, exec, suspend, resume.
+    Lifecycle,
+    /// Ten forks.
+    Fork,
+    /// Snapshots of files.
+    Files,
+    /// Going back to a snapshot.
+    Rewind,
+    /// What the daemon uses when nothing happens.
+    Idle,
+    /// Many sandboxes, many deadlines, many requests.
+    Scale,
+}
+
 struct Row {
     name: &'static str,
     ours: Vec<f64>,
@@ -41,21 +58,34 @@ impl Row {
     }
 }
 
-/// Runs the bench and prints its table; writes rows to `json` if asked.
-pub(crate) async fn run(dorm: &Path, images: &Path, json_file: Option<&Path>) -> Result<()> {
+/// Runs the bench, or `only` some parts of it, and prints its table; writes rows to `json` if asked.
+pub(crate) async fn run(dorm: &Path, images: &Path, only: &[Part], json_file: Option<&Path>) -> Result<()> {
+    let wanted = |part| only.is_empty() || only.contains(&part);
     let directory = std::env::temp_dir().join(format!("dormouse-bench-{}", std::process::id()));
     let log = std::env::temp_dir().join("dorm-bench.log");
     let mut daemon = Daemon::start(dorm, &directory.join("data"), images, &log, &[])?;
     let peer = Peer::new(&directory.join("peer"), &rootfs(&daemon, images).await?)?;
     let mut rows = Vec::new();
     let measured = async {
-        rows.extend(measure(&daemon, &peer).await?);
-        rows.push(fork(&daemon, &peer).await?);
-        rows.extend(lineage::files(&daemon).await?);
-        rows.extend(lineage::rewind(&daemon).await?);
-        let idle = idle(&daemon).await?;
-        scale::real(&mut daemon, &mut rows).await?;
-        rows.push(scale::fake(&dorm.with_file_name("dorm-sim"))?);
+        if wanted(Part::Lifecycle) {
+            rows.extend(measure(&daemon, &peer).await?);
+        } else {
+            warm(&daemon).await?;
+        }
+        if wanted(Part::Fork) {
+            rows.push(fork(&daemon, &peer).await?);
+        }
+        if wanted(Part::Files) {
+            rows.extend(lineage::files(&daemon).await?);
+        }
+        if wanted(Part::Rewind) {
+            rows.extend(lineage::rewind(&daemon).await?);
+        }
+        let idle = if wanted(Part::Idle) { idle(&daemon).await? } else { String::new() };
+        if wanted(Part::Scale) {
+            scale::real(&mut daemon, &mut rows).await?;
+            rows.push(scale::fake(&dorm.with_file_name("dorm-sim"))?);
+        }
         Ok::<_, anyhow::Error>(idle)
     };
     let idle = measured.await;
@@ -147,11 +177,7 @@ async fn fork(daemon: &Daemon, peer: &Peer) -> Result<Row> {
         for child in &children {
             daemon.post(&format!("/sandboxes/{child}/terminate"), json!({})).await?;
         }
-        let mut took = 0.0;
-        for _ in 0..CHILDREN {
-            took += peer.restore(&bare)?;
-        }
-        row.peer.push(took);
+        row.peer.push(peer.restore_many(&bare, CHILDREN)?);
     }
     peer.end(&bare);
     daemon.post(&format!("/sandboxes/{id}/terminate"), json!({})).await?;

@@ -53,6 +53,9 @@ enum Command {
     Layers,
     /// Compare with bare runsc, in the same run.
     Bench {
+        /// Measure only these parts.
+        #[arg(long, value_name = "PART", value_delimiter = ',')]
+        only: Vec<bench::Part>,
         /// Also write the rows to this file.
         #[arg(long)]
         json: Option<PathBuf>,
@@ -84,10 +87,10 @@ fn run(command: Command) -> Result<()> {
         Command::Test { filter } => test::run(filter.as_deref()),
         Command::Sim { arguments } => sim::run(&arguments),
         Command::Layers => layers::check(&setup::root()?),
-        Command::Bench { json } => {
+        Command::Bench { only, json } => {
             let environment = setup::ensure()?;
             let dorm = build::dorm()?;
-            wait(bench::run(&dorm, &environment.images, json.as_deref()))
+            wait(bench::run(&dorm, &environment.images, &only, json.as_deref()))
         }
     }
 }

@@ -123,10 +123,23 @@ impl Peer {
 
     pub(super) fn restore(&self, id: &str) -> Result<f64> {
         self.delete(id);
+        self.restore_as(id, id)
+    }
+
+    /// One after another, until `count` live at the same time; how long that took altogether.
+    pub(super) fn restore_many(&self, id: &str, count: usize) -> Result<f64> {
+        self.delete(id);
+        let ids: Vec<_> = (0..count).map(|number| format!("{id}-{number}")).collect();
+        let took = ids.iter().map(|child| self.restore_as(id, child)).sum();
+        ids.iter().for_each(|child| self.delete(child));
+        took
+    }
+
+    fn restore_as(&self, id: &str, child: &str) -> Result<f64> {
         let image = self.directory.join(format!("image-{id}")).display().to_string();
         let began = Instant::now();
-        self.run(&["restore", "-detach", "-bundle", &self.bundle(), "-image-path", &image, id])?;
-        self.run(&["exec", id, "/bin/true"])?;
+        self.run(&["restore", "-detach", "-bundle", &self.bundle(), "-image-path", &image, child])?;
+        self.run(&["exec", child, "/bin/true"])?;
         Ok(millis(began))
     }
 
