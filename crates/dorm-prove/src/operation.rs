@@ -6,6 +6,7 @@
 
 mod images;
 mod judge;
+mod merge;
 mod perform;
 mod prepare;
 
@@ -52,6 +53,7 @@ operations! {
     RewindRunning "rewind running";
     RewindSuspended "rewind suspended";
     Promote "promote";
+    MergeLayers "merge layers";
     DeleteSnapshot "delete snapshot";
     TerminateRunning "terminate running";
     TerminateParked "terminate parked";

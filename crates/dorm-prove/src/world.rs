@@ -42,6 +42,8 @@ pub(crate) struct World {
     pub(crate) origin: Option<(String, Probe)>,
     /// A filesystem snapshot, and what was in it.
     pub(crate) files_origin: Option<(String, Probe)>,
+    /// A filesystem snapshot on as many layers as are left alone.
+    pub(crate) deep: Option<String>,
     /// To which nothing is done: each must stay as it is.
     standing: Vec<(Stage, Probe)>,
     number: u64,
@@ -77,6 +79,7 @@ impl World {
             doomed: None,
             origin: None,
             files_origin: None,
+            deep: None,
             standing: Vec::new(),
             number: 0,
             runsc,
@@ -239,7 +242,8 @@ impl World {
     pub(crate) async fn end(&mut self) -> Result<Vec<Fault>> {
         self.watcher.end();
         self.daemon.end_sandboxes().await?;
-        for snapshot in self.records().await?.snapshots {
+        // What stands on another is newer.
+        for snapshot in self.records().await?.snapshots.into_iter().rev() {
             self.forget(&word(&snapshot, "id")).await?;
         }
         let faults = self.settle().await?;

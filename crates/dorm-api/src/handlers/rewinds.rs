@@ -10,9 +10,9 @@ use crate::extract::{Json, Sandbox, seconds};
 use crate::routes::Api;
 use crate::wire;
 
-/// Takes a running or suspended sandbox back to a memory snapshot, in place: it keeps its id, name, ports and settings, and
-/// runs with the memory, processes and files of the snapshot. What it was until then is kept as a snapshot for a while.
-/// When that fails it is where it was.
+/// Takes a running or suspended sandbox back to a snapshot, in place: it keeps its id, name, ports and settings, and runs
+/// with the files of the snapshot, and with its memory and processes if it is a memory snapshot; after a filesystem
+/// snapshot it boots. What it was until then is kept as a snapshot for a while. When that fails it is where it was.
 #[utoipa::path(post, path = "/v1/sandboxes/{id}/rewind", tag = "sandboxes", request_body = wire::RewindRequest,
     params(("id" = String, Path, description = "id, or name of a living sandbox")),
     responses(

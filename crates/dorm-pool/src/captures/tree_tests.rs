@@ -14,6 +14,9 @@ use dorm_steps::pass;
 use super::tests::{facts, id, open};
 use crate::{Below, Capture, Pool, PoolError, TreeFacts};
 
+const MANIFEST_V2: &str = include_str!("tests/manifest-v2.json");
+const LISTING: &str = include_str!("tests/listing-v1.txt");
+
 /// Pieces with holes between them.
 struct Pieces(Vec<(u64, Vec<u8>)>, usize);
 
@@ -105,6 +108,17 @@ async fn everything_of_a_tree_is_kept() {
     );
     assert_eq!(again.check(&id(1)).await.unwrap(), capture);
     assert_eq!(again.capture(&id(1)).await.unwrap(), capture);
+}
+
+#[tokio::test]
+async fn trees_are_still_written_as_in_the_second_format() {
+    let directory = tempfile::tempdir().unwrap();
+    let pool = open(directory.path(), pass());
+    written(&pool, 1, None).await;
+    let capture = written(&pool, 2, Some(1)).await;
+    for (name, golden) in [("manifest.json", MANIFEST_V2), ("listing", LISTING)] {
+        assert_eq!(fs::read_to_string(capture.directory.join(name)).unwrap(), golden, "{name}");
+    }
 }
 
 #[tokio::test]

@@ -8,7 +8,7 @@ use anyhow::Result;
 use serde_json::{Value, json};
 
 use super::perform::{CHILDREN, LIMITS};
-use super::{Heard, Operation, Scene, images};
+use super::{Heard, Operation, Scene, images, merge};
 use crate::host::word;
 use crate::probe::{PATIENCE, Probe};
 use crate::report::Kind;
@@ -34,6 +34,7 @@ pub(crate) async fn judge(world: &mut World, operation: Operation, scene: Scene,
         | Operation::TerminateParked
         | Operation::TerminateEvicted
         | Operation::TimeoutTerminates => ended(world, operation, scene, is_done, &mut faults).await?,
+        Operation::MergeLayers => merge::judge(world, scene, heard, &mut faults).await?,
         Operation::RewindRunning | Operation::RewindSuspended | Operation::Promote => {
             back::judge(world, scene, heard, &mut faults).await?;
         }

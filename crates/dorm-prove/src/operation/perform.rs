@@ -39,7 +39,9 @@ pub(crate) async fn perform(world: &mut World, operation: Operation, scene: &Sce
         Operation::ResumeParked | Operation::ResumeEvicted => daemon.act(&id, "resume").await,
         Operation::Evict => daemon.act(&id, "evict").await,
         Operation::CheckpointRunning | Operation::CheckpointSuspended => daemon.checkpoint(&id, "memory").await,
-        Operation::FilesRunning | Operation::FilesSuspended => daemon.checkpoint(&id, "filesystem").await,
+        Operation::FilesRunning | Operation::FilesSuspended | Operation::MergeLayers => {
+            daemon.checkpoint(&id, "filesystem").await
+        }
         Operation::Clone => daemon.post(&format!("/sandboxes/{id}/clone"), json!({ "name": scene.label })).await,
         Operation::Fork => {
             let children = vec![json!({ "labels": labels }); CHILDREN];

@@ -3,7 +3,7 @@
 use anyhow::{Result, bail};
 use serde_json::json;
 
-use super::{Operation, Scene, images};
+use super::{Operation, Scene, images, merge};
 use crate::host::word;
 use crate::probe::Probe;
 use crate::steps::{Act, Step};
@@ -21,6 +21,7 @@ pub(crate) async fn prepare(world: &mut World, operation: Operation) -> Result<S
     match operation {
         Operation::CreateFromSnapshot => scene.snapshot = Some(world.origin().await?.0),
         Operation::CreateFromFiles => scene.snapshot = Some(world.files_origin().await?.0),
+        Operation::MergeLayers => scene.subject = Some(merge::prepare(world, &scene.label).await?),
         Operation::DeleteSnapshot => {
             let Some(subject) = &scene.subject else { bail!("no sandbox to take a snapshot of") };
             scene.snapshot = Some(word(&world.daemon.checkpoint(&subject.id, "memory").await?, "id"));
@@ -81,6 +82,7 @@ async fn subject(world: &mut World, operation: Operation) -> Result<Option<Probe
         | Operation::CreateEphemeral
         | Operation::CreateFromSnapshot
         | Operation::CreateFromFiles
+        | Operation::MergeLayers
         | Operation::StartAfterCreate
         | Operation::MakeHulls
         | Operation::ImportImage

@@ -107,8 +107,11 @@ impl Service {
     /// [`Service::create`], with an id that is on record already.
     pub(super) async fn create_as(&self, id: SandboxId, asked: CreateSandbox) -> Result<SandboxView, ServiceError> {
         let shared = &self.shared;
-        // Until it is recorded, what it starts from stays.
-        let staying = shared.holding.clone().read_owned().await;
+        // Until it is recorded, the snapshot it starts from stays.
+        let staying = match asked.from {
+            CreateFrom::Snapshot(_) => Some(shared.holding.clone().read_owned().await),
+            CreateFrom::Image(_) => None,
+        };
         let Source { image, layer, resources, origin } = self.source(&asked).await?;
         shared.admit_write("create a sandbox", 0).await?;
         let admitted = shared.admit_run("create a sandbox", resources.memory_bytes).await?;

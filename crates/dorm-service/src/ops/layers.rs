@@ -90,9 +90,7 @@ impl Service {
             Err(error) => chain(error),
         };
         operation.ended = Some((shared.now(), OperationResult::Failed(reason)));
-        let discard = vec![to.clone()];
-        shared.commit(Change { operations: vec![operation], discard, ..Change::default() }).await?;
-        shared.discard(vec![to]).await;
+        shared.commit(Change { operations: vec![operation], discard: vec![to], ..Change::default() }).await?;
         merged.map(drop)
     }
 
@@ -115,11 +113,10 @@ impl Service {
         snapshot.bytes = flat.bytes();
         let mut operation = operation.clone();
         operation.ended = Some((shared.now(), OperationResult::Done));
-        let discard = vec![old.clone()];
+        let discard = vec![old];
         let change = Change { snapshots: vec![snapshot], operations: vec![operation], discard, ..Change::default() };
         shared.commit(change).await?;
         drop((alone, turn));
-        shared.discard(vec![old]).await;
         // What lay below may be free now.
         shared.removals.poke();
         Ok(true)

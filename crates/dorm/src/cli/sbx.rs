@@ -85,9 +85,9 @@ enum SbxVerb {
     Fork(fork::ForkOptions),
     /// Take a sandbox back to a snapshot, under its own id and name
     ///
-    /// Memory, processes and files are those of the snapshot; name, variables and time limits stay. What the sandbox was
-    /// until then becomes a snapshot that goes by itself after a week, unless --keep says otherwise. When it fails, the
-    /// sandbox is where it was.
+    /// Files are those of the snapshot, and so are memory and processes if it is a memory snapshot; after a filesystem
+    /// snapshot the sandbox boots. Name, variables and time limits stay. What it was until then becomes a snapshot that
+    /// goes by itself after a week, unless --keep says otherwise. When it fails, the sandbox is where it was.
     Rewind(rewind::RewindOptions),
     /// Make a terminated sandbox anew, from its newest snapshot and with its settings
     Restart(restart::RestartOptions),
