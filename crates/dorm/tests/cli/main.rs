@@ -22,6 +22,7 @@ mod shell;
 mod sleep;
 mod terminate;
 mod timeout;
+mod transfer;
 mod tree;
 mod usage;
 mod why;
