@@ -15,6 +15,7 @@ mod help;
 mod image;
 mod keep;
 mod ls;
+mod matrix;
 mod port;
 mod rewind;
 mod run;

@@ -6,6 +6,7 @@ mod endurance;
 mod forks;
 mod large;
 mod limits;
+mod matrix;
 mod network;
 mod place;
 mod prove;
