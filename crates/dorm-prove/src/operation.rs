@@ -8,6 +8,7 @@ mod images;
 mod judge;
 mod perform;
 mod prepare;
+mod transfer;
 
 use serde_json::Value;
 
@@ -53,6 +54,9 @@ operations! {
     RewindSuspended "rewind suspended";
     Promote "promote";
     DeleteSnapshot "delete snapshot";
+    ExportSnapshot "export snapshot";
+    ImportSnapshot "import snapshot";
+    FilesOfSnapshot "files of snapshot";
     TerminateRunning "terminate running";
     TerminateParked "terminate parked";
     TerminateEvicted "terminate evicted";

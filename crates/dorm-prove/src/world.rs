@@ -42,6 +42,8 @@ pub(crate) struct World {
     pub(crate) origin: Option<(String, Probe)>,
     /// A filesystem snapshot, and what was in it.
     pub(crate) files_origin: Option<(String, Probe)>,
+    /// The file of a memory snapshot, and what is in it.
+    pub(crate) exported: Option<(std::path::PathBuf, Probe)>,
     /// To which nothing is done: each must stay as it is.
     standing: Vec<(Stage, Probe)>,
     number: u64,
@@ -77,6 +79,7 @@ impl World {
             doomed: None,
             origin: None,
             files_origin: None,
+            exported: None,
             standing: Vec::new(),
             number: 0,
             runsc,

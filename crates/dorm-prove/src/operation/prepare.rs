@@ -3,7 +3,7 @@
 use anyhow::{Result, bail};
 use serde_json::json;
 
-use super::{Operation, Scene, images};
+use super::{Operation, Scene, images, transfer};
 use crate::host::word;
 use crate::probe::Probe;
 use crate::steps::{Act, Step};
@@ -19,7 +19,10 @@ pub(crate) async fn prepare(world: &mut World, operation: Operation) -> Result<S
     let subject = subject(world, operation).await?;
     let mut scene = Scene { label, subject, snapshot: None, past: None, before: Vec::new() };
     match operation {
-        Operation::CreateFromSnapshot => scene.snapshot = Some(world.origin().await?.0),
+        Operation::CreateFromSnapshot | Operation::ExportSnapshot | Operation::FilesOfSnapshot => {
+            scene.snapshot = Some(world.origin().await?.0);
+        }
+        Operation::ImportSnapshot => drop(transfer::file(world).await?),
         Operation::CreateFromFiles => scene.snapshot = Some(world.files_origin().await?.0),
         Operation::DeleteSnapshot => {
             let Some(subject) = &scene.subject else { bail!("no sandbox to take a snapshot of") };
@@ -81,6 +84,9 @@ async fn subject(world: &mut World, operation: Operation) -> Result<Option<Probe
         | Operation::CreateEphemeral
         | Operation::CreateFromSnapshot
         | Operation::CreateFromFiles
+        | Operation::ExportSnapshot
+        | Operation::ImportSnapshot
+        | Operation::FilesOfSnapshot
         | Operation::StartAfterCreate
         | Operation::MakeHulls
         | Operation::ImportImage
