@@ -16,5 +16,6 @@ mod range;
 pub(crate) mod rewinds;
 pub(crate) mod sandboxes;
 pub(crate) mod snapshots;
+pub(crate) mod transfer;
 pub(crate) mod tree;
 pub(crate) mod webhooks;

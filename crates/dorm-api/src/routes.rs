@@ -18,7 +18,7 @@ use crate::extract::JSON_BYTES_MAX;
 use crate::gateway;
 use crate::handlers::{
     checkpoints, daemon, diff, events, exec, files, forks, images, keeping, output, processes, pty, rewinds, sandboxes,
-    snapshots, tree, webhooks,
+    snapshots, transfer, tree, webhooks,
 };
 use crate::keys::Keys;
 use crate::serve::Life;
@@ -106,6 +106,9 @@ routes! {
     get "/v1/snapshots" snapshots::list;
     get "/v1/snapshots/{id}" snapshots::describe;
     delete "/v1/snapshots/{id}" snapshots::delete;
+    get "/v1/snapshots/{id}/export" transfer::export;
+    post "/v1/snapshots/{id}/files" transfer::files;
+    post "/v1/snapshots/import" transfer::import;
     get "/v1/tree" tree::tree;
     get "/v1/diff" diff::diff;
     get "/v1/images" images::list;

@@ -16,6 +16,7 @@ mod listing;
 mod manifest;
 #[cfg(test)]
 mod tests;
+mod transfer;
 mod tree;
 mod tree_check;
 #[cfg(test)]
@@ -38,6 +39,7 @@ pub(crate) use diff::diff;
 pub use diff::{Difference, Differing, Lister};
 pub use draft::CaptureDraft;
 pub use listing::Listed;
+pub use transfer::{Export, ExportNote, Exported, ExportedTree, ImportAs, Imported, Incoming};
 pub use tree::{Below, TreeFacts, TreeWriter};
 
 const MANIFEST: &str = "manifest.json";

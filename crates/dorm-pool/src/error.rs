@@ -140,6 +140,15 @@ pub enum PoolError {
         "'{0}' is not a tag: tags are 1 to 128 letters, digits and '.', '_', '-', ':', the first a letter or digit"
     )]
     Tag(String),
+    /// The file of a snapshot is not one that was exported.
+    #[error("this is no file of a snapshot that can be imported: {what}; export it again, and pass it on whole")]
+    Export {
+        /// What is wrong with it; `it` is the file.
+        what: String,
+        /// What the system said.
+        #[source]
+        source: Option<io::Error>,
+    },
     /// What was to be imported cannot be read.
     #[error("cannot import {path}: {what}")]
     Source {

@@ -26,8 +26,8 @@ mod pool;
 mod steps;
 
 pub use captures::{
-    Below, Capture, CaptureDraft, CaptureFacts, CaptureFile, Difference, Differing, Expected, Listed, Lister, Sizes,
-    TreeFacts, TreeWriter,
+    Below, Capture, CaptureDraft, CaptureFacts, CaptureFile, Difference, Differing, Expected, Export, ExportNote,
+    Exported, ExportedTree, ImportAs, Imported, Incoming, Listed, Lister, Sizes, TreeFacts, TreeWriter,
 };
 pub use error::PoolError;
 pub use images::{GUEST_ID_BASE, GUEST_ID_COUNT, Image, Progress, Stage};

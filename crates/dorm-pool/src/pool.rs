@@ -8,7 +8,10 @@ use std::sync::Arc;
 use dorm_lifecycle::{CaptureId, Digest};
 use dorm_steps::AnySteps;
 
-use crate::captures::{self, Below, Capture, CaptureDraft, Captures, Differing, Expected, Listed, Sizes};
+use crate::captures::{
+    self, Below, Capture, CaptureDraft, Captures, Differing, Expected, Export, ExportNote, ImportAs, Imported,
+    Incoming, Listed, Sizes,
+};
 use crate::error::PoolError;
 use crate::images::{Image, Images, Progress};
 use crate::steps::Steps;
@@ -243,6 +246,35 @@ impl Pool {
     pub async fn copy(&self, from: &CaptureId, to: &CaptureId) -> Result<Capture, PoolError> {
         let (captures, from, to) = (self.captures.clone(), from.clone(), to.clone());
         self.blocking(move || captures.copy(&from, &to)).await
+    }
+
+    /// Settles what a capture is as one file, with all layers below it and without its image. It is read to its last byte.
+    ///
+    /// # Errors
+    /// [`PoolError::Missing`], [`PoolError::Damaged`], [`PoolError::NoImage`]; [`PoolError::Export`] when there is more in
+    /// it than such a file can have.
+    pub async fn export(&self, id: &CaptureId, note: ExportNote) -> Result<Export, PoolError> {
+        let (captures, images, id) = (self.captures.clone(), self.images.clone(), id.clone());
+        self.blocking(move || captures.export(&id, note, &|image| images.get(image))).await
+    }
+
+    /// Reads what such a file says it is, and nothing more.
+    ///
+    /// # Errors
+    /// [`PoolError::Export`] when it is none, [`PoolError::Format`] when it is of a newer version.
+    pub async fn open_export(&self, from: impl std::io::Read + Send + 'static) -> Result<Incoming, PoolError> {
+        self.blocking(move || Incoming::open(Box::new(from))).await
+    }
+
+    /// Makes captures of such a file, under the ids given. Every byte is compared with what the file says of it. When this
+    /// fails there are none.
+    ///
+    /// # Errors
+    /// [`PoolError::Export`] when the file is not what it says, [`PoolError::NoRoom`] when it does not fit, or as
+    /// [`Pool::begin`].
+    pub async fn import_export(&self, incoming: Incoming, name: &ImportAs) -> Result<Imported, PoolError> {
+        let (captures, name) = (self.captures.clone(), name.clone());
+        self.blocking(move || captures.import(incoming, &name)).await
     }
 
     /// Removes a capture, or what was half-written of one. One that is not there is a success.

@@ -9,6 +9,7 @@ mod judge;
 mod merge;
 mod perform;
 mod prepare;
+mod transfer;
 
 use serde_json::Value;
 
@@ -55,6 +56,9 @@ operations! {
     Promote "promote";
     MergeLayers "merge layers";
     DeleteSnapshot "delete snapshot";
+    ExportSnapshot "export snapshot";
+    ImportSnapshot "import snapshot";
+    FilesOfSnapshot "files of snapshot";
     TerminateRunning "terminate running";
     TerminateParked "terminate parked";
     TerminateEvicted "terminate evicted";

@@ -44,6 +44,8 @@ pub(crate) struct World {
     pub(crate) files_origin: Option<(String, Probe)>,
     /// A filesystem snapshot on as many layers as are left alone.
     pub(crate) deep: Option<String>,
+    /// The file of a memory snapshot, and what is in it.
+    pub(crate) exported: Option<(std::path::PathBuf, Probe)>,
     /// To which nothing is done: each must stay as it is.
     standing: Vec<(Stage, Probe)>,
     number: u64,
@@ -80,6 +82,7 @@ impl World {
             origin: None,
             files_origin: None,
             deep: None,
+            exported: None,
             standing: Vec::new(),
             number: 0,
             runsc,

@@ -93,6 +93,33 @@ pub enum ServiceError {
         /// The other.
         second: Digest,
     },
+    /// The file of a snapshot stands on an image that is not here.
+    #[error(
+        "cannot import the snapshot: it stands on image {image}{}, which is not here",
+        if tags.is_empty() { String::new() } else { format!(" (there called {})", tags.join(", ")) }
+    )]
+    ImageToImport {
+        /// The image.
+        image: Digest,
+        /// How it is called where the file comes from.
+        tags: Vec<String>,
+    },
+    /// What would be exported may have secrets in it.
+    #[error(
+        "cannot export snapshot {snapshot}: it holds memory of sandbox {sandbox}, which has secrets ({})",
+        names.join(", ")
+    )]
+    HoldsSecrets {
+        /// Which.
+        snapshot: SnapshotId,
+        /// Whose secrets.
+        sandbox: SandboxId,
+        /// What they are called.
+        names: Vec<String>,
+    },
+    /// The files of a snapshot were asked for that has nothing else.
+    #[error("snapshot {0} is of files alone: there is nothing to take out of it")]
+    NoMemory(SnapshotId),
     /// Something was asked for that a snapshot fixes.
     #[error("{what} comes with snapshot {snapshot} and cannot be changed")]
     FixedBySnapshot {
@@ -256,6 +283,9 @@ impl ServiceError {
             | Self::NothingToRestart(_)
             | Self::BadPromotion { .. }
             | Self::FixedBySnapshot { .. }
+            | Self::ImageToImport { .. }
+            | Self::HoldsSecrets { .. }
+            | Self::NoMemory(_)
             | Self::NotRunning { .. }
             | Self::Denied { denied: Denied::NotSuspendable | Denied::TooManyHolds(_), .. } => Code::Conflict,
             Self::Spec(_) | Self::Id(_) | Self::BadFork { .. } | Self::DiskShrinks { .. } | Self::NoSecret { .. } => {
@@ -288,7 +318,15 @@ impl ServiceError {
             }
             Self::NotComparable { .. } => "compare snapshots and sandboxes that were made from one image",
             Self::DiskShrinks { .. } => "ask for as many or more, or leave it out",
+            Self::SnapshotUnusable { source: PoolError::Incompatible { .. }, .. } => {
+                "its files can be used: make a snapshot of them with `dorm sbx checkpoint files`"
+            }
             Self::SnapshotUnusable { .. } => "use another snapshot",
+            Self::ImageToImport { .. } => "import that image first, with `dorm image import`, then the snapshot again",
+            Self::HoldsSecrets { .. } => {
+                "make a snapshot of its files with `dorm sbx checkpoint files`, and export that"
+            }
+            Self::NoMemory(_) => "use it as it is",
             Self::BadRewind { .. } => "create a new sandbox from that snapshot instead",
             Self::NotTerminated { state: StateName::Suspended, .. } => "resume it, or rewind it to a snapshot",
             Self::NotTerminated { .. } => "rewind it to a snapshot, or terminate it first",
@@ -351,6 +389,7 @@ fn pool_code(error: &PoolError) -> Code {
         PoolError::Ambiguous { .. } | PoolError::Tag(_) | PoolError::Source { .. } | PoolError::Entry { .. } => {
             Code::InvalidArgument
         }
+        PoolError::Export { .. } => Code::InvalidArgument,
         PoolError::InUse { .. }
         | PoolError::Exists(_)
         | PoolError::Incompatible { .. }

@@ -46,6 +46,7 @@ pub use ops::fork::{FORK_MAX, ForkAsked, ForkChild};
 pub use ops::promote::Promoted;
 pub use ops::restart::Restarted;
 pub use ops::rewind::{KeepFuture, RewoundSandbox};
+pub use ops::transfer::{ExportFile, ImportSettings};
 pub use parking::ParkLimits;
 pub use recovery::RecoveryReport;
 pub use secrets::{SecretAsked, SecretsAsked};

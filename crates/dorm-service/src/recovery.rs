@@ -118,7 +118,11 @@ async fn close_operations(
     for operation in shared.store.open_operations().await? {
         match operation.kind {
             OperationKind::DeleteSnapshot => finish_deletion(shared, operation, report).await?,
-            OperationKind::Suspend | OperationKind::Snapshot | OperationKind::Rewind | OperationKind::MergeLayers => {
+            OperationKind::Suspend
+            | OperationKind::Snapshot
+            | OperationKind::Rewind
+            | OperationKind::MergeLayers
+            | OperationKind::Import => {
                 give_up_capture(shared, operation, living, report).await?;
             }
             // These belong to a state, and whoever drives the sandbox ends them.

@@ -39,11 +39,13 @@ pub enum OperationKind {
     Rewind,
     /// Puts a sandbox in the place of the one it came from.
     Promote,
+    /// Takes in the file of a snapshot.
+    Import,
 }
 
 impl OperationKind {
     /// Every kind.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Create,
         Self::Suspend,
         Self::Resume,
@@ -54,6 +56,7 @@ impl OperationKind {
         Self::Fork,
         Self::Rewind,
         Self::Promote,
+        Self::Import,
     ];
 
     /// Its word in records and answers.
@@ -69,6 +72,7 @@ impl OperationKind {
             Self::Fork => "fork",
             Self::Rewind => "rewind",
             Self::Promote => "promote",
+            Self::Import => "import",
         }
     }
 }
@@ -216,6 +220,8 @@ pub enum Maker {
     Request,
     /// The checkpoint policy of its source, whose ladder decides when it goes.
     Policy,
+    /// It came in a file, from another host perhaps: of its source nothing else need be known here.
+    Import,
 }
 
 impl Maker {
@@ -224,6 +230,7 @@ impl Maker {
         match self {
             Self::Request => "request",
             Self::Policy => "policy",
+            Self::Import => "import",
         }
     }
 }

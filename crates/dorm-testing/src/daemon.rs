@@ -29,7 +29,8 @@ struct Setting {
 /// A running daemon.
 #[derive(Debug)]
 pub struct Daemon {
-    child: Child,
+    /// None when it runs in this process.
+    child: Option<Child>,
     setting: Setting,
     address: String,
     key: String,
@@ -93,12 +94,27 @@ impl Daemon {
         };
         let key = std::fs::read_to_string(setting.data.join("key")).context("read the daemon's key")?;
         let client = Client::builder().no_proxy().build().context("make an HTTP client")?;
-        Ok(Self { child, address, key: key.trim().to_owned(), client, setting })
+        Ok(Self { child: Some(child), address, key: key.trim().to_owned(), client, setting })
+    }
+
+    /// One that runs already, in this process perhaps, at `address` and with that key. It is only asked: whoever has started
+    /// it ends it.
+    pub fn attach(address: &str, key: &str, data: &Path) -> Self {
+        let (data, nothing) = (data.to_owned(), PathBuf::new());
+        let setting =
+            Setting { dorm: nothing.clone(), data, images: nothing.clone(), log: nothing, options: Vec::new() };
+        Self {
+            child: None,
+            address: address.to_owned(),
+            key: key.to_owned(),
+            client: Client::builder().no_proxy().build().unwrap_or_default(),
+            setting,
+        }
     }
 
     /// Its process id.
     pub fn pid(&self) -> u32 {
-        self.child.id()
+        self.child.as_ref().map_or_else(std::process::id, Child::id)
     }
 
     /// Where it listens: `http://127.0.0.1:PORT`.
@@ -256,11 +272,12 @@ impl Daemon {
     /// # Errors
     /// When it cannot be told to stop.
     pub fn stop(&mut self) -> Result<Option<i32>> {
-        if let Some(status) = self.child.try_wait()? {
+        let Some(child) = &mut self.child else { return Ok(None) };
+        if let Some(status) = child.try_wait()? {
             return Ok(status.code());
         }
-        crate::signal(self.child.id(), rustix::process::Signal::TERM).context("tell the daemon to stop")?;
-        Ok(self.child.wait().context("wait for the daemon")?.code())
+        crate::signal(child.id(), rustix::process::Signal::TERM).context("tell the daemon to stop")?;
+        Ok(child.wait().context("wait for the daemon")?.code())
     }
 
     /// Kills the daemon, as a crash would; its sandboxes go on.
@@ -268,8 +285,9 @@ impl Daemon {
     /// # Errors
     /// When it cannot be killed.
     pub fn kill(&mut self) -> Result<()> {
-        self.child.kill().context("kill the daemon")?;
-        self.child.wait().context("wait for the daemon")?;
+        let Some(child) = &mut self.child else { bail!("a daemon in this process cannot be killed") };
+        child.kill().context("kill the daemon")?;
+        child.wait().context("wait for the daemon")?;
         Ok(())
     }
 

@@ -4,6 +4,7 @@
 
 mod daemon;
 mod host;
+pub mod matrix;
 
 pub use daemon::{Answer, Daemon, until};
 pub use host::{held_by_kernel, left_overs, processes_of};

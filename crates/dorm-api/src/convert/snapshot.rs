@@ -40,6 +40,7 @@ impl From<SnapshotRecord> for wire::Snapshot {
             made_by: match snapshot.made_by {
                 Maker::Request => wire::Maker::Request,
                 Maker::Policy => wire::Maker::Policy,
+                Maker::Import => wire::Maker::Import,
             },
         }
     }

@@ -14,7 +14,7 @@ use crate::routes::Api;
 use crate::wire;
 
 /// The snapshot of `{id}`.
-pub(crate) struct Snapshot(SnapshotId);
+pub(crate) struct Snapshot(pub(super) SnapshotId);
 
 impl FromRequestParts<Api> for Snapshot {
     type Rejection = ApiError;

@@ -61,6 +61,8 @@ pub enum Maker {
     /// The policy of its source, or a command that was to be run only after it was taken. It goes when the ladder of that
     /// policy does not keep it any more.
     Policy,
+    /// Nobody here: it came in a file.
+    Import,
 }
 
 /// Asks for a snapshot.

@@ -66,13 +66,11 @@ impl Batch {
             self.made(entry, Some(hash));
             return Ok(());
         }
-        let mut pieces = Vec::new();
+        let (mut pieces, mut end) = (Vec::new(), 0);
         while let Some((at, piece)) = content.next()? {
+            end = ends(at, piece, end, length)?;
             pieces.push((at, piece.to_vec()));
             self.bytes += piece.len();
-            if self.bytes > BYTES + SMALL as usize {
-                return Err(unfit());
-            }
         }
         if self.directories.last().is_none_or(|last| !Arc::ptr_eq(last, parent)) {
             self.directories.push(parent.clone());
@@ -143,8 +141,7 @@ fn fill(file: &File, bytes: u64, content: &mut dyn Content) -> io::Result<String
     let mut hasher = ContentHasher::new();
     let mut end = 0;
     while let Some((at, piece)) = content.next()? {
-        let next = at.checked_add(piece.len() as u64).filter(|next| at >= end && *next <= bytes);
-        end = next.ok_or_else(unfit)?;
+        end = ends(at, piece, end, bytes)?;
         file.write_all_at(piece, at)?;
         hasher.update(at, piece);
     }
@@ -154,6 +151,8 @@ fn fill(file: &File, bytes: u64, content: &mut dyn Content) -> io::Result<String
     Ok(hasher.finish(bytes))
 }
 
-fn unfit() -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, "its content does not fit its length")
+/// Where a piece ends, which must begin at or after the `last` end and be within the length.
+fn ends(at: u64, piece: &[u8], last: u64, length: u64) -> io::Result<u64> {
+    let end = at.checked_add(piece.len() as u64).filter(|end| at >= last && *end <= length);
+    end.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "its content does not fit its length"))
 }

@@ -96,7 +96,7 @@ impl CaptureDraft {
         blocking(&self.captures.steps.clone(), move || disk::remove_tree(&self.directory)).await
     }
 
-    fn commit_now(self, facts: &CaptureFacts, files: &[PathBuf]) -> Result<Capture, PoolError> {
+    pub(super) fn commit_now(self, facts: &CaptureFacts, files: &[PathBuf]) -> Result<Capture, PoolError> {
         let steps = &self.captures.steps;
         let (opened, directories) = self.check(files)?;
         steps.reach(Step::FilesChecked)?;

@@ -83,7 +83,7 @@ fn forget(all: &mut BTreeMap<Vec<u8>, Node>, path: &[u8]) {
 }
 
 /// The entries of `all`, in the order in which they are written: the first name of a file is the file.
-fn entries(all: BTreeMap<Vec<u8>, Node>) -> Vec<(Listed, (usize, Vec<u8>))> {
+fn entries(all: BTreeMap<Vec<u8>, Node>) -> Vec<(Listed, Source)> {
     let mut firsts: HashMap<(usize, Vec<u8>), Vec<u8>> = HashMap::new();
     let mut list = Vec::with_capacity(all.len());
     for (path, Node { mut entry, mut hash, source }) in all {
@@ -152,7 +152,37 @@ impl Content for Copied {
     }
 }
 
+/// What a stack of layers comes to: each entry, and where its content is.
+pub(super) struct Merged {
+    pub(super) entries: Vec<(Listed, Source)>,
+    /// Where the trees are, the lowest first.
+    roots: Vec<PathBuf>,
+}
+
+/// The layer that has the content of something, and its path there.
+pub(super) type Source = (usize, Vec<u8>);
+
+impl Merged {
+    /// The tree in which the content of something is.
+    pub(super) fn root(&self, source: &Source) -> PathBuf {
+        self.roots.get(source.0).cloned().unwrap_or_default()
+    }
+}
+
 impl Captures {
+    /// What `top` and all below it come to on the image at `image`.
+    pub(super) fn merged(&self, top: &CaptureId, image: &Path) -> Result<Merged, PoolError> {
+        let layers = self.layers(top)?;
+        let mut listings = Vec::new();
+        for layer in layers.iter().rev() {
+            listings.push(self.listing(layer)?);
+        }
+        let damaged =
+            |what: String| PoolError::Damaged { capture: top.clone(), file: super::tree::LISTING.into(), what };
+        let entries = entries(over(lay(&listings).map_err(damaged)?, image));
+        Ok(Merged { entries, roots: layers.iter().rev().map(Capture::root).collect() })
+    }
+
     /// Makes `to` a capture of files that lies on the image itself and means the same as `top` with all below it.
     /// Nothing of those is changed.
     pub(crate) fn flatten(
@@ -164,24 +194,21 @@ impl Captures {
         let layers = self.layers(top)?;
         let Some(topmost) = layers.first() else { return Err(PoolError::Missing(top.clone())) };
         let image = image(&topmost.facts.image)?;
-        let mut listings = Vec::new();
-        for layer in layers.iter().rev() {
-            listings.push(self.listing(layer)?);
-        }
         let damaged = |what: &str| PoolError::Damaged {
             capture: top.clone(),
             file: super::tree::LISTING.into(),
             what: what.to_owned(),
         };
-        let wanted = entries(over(lay(&listings).map_err(|what| damaged(&what))?, &image));
+        let merged = self.merged(top, &image)?;
+        let wanted = &merged.entries;
         let need = wanted.iter().map(|(listed, _)| bytes_of(&listed.entry)).sum();
         let draft = self.begin(to, need)?;
         let mut tree = draft.tree(Below::default())?;
-        for (listed, (layer, path)) in &wanted {
+        for (listed, source) in wanted {
             let copied = match &listed.entry.kind {
                 EntryKind::File { bytes } => {
-                    let root = layers.iter().rev().nth(*layer).map(Capture::root).unwrap_or_default();
-                    let file = open(&root, path).map_err(failed("open a file of a layer in", &root))?;
+                    let root = merged.root(source);
+                    let file = open(&root, &source.1).map_err(failed("open a file of a layer in", &root))?;
                     let content = Copied { file, at: 0, end: 0, length: *bytes, buffer: Vec::new() };
                     tree.take(&listed.entry, &mut { content })
                 }
@@ -190,19 +217,19 @@ impl Captures {
             copied.map_err(failed("merge layers into", draft.directory()))?;
         }
         let facts = CaptureFacts { layer: None, ..topmost.facts.clone() };
-        let merged = draft.commit_tree_now(&facts, &tree)?;
+        let flat = draft.commit_tree_now(&facts, &tree)?;
         // It takes the place of the others only if it is what they are, as read back from the disk.
-        let found = self.listing(&merged)?;
+        let found = self.listing(&flat)?;
         let is_same = found.len() == wanted.len() && found.iter().eq(wanted.iter().map(|(listed, _)| listed));
         let checked = match is_same {
-            true => self.check_content(&merged),
+            true => self.check_content(&flat),
             false => Err(damaged("does not come to what was written when its layers were merged")),
         };
         if let Err(error) = checked {
             self.remove(to)?;
             return Err(error);
         }
-        Ok(merged)
+        Ok(flat)
     }
 }
 
@@ -213,7 +240,8 @@ fn bytes_of(entry: &Entry) -> u64 {
     }
 }
 
-fn open(root: &Path, path: &[u8]) -> io::Result<File> {
+/// Opens a file of a layer; no link is followed on the way.
+pub(super) fn open(root: &Path, path: &[u8]) -> io::Result<File> {
     let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
     let root = rustix::fs::openat(CWD, root, flags, Mode::empty())?;
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;

@@ -89,6 +89,11 @@ impl TreeWriter {
         Ok(Self(Arc::new(Mutex::new(writer))))
     }
 
+    /// Writes what waits to be written.
+    pub(super) fn settle(&self) -> io::Result<()> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).settle()
+    }
+
     /// Sets what is left and answers what came to be. Nothing is synced yet.
     pub(super) fn finish(&self) -> io::Result<TreeFacts> {
         let mut writer = self.0.lock().unwrap_or_else(PoisonError::into_inner);

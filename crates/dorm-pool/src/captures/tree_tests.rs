@@ -27,7 +27,7 @@ impl Content for Pieces {
     }
 }
 
-fn entry(path: &[u8], kind: EntryKind) -> Entry {
+pub(super) fn entry(path: &[u8], kind: EntryKind) -> Entry {
     let attributes = BTreeMap::new();
     Entry {
         path: path.to_vec(),
@@ -63,7 +63,7 @@ fn all() -> Vec<(Entry, Pieces)> {
     ]
 }
 
-async fn written(pool: &Pool, number: u8, layer: Option<u8>) -> Capture {
+pub(super) async fn written(pool: &Pool, number: u8, layer: Option<u8>) -> Capture {
     let draft = pool.begin(&id(number), 0).await.unwrap();
     fs::write(draft.memory().unwrap().join("pages"), "of no use any more").unwrap();
     let mut tree = draft.tree(Below::default()).unwrap();

@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result, bail};
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::{Operation, Scene, images};
+use super::{Operation, Scene, images, transfer};
 use crate::world::{Hulls, World};
 
 /// The limits that are set, in seconds.
@@ -54,6 +54,9 @@ pub(crate) async fn perform(world: &mut World, operation: Operation, scene: &Sce
         Operation::Promote => {
             let child = scene.past.as_ref().map(|child| child.id.clone()).unwrap_or_default();
             daemon.post(&format!("/sandboxes/{child}/promote"), json!({})).await
+        }
+        Operation::ExportSnapshot | Operation::ImportSnapshot | Operation::FilesOfSnapshot => {
+            transfer::perform(world, operation, &snapshot).await
         }
         Operation::DeleteSnapshot => daemon.ask(Method::DELETE, &format!("/snapshots/{snapshot}"), None).await,
         Operation::TerminateRunning | Operation::TerminateParked | Operation::TerminateEvicted => {

@@ -3,7 +3,7 @@
 use anyhow::{Result, bail};
 use serde_json::json;
 
-use super::{Operation, Scene, images, merge};
+use super::{Operation, Scene, images, merge, transfer};
 use crate::host::word;
 use crate::probe::Probe;
 use crate::steps::{Act, Step};
@@ -19,7 +19,10 @@ pub(crate) async fn prepare(world: &mut World, operation: Operation) -> Result<S
     let subject = subject(world, operation).await?;
     let mut scene = Scene { label, subject, snapshot: None, past: None, before: Vec::new() };
     match operation {
-        Operation::CreateFromSnapshot => scene.snapshot = Some(world.origin().await?.0),
+        Operation::CreateFromSnapshot | Operation::ExportSnapshot | Operation::FilesOfSnapshot => {
+            scene.snapshot = Some(world.origin().await?.0);
+        }
+        Operation::ImportSnapshot => drop(transfer::file(world).await?),
         Operation::CreateFromFiles => scene.snapshot = Some(world.files_origin().await?.0),
         Operation::MergeLayers => scene.subject = Some(merge::prepare(world, &scene.label).await?),
         Operation::DeleteSnapshot => {
@@ -83,6 +86,9 @@ async fn subject(world: &mut World, operation: Operation) -> Result<Option<Probe
         | Operation::CreateFromSnapshot
         | Operation::CreateFromFiles
         | Operation::MergeLayers
+        | Operation::ExportSnapshot
+        | Operation::ImportSnapshot
+        | Operation::FilesOfSnapshot
         | Operation::StartAfterCreate
         | Operation::MakeHulls
         | Operation::ImportImage

@@ -165,7 +165,11 @@ impl Service {
                 let resources = asked.resources.unwrap_or_default();
                 Ok(Source { image: image.digest, layer: None, resources, origin: Origin::Image })
             }
-            CreateFrom::Snapshot(id) => from_snapshot(self.complete(id).await?, asked.resources),
+            CreateFrom::Snapshot(id) => {
+                let snapshot = self.complete(id).await?;
+                self.can_restore(&snapshot).await?;
+                from_snapshot(snapshot, asked.resources)
+            }
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Making a terminated sandbox anew, under another id, from what is left of it.
 
 use dorm_lifecycle::{Name, Sandbox, SandboxId, SnapshotId, State};
-use dorm_store::{Removal, SnapshotRecord, SnapshotStatus};
+use dorm_store::{Maker, Removal, SnapshotRecord, SnapshotStatus};
 
 use super::create::CreateSandbox;
 use crate::error::ServiceError;
@@ -49,6 +49,7 @@ impl Service {
 fn newest<'a>(sandbox: &Sandbox, all: &'a [SnapshotRecord]) -> Option<&'a SnapshotRecord> {
     let usable = |snapshot: &&SnapshotRecord| {
         snapshot.status == SnapshotStatus::Completed
+            && snapshot.made_by != Maker::Import
             && snapshot.removal != Removal::WhenFree
             && snapshot.image == sandbox.spec.image
     };

@@ -576,6 +576,7 @@ impl From<&SnapshotRecord> for SnapshotRow {
             made_by: match made_by {
                 Maker::Request => MakerRow::Request,
                 Maker::Policy => MakerRow::Policy,
+                Maker::Import => MakerRow::Import,
             },
             status: match status {
                 SnapshotStatus::InProgress => StatusRow::InProgress,
@@ -611,6 +612,7 @@ impl From<SnapshotRow> for SnapshotRecord {
             made_by: match row.made_by {
                 MakerRow::Request => Maker::Request,
                 MakerRow::Policy => Maker::Policy,
+                MakerRow::Import => Maker::Import,
             },
             status: match row.status {
                 StatusRow::InProgress => SnapshotStatus::InProgress,

@@ -284,6 +284,7 @@ fn newer_snapshots() -> Vec<(String, SnapshotRecord)> {
     let removal = Removal::At(at(1_790_000_900_000));
     let layer = Some(CaptureId::from_random([13; 20]));
     let policy = SnapshotRecord { made_by: Maker::Policy, ..base.clone() };
+    let import = SnapshotRecord { made_by: Maker::Import, ..base.clone() };
     let files = SnapshotRecord { kind: SnapshotKind::Filesystem, layer, ..base.clone() };
     let passing = SnapshotRecord { removal: Removal::WhenFree, ..base.clone() };
     vec![
@@ -291,6 +292,7 @@ fn newer_snapshots() -> Vec<(String, SnapshotRecord)> {
         ("snapshot-that-passes".to_owned(), passing),
         ("snapshot-of-files".to_owned(), files),
         ("snapshot-of-a-policy".to_owned(), policy),
+        ("snapshot-that-was-imported".to_owned(), import),
     ]
 }
 

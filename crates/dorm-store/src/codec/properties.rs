@@ -262,7 +262,7 @@ fn snapshot() -> impl Strategy<Value = SnapshotRecord> {
         (snapshot_id(), project(), sandbox_id(), any::<u64>(), option::of(snapshot_id())),
         (capture_id(), "[0-9a-f]{64}", resources(), time(), any::<u64>(), status),
         (prop::collection::btree_map(any::<String>(), any::<String>(), 0..3), removal),
-        (any::<bool>(), option::of(capture_id()), select(vec![Maker::Request, Maker::Policy])),
+        (any::<bool>(), option::of(capture_id()), select(vec![Maker::Request, Maker::Policy, Maker::Import])),
     )
         .prop_map(
             |(

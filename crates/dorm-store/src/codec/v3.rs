@@ -247,4 +247,5 @@ pub(super) enum KindRow {
 pub(super) enum MakerRow {
     Request,
     Policy,
+    Import,
 }

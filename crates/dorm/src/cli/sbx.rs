@@ -27,6 +27,7 @@ mod suspend;
 mod table;
 mod terminate;
 mod timeout;
+mod transfer;
 mod tree;
 mod usage;
 
@@ -75,7 +76,7 @@ enum SbxVerb {
     Evict(evict::EvictOptions),
     /// End sandboxes for ever
     Terminate(terminate::TerminateOptions),
-    /// Take a snapshot of a sandbox, which goes on; or list, describe, remove snapshots
+    /// Take a snapshot of a sandbox, which goes on; or list, describe, remove, export, import snapshots
     Checkpoint(checkpoint::CheckpointOptions),
     /// Make a second sandbox that goes on from where the first one is now
     Clone(clone::CloneOptions),

@@ -20,14 +20,14 @@ use tokio_util::sync::CancellationToken;
 
 /// Far longer than anything takes, even on a slow machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
-const KEY: &str = "a-key-of-the-tests";
+pub(crate) const KEY: &str = "a-key-of-the-tests";
 
 /// A daemon that is noted in a data directory.
 pub(crate) struct World {
     directory: TempDir,
     pub(crate) address: std::net::SocketAddr,
     stop: CancellationToken,
-    _host: FakeHost,
+    pub(crate) host: FakeHost,
 }
 
 /// What the program left behind.
@@ -40,6 +40,10 @@ pub(crate) struct Ran {
 
 impl World {
     pub(crate) async fn new() -> Self {
+        Self::with(Settings::default()).await
+    }
+
+    pub(crate) async fn with(settings: Settings) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let data = directory.path().join("data");
         let root = directory.path().join("root");
@@ -53,7 +57,7 @@ impl World {
             engine: host.open(),
             pool,
             clock: Arc::new(SystemClock),
-            settings: Settings::default(),
+            settings,
         };
         let (service, _) = Service::open(parts).await.unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -64,7 +68,7 @@ impl World {
         let mut options = std::fs::OpenOptions::new();
         let key = options.write(true).create_new(true).mode(0o600).open(data.join("key")).unwrap();
         std::io::Write::write_all(&mut &key, KEY.as_bytes()).unwrap();
-        Self { directory, address, stop, _host: host }
+        Self { directory, address, stop, host }
     }
 
     /// A place for the test's own files.

@@ -6,6 +6,7 @@ use clap::Subcommand;
 use dorm_api::wire;
 use jiff::Timestamp;
 
+use super::transfer;
 use crate::cli::output::{self, Format};
 use crate::cli::problem::{Done, Problem};
 use crate::cli::progress::Progress;
@@ -77,6 +78,19 @@ enum CheckpointVerb {
         #[arg(long)]
         when_free: bool,
     },
+    /// Write a snapshot to a file, to be imported on another host
+    ///
+    /// All layers below it are in the file, its image is not: it must be on the other host, too. Memory of a sandbox with
+    /// secrets is refused.
+    Export(transfer::ExportOptions),
+    /// Take in a snapshot from a file that was exported
+    ///
+    /// It gets an id of its own. Nothing is left of a file that is damaged or refused.
+    Import(transfer::ImportOptions),
+    /// Make a snapshot of the files of a memory snapshot, which stays
+    ///
+    /// It works for memory of another build of the engine or CPU, too, from which no sandbox can go on.
+    Files(transfer::FilesOptions),
 }
 
 /// Does it.
@@ -107,6 +121,9 @@ pub(super) async fn run(client: &Client, options: CheckpointOptions, format: For
             }
             Ok(exit::OK)
         }
+        (Some(CheckpointVerb::Export(options)), _) => transfer::export(client, options).await,
+        (Some(CheckpointVerb::Import(options)), _) => transfer::import(client, options, format).await,
+        (Some(CheckpointVerb::Files(options)), _) => transfer::files(client, options, format).await,
         (None, Some(id)) => {
             let labels = options.label.into_iter().collect();
             let kind = options.checkpoint_type.into();
@@ -135,7 +152,7 @@ async fn take(client: &Client, id: &str, asked: &wire::CheckpointRequest, timeou
     Ok(exit::OK)
 }
 
-fn table(snapshots: &[wire::Snapshot]) -> Result<(), Problem> {
+pub(super) fn table(snapshots: &[wire::Snapshot]) -> Result<(), Problem> {
     let now = Timestamp::now();
     let row = |snapshot: &wire::Snapshot| {
         vec![

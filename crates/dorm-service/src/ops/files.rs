@@ -1,0 +1,94 @@
+//! A snapshot of the files of a memory snapshot: they can be read where its memory cannot be used.
+
+use dorm_lifecycle::{Actor as By, CaptureId, SnapshotId, SnapshotKind};
+use dorm_pool::{Capture, CaptureFacts};
+use dorm_store::{
+    Change, Maker, OperationKind, OperationRecord, OperationResult, Removal, SnapshotRecord, SnapshotStatus,
+};
+
+use crate::error::ServiceError;
+use crate::shared::{Service, chain};
+
+impl Service {
+    /// Makes a filesystem snapshot of what is in the files of memory snapshot `id`, which stays. Nothing runs, and any
+    /// build of its engine will do.
+    ///
+    /// # Errors
+    /// `NoSnapshot`, `SnapshotNotReady`; `NoMemory` when it is of files alone. From the pool and the engine when its
+    /// files cannot be read; nothing is left then.
+    pub async fn snapshot_of_files(&self, id: &SnapshotId) -> Result<SnapshotRecord, ServiceError> {
+        self.shared.admit_write("take a snapshot", 0).await?;
+        let (service, id) = (self.clone(), id.clone());
+        // Whoever asked may go away at any moment; what is recorded is done to its end.
+        let work = async move { service.take_files(&id).await };
+        self.shared.tasks.spawn(work).await.unwrap_or(Err(ServiceError::Stopping))
+    }
+
+    async fn take_files(&self, id: &SnapshotId) -> Result<SnapshotRecord, ServiceError> {
+        let shared = &self.shared;
+        let (_using, source) = self.use_snapshot(id).await?;
+        if source.kind == SnapshotKind::Filesystem {
+            return Err(ServiceError::NoMemory(id.clone()));
+        }
+        let now = shared.now();
+        let to = shared.ids().capture();
+        let mut operation = OperationRecord {
+            id: shared.ids().operation(),
+            kind: OperationKind::Snapshot,
+            sandbox: None,
+            actor: By::User,
+            began: now,
+            deadline: now.after(shared.settings.limits.snapshot),
+            capture: Some(to.clone()),
+            fork: None,
+            promote: None,
+            ended: None,
+        };
+        shared.commit(Change { operations: vec![operation.clone()], ..Change::default() }).await?;
+        let error = match self.read_files(&source, &to).await {
+            Ok(capture) => {
+                let record = SnapshotRecord {
+                    id: shared.ids().snapshot(),
+                    parent: Some(source.id.clone()),
+                    kind: SnapshotKind::Filesystem,
+                    capture: to.clone(),
+                    created: now,
+                    bytes: capture.bytes(),
+                    removal: Removal::Asked,
+                    made_by: match source.made_by {
+                        Maker::Import => Maker::Import,
+                        Maker::Request | Maker::Policy => Maker::Request,
+                    },
+                    status: SnapshotStatus::Completed,
+                    ..source
+                };
+                operation.ended = Some((shared.now(), OperationResult::Done));
+                let snapshots = vec![record.clone()];
+                let operations = vec![operation.clone()];
+                match shared.commit(Change { snapshots, operations, ..Change::default() }).await {
+                    Ok(_) => {
+                        self.keep_flat(&record).await;
+                        return Ok(record);
+                    }
+                    Err(error) => error.into(),
+                }
+            }
+            Err(error) => error,
+        };
+        operation.ended = Some((shared.now(), OperationResult::Failed(chain(&error))));
+        let discard = vec![to];
+        shared.commit(Change { operations: vec![operation], discard, ..Change::default() }).await?;
+        Err(error)
+    }
+
+    async fn read_files(&self, source: &SnapshotRecord, to: &CaptureId) -> Result<Capture, ServiceError> {
+        let shared = &self.shared;
+        let memory = shared.pool.check(&source.capture).await?;
+        let below = shared.pool.below(&source.image, source.layer.as_ref()).await?;
+        let draft = shared.pool.begin(to, 0).await?;
+        let tree = draft.tree(below)?;
+        shared.engine.read_files(&memory.directory, Box::new(tree.clone())).await?;
+        let facts = CaptureFacts { parent: Some(memory.id.clone()), ..memory.facts.clone() };
+        Ok(draft.commit_tree(facts, tree).await?)
+    }
+}

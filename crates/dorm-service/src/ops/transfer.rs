@@ -1,0 +1,352 @@
+//! Snapshots as files: written for another host, and taken in from one.
+//!
+//! ```text
+//! import: read the manifest ─► refuse what cannot be used ─► record what is written ─► unpack and compare ─► record the snapshot
+//! ```
+//!
+//! Until its last byte has been compared there is no record of an imported snapshot, only of its being written; whatever
+//! ends it before leaves nothing. Files are passed on as they come, so that one of any size needs the same memory.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{self, Read, Write};
+use std::pin::pin;
+use std::time::Duration;
+
+use bytes::Bytes;
+use dorm_lifecycle::{Actor as By, SandboxId, SnapshotId, SnapshotKind};
+use dorm_pool::{ExportNote, Exported, ImportAs, Imported, PoolError};
+use dorm_store::{
+    Change, Maker, OperationKind, OperationRecord, OperationResult, Removal, SnapshotRecord, SnapshotStatus,
+};
+use futures_util::{Stream, StreamExt as _};
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use tokio_util::sync::CancellationToken;
+
+use crate::error::ServiceError;
+use crate::shared::{Service, chain};
+
+/// How many pieces wait for whoever is slower.
+const PIECES: usize = 8;
+const PIECE_BYTES: usize = 256 << 10;
+/// How long nothing may come of a file that is being sent.
+const SILENCE: Duration = Duration::from_secs(120);
+/// How long the rest of a refused file is listened to, so that its sender hears why.
+const FAREWELL: Duration = Duration::from_secs(20);
+/// How far back the parents of a snapshot are told.
+const PARENTS_MAX: usize = 256;
+/// How many sandboxes back secrets are looked for: more than any line of descent has.
+const LINE_MAX: usize = 100_000;
+
+/// The file of a snapshot, about to be sent.
+pub struct ExportFile<S> {
+    /// How long it is.
+    pub bytes: u64,
+    /// What it is called when nobody gives it another name.
+    pub name: String,
+    /// Its content. Ends with an error when the rest cannot be read.
+    pub content: S,
+}
+
+/// What else is wanted of an imported snapshot.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct ImportSettings {
+    /// Free text, by key, beside that in the file and before it.
+    pub labels: BTreeMap<String, String>,
+    /// After which time it goes by itself; by default never.
+    pub expires: Option<Duration>,
+}
+
+impl Service {
+    /// A complete snapshot as a file. It is sound when this returns, and is not deleted before all of it is sent.
+    ///
+    /// # Errors
+    /// `NoSnapshot`, `SnapshotNotReady`; `HoldsSecrets` for memory in which secrets may be; from the pool when the snapshot
+    /// is damaged.
+    pub async fn export_snapshot(
+        &self,
+        id: &SnapshotId,
+    ) -> Result<ExportFile<impl Stream<Item = io::Result<Bytes>> + Send + use<>>, ServiceError> {
+        let (using, snapshot) = self.use_snapshot(id).await?;
+        self.holds_no_secrets(&snapshot).await?;
+        let note = ExportNote {
+            snapshot: snapshot.id.clone(),
+            parents: self.parents(&snapshot).await?,
+            labels: snapshot.labels.clone(),
+        };
+        let export = self.shared.pool.export(&snapshot.capture, note).await?;
+        let (bytes, name) = (export.bytes(), format!("{id}.dorm"));
+        let (send, receive) = mpsc::channel(PIECES);
+        tokio::task::spawn_blocking(move || {
+            let _using = using;
+            let mut outgoing = Outgoing { send, piece: Vec::with_capacity(PIECE_BYTES) };
+            if let Err(error) = export.write_to(&mut outgoing) {
+                tracing::debug!(error = %chain(&error), "a snapshot was not sent to its end");
+                let _ = outgoing.send.blocking_send(Err(io::Error::other(error)));
+            }
+        });
+        Ok(ExportFile { bytes, name, content: ReceiverStream::new(receive) })
+    }
+
+    /// Takes in the file of a snapshot. When this returns the snapshot is on disk, verified; memory of another build of the
+    /// engine is taken in, too, since its files can be used.
+    ///
+    /// # Errors
+    /// `ImageToImport` when the image below it is not here; `Pool` when the file is not what it says, or there is no room.
+    /// Nothing of it is left then.
+    pub async fn import_snapshot(
+        &self,
+        from: impl Stream<Item = io::Result<Bytes>> + Send,
+        settings: ImportSettings,
+    ) -> Result<SnapshotRecord, ServiceError> {
+        self.shared.admit_write("import a snapshot", 0).await?;
+        let (send, receive) = mpsc::channel(PIECES);
+        let service = self.clone();
+        // Whoever sends it may go away at any moment; then it is cut short, and is cleared away.
+        let work = async move { service.take_in(ArrivingBytes { receive, piece: Bytes::new() }, settings).await };
+        let mut work = self.shared.tasks.spawn(work);
+        let mut pump = pin!(pump(from, send, self.shared.stopping.clone()));
+        let done = tokio::select! {
+            biased;
+            done = &mut work => {
+                let _ = tokio::time::timeout(FAREWELL, pump).await;
+                done
+            }
+            () = &mut pump => work.await,
+        };
+        done.unwrap_or(Err(ServiceError::Stopping))
+    }
+
+    async fn take_in(&self, from: ArrivingBytes, settings: ImportSettings) -> Result<SnapshotRecord, ServiceError> {
+        let shared = &self.shared;
+        let incoming = shared.pool.open_export(from).await?;
+        let about = incoming.about().clone();
+        self.has_image(&about).await?;
+        shared.admit_write("import a snapshot", about.need_bytes().unwrap_or(u64::MAX)).await?;
+        let name = ImportAs { capture: shared.ids().capture(), layer: shared.ids().capture() };
+        let now = shared.now();
+        let mut captures = vec![name.capture.clone()];
+        captures.extend((about.is_of_memory() && about.tree.is_some()).then(|| name.layer.clone()));
+        let operations = captures.iter().map(|capture| OperationRecord {
+            id: shared.ids().operation(),
+            kind: OperationKind::Import,
+            sandbox: None,
+            actor: By::User,
+            began: now,
+            deadline: now.after(shared.settings.limits.snapshot),
+            capture: Some(capture.clone()),
+            fork: None,
+            promote: None,
+            ended: None,
+        });
+        let operations: Vec<_> = operations.collect();
+        let ended = |result: &OperationResult| {
+            let at = shared.now();
+            let end = |operation: &OperationRecord| OperationRecord {
+                ended: Some((at, result.clone())),
+                ..operation.clone()
+            };
+            operations.iter().map(end).collect::<Vec<_>>()
+        };
+        shared.commit(Change { operations: operations.clone(), ..Change::default() }).await?;
+        let taken = async {
+            let imported = shared.pool.import_export(incoming, &name).await?;
+            // Nobody removes an image on which a capture stands; until there was one, somebody may have.
+            self.has_image(&about).await?;
+            let (snapshot, layer) = self.records(&about, &imported, settings);
+            let snapshots = layer.iter().chain([&snapshot]).cloned().collect();
+            let operations = ended(&OperationResult::Done);
+            shared.commit(Change { snapshots, operations, ..Change::default() }).await?;
+            Ok((snapshot, layer))
+        };
+        match taken.await {
+            Ok((snapshot, layer)) => {
+                layer.iter().chain([&snapshot]).for_each(|record| shared.removals.note(record));
+                Ok(snapshot)
+            }
+            Err(error) => {
+                let operations = ended(&OperationResult::Failed(chain(&error)));
+                shared.commit(Change { operations, discard: captures.clone(), ..Change::default() }).await?;
+                // Whoever is told that it is refused finds nothing of it.
+                shared.discard(captures).await;
+                Err(error)
+            }
+        }
+    }
+
+    /// The snapshot, and that of the layer below it, which goes with the last that stands on it.
+    fn records(
+        &self,
+        about: &Exported,
+        imported: &Imported,
+        settings: ImportSettings,
+    ) -> (SnapshotRecord, Option<SnapshotRecord>) {
+        let shared = &self.shared;
+        let now = shared.now();
+        let mut labels = about.note.labels.clone();
+        labels.extend(settings.labels);
+        let layer = imported.layer.as_ref();
+        let snapshot = SnapshotRecord {
+            id: shared.ids().snapshot(),
+            project: self.project().clone(),
+            source: about.facts.sandbox.clone(),
+            generation: about.facts.generation,
+            parent: about.note.parents.first().cloned(),
+            kind: if about.is_of_memory() { SnapshotKind::Memory } else { SnapshotKind::Filesystem },
+            capture: imported.capture.id.clone(),
+            image: about.facts.image.clone(),
+            layer: layer.map(|layer| layer.id.clone()),
+            resources: about.facts.resources,
+            created: now,
+            bytes: imported.capture.bytes(),
+            labels,
+            removal: settings.expires.map_or(Removal::Asked, |after| Removal::At(now.after(after))),
+            made_by: Maker::Import,
+            status: SnapshotStatus::Completed,
+        };
+        let layer = layer.map(|layer| SnapshotRecord {
+            id: shared.ids().snapshot(),
+            kind: SnapshotKind::Filesystem,
+            capture: layer.id.clone(),
+            layer: None,
+            bytes: layer.bytes(),
+            removal: Removal::WhenFree,
+            ..snapshot.clone()
+        });
+        (snapshot, layer)
+    }
+
+    async fn has_image(&self, about: &Exported) -> Result<(), ServiceError> {
+        let image = &about.facts.image;
+        match self.shared.pool.image(image).await {
+            Err(PoolError::NoImage { .. }) => {
+                Err(ServiceError::ImageToImport { image: image.clone(), tags: about.image_tags.clone() })
+            }
+            other => Ok(other.map(drop)?),
+        }
+    }
+
+    /// The snapshots that a snapshot descends from, as far as they are known.
+    async fn parents(&self, of: &SnapshotRecord) -> Result<Vec<SnapshotId>, ServiceError> {
+        let mut parents: Vec<SnapshotId> = Vec::new();
+        let mut next = of.parent.clone();
+        while let Some(id) = next.filter(|id| parents.len() < PARENTS_MAX && !parents.contains(id)) {
+            next = self.shared.store.snapshot(&id).await?.and_then(|parent| parent.parent);
+            parents.push(id);
+        }
+        Ok(parents)
+    }
+
+    /// Memory that somebody with secrets had, or that came from somebody with secrets, may have them in it anywhere.
+    async fn holds_no_secrets(&self, snapshot: &SnapshotRecord) -> Result<(), ServiceError> {
+        if snapshot.kind == SnapshotKind::Filesystem {
+            return Ok(());
+        }
+        let mut seen: BTreeSet<SandboxId> = BTreeSet::new();
+        let mut next = Some(snapshot.source.clone());
+        while let Some(id) = next.filter(|id| seen.len() < LINE_MAX && !seen.contains(id)) {
+            // One that was imported has been asked about where it was exported.
+            let Some(record) = self.shared.store.sandbox(&id).await? else { break };
+            let names: Vec<String> = record.sandbox.spec.secrets.0.keys().cloned().collect();
+            if !names.is_empty() {
+                return Err(ServiceError::HoldsSecrets { snapshot: snapshot.id.clone(), sandbox: id, names });
+            }
+            next = record.sandbox.origin.source().cloned();
+            seen.insert(id);
+        }
+        Ok(())
+    }
+
+    /// Refuses memory of another engine, build or CPU, whatever it was imported from, before anything begins.
+    pub(super) async fn can_restore(&self, snapshot: &SnapshotRecord) -> Result<(), ServiceError> {
+        if snapshot.kind == SnapshotKind::Filesystem {
+            return Ok(());
+        }
+        // What is wrong with one that cannot be looked at is said by whoever restores it.
+        let Ok(capture) = self.shared.pool.capture(&snapshot.capture).await else { return Ok(()) };
+        let (needs, has) = (capture.facts, self.shared.engine.capabilities());
+        let rows = [
+            ("engine", needs.engine, has.name.to_owned()),
+            ("build", needs.build, has.build.clone()),
+            ("cpu", needs.cpu, has.cpu.clone()),
+        ];
+        match rows.into_iter().find(|(_, needs, has)| needs != has) {
+            None => Ok(()),
+            Some((what, needs, has)) => {
+                let source = PoolError::Incompatible { capture: capture.id, what, has, needs };
+                Err(ServiceError::SnapshotUnusable { snapshot: snapshot.id.clone(), source })
+            }
+        }
+    }
+}
+
+/// Passes on what comes until it ends, or the service stops. What comes after the other end has heard enough is let go.
+async fn pump(
+    from: impl Stream<Item = io::Result<Bytes>>,
+    to: mpsc::Sender<io::Result<Bytes>>,
+    stopping: CancellationToken,
+) {
+    let mut from = pin!(from);
+    loop {
+        let next = tokio::select! {
+            biased;
+            () = stopping.cancelled() => Some(Err(io::Error::other("the daemon is stopping"))),
+            next = tokio::time::timeout(SILENCE, from.next()) => match next {
+                Ok(next) => next,
+                Err(_) => Some(Err(io::Error::new(io::ErrorKind::TimedOut, "nothing more of it has come"))),
+            },
+        };
+        let Some(piece) = next else { return };
+        let is_last = piece.is_err();
+        let _ = to.send(piece).await;
+        if is_last {
+            return;
+        }
+    }
+}
+
+/// What comes, for somebody who waits for it on a thread of their own.
+struct ArrivingBytes {
+    receive: mpsc::Receiver<io::Result<Bytes>>,
+    piece: Bytes,
+}
+
+impl Read for ArrivingBytes {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        while self.piece.is_empty() {
+            match self.receive.blocking_recv() {
+                Some(piece) => self.piece = piece?,
+                None => return Ok(0),
+            }
+        }
+        let length = buffer.len().min(self.piece.len());
+        let piece = self.piece.split_to(length);
+        buffer.get_mut(..length).unwrap_or_default().copy_from_slice(&piece);
+        Ok(length)
+    }
+}
+
+/// What goes, from somebody who waits on a thread of their own until it is taken.
+struct Outgoing {
+    send: mpsc::Sender<io::Result<Bytes>>,
+    piece: Vec<u8>,
+}
+
+impl Write for Outgoing {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let length = bytes.len().min(PIECE_BYTES - self.piece.len());
+        self.piece.extend_from_slice(bytes.get(..length).unwrap_or_default());
+        if self.piece.len() == PIECE_BYTES {
+            self.flush()?;
+        }
+        Ok(length)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        if self.piece.is_empty() {
+            return Ok(());
+        }
+        let piece = std::mem::replace(&mut self.piece, Vec::with_capacity(PIECE_BYTES));
+        self.send.blocking_send(Ok(piece.into())).map_err(|_| io::ErrorKind::BrokenPipe.into())
+    }
+}

@@ -1,0 +1,268 @@
+//! The lifecycle matrix: what holds for memory, files, processes, volumes and capacity in each state and transition, one
+//! sentence and one check each, the same for every engine.
+//!
+//! A test binary that can make a [`Stage`] has one test per cell from [`matrix_tests!`](crate::matrix_tests). What is in
+//! `docs/reference/lifecycle-matrix.md` is written from the same table. A cell that has no check yet is on one list, and
+//! the page says so.
+
+mod destroy;
+mod exec;
+mod failure;
+mod fork;
+mod page;
+mod resume;
+mod running;
+mod snapshot;
+mod stage;
+mod start;
+mod suspend;
+mod suspended;
+
+pub use page::page;
+pub use stage::{BUDGET_MIB, Future, Stage};
+
+/// A state, or what happens to a sandbox.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum State {
+    /// It is being created.
+    Creating,
+    /// It runs.
+    Running,
+    /// A command is run in it.
+    Exec,
+    /// It falls asleep.
+    Suspend,
+    /// It sleeps.
+    Suspended,
+    /// It wakes.
+    Resume,
+    /// A snapshot is taken of it.
+    Snapshot,
+    /// Others are made of it.
+    Fork,
+    /// It is ended.
+    Destroy,
+    /// Its run dies.
+    Error,
+}
+
+impl State {
+    /// Every one, in the order of the page.
+    pub const ALL: [Self; 10] = [
+        Self::Creating,
+        Self::Running,
+        Self::Exec,
+        Self::Suspend,
+        Self::Suspended,
+        Self::Resume,
+        Self::Snapshot,
+        Self::Fork,
+        Self::Destroy,
+        Self::Error,
+    ];
+
+    /// Its word on the page.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Creating => "creating",
+            Self::Running => "running",
+            Self::Exec => "exec",
+            Self::Suspend => "suspend",
+            Self::Suspended => "suspended",
+            Self::Resume => "resume",
+            Self::Snapshot => "snapshot",
+            Self::Fork => "fork",
+            Self::Destroy => "destroy",
+            Self::Error => "error",
+        }
+    }
+}
+
+/// What is looked at.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Aspect {
+    /// What is in memory.
+    Memory,
+    /// Files of the root filesystem.
+    Filesystem,
+    /// Processes.
+    Processes,
+    /// What outlives sandboxes.
+    Volumes,
+    /// What of the host is taken, and given back.
+    Capacity,
+}
+
+impl Aspect {
+    /// Every one, in the order of the page.
+    pub const ALL: [Self; 5] = [Self::Memory, Self::Filesystem, Self::Processes, Self::Volumes, Self::Capacity];
+
+    /// Its word on the page.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Memory => "memory",
+            Self::Filesystem => "filesystem",
+            Self::Processes => "processes",
+            Self::Volumes => "volumes",
+            Self::Capacity => "capacity",
+        }
+    }
+}
+
+/// One cell.
+#[derive(Clone, Copy)]
+pub struct Cell {
+    /// The row.
+    pub state: State,
+    /// The column.
+    pub aspect: Aspect,
+    /// The name of its test.
+    pub name: &'static str,
+    /// What holds.
+    pub says: &'static str,
+    /// Finds out whether it does.
+    pub check: for<'a> fn(&'a dyn Stage) -> Future<'a>,
+}
+
+impl std::fmt::Debug for Cell {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+/// The cells without a check: they wait until there are volumes. With the first check of a row it goes from here, and when
+/// the list is empty the page is complete.
+pub const OPEN: [(State, Aspect); 10] = [
+    (State::Creating, Aspect::Volumes),
+    (State::Running, Aspect::Volumes),
+    (State::Exec, Aspect::Volumes),
+    (State::Suspend, Aspect::Volumes),
+    (State::Suspended, Aspect::Volumes),
+    (State::Resume, Aspect::Volumes),
+    (State::Snapshot, Aspect::Volumes),
+    (State::Fork, Aspect::Volumes),
+    (State::Destroy, Aspect::Volumes),
+    (State::Error, Aspect::Volumes),
+];
+
+macro_rules! cells {
+    ($($state:ident $aspect:ident $module:ident::$name:ident $says:literal;)*) => {
+        /// Every cell that has a check.
+        pub const CELLS: &[Cell] = &[$(Cell {
+            state: State::$state,
+            aspect: Aspect::$aspect,
+            name: stringify!($name),
+            says: $says,
+            check: |stage| Box::pin($module::$name(stage)),
+        },)*];
+
+        /// One test per cell: `matrix_tests!(expression)`, where the expression makes a stage and is awaited.
+        #[macro_export]
+        macro_rules! matrix_tests {
+            ($stage:expr) => {
+                $(
+                    #[tokio::test]
+                    async fn $name() {
+                        $crate::matrix::run(stringify!($name), $stage).await.unwrap();
+                    }
+                )*
+            };
+        }
+    };
+}
+
+cells! {
+    Creating Memory start::memory_begins_empty_or_where_its_snapshot_was_taken
+        "From an image memory begins empty; from a memory snapshot it goes on where that was taken.";
+    Creating Filesystem start::files_are_those_it_starts_from
+        "Files are those of its image or snapshot, whatever others have written since.";
+    Creating Processes start::nothing_runs_that_nobody_has_started
+        "From an image or from files nothing runs before somebody starts it; from memory all that ran there.";
+    Creating Capacity start::one_that_is_being_created_counts_with_its_whole_limit
+        "It counts with its whole limit from the moment it is asked for: of two at once with room for one, one is refused.";
+    Running Memory running::memory_is_its_own
+        "What a process holds in memory stays between calls, and no other sandbox has any of it.";
+    Running Filesystem running::files_are_its_own
+        "What is written is there for the next call, and in no other sandbox of the same image.";
+    Running Processes running::processes_outlive_the_call_that_started_them
+        "A process goes on after the call that started it, is listed, and is listed as ended when it has ended.";
+    Running Capacity running::one_that_runs_counts_with_its_limit
+        "It counts with its limit, however little it uses: what does not fit beside it is refused, and says why.";
+    Exec Memory exec::a_command_leaves_the_memory_of_others_alone
+        "A command that ends, or fails, leaves the memory of every other process as it was.";
+    Exec Filesystem exec::what_a_command_has_written_stays
+        "What a command has written is there when it is over, also when it has failed.";
+    Exec Processes exec::a_command_ends_with_its_own_code
+        "A command ends with its own code and output; other processes go on.";
+    Exec Capacity exec::a_command_takes_no_room_of_its_own
+        "A command needs no room of its own: it runs where nothing else could be created.";
+    Suspend Memory suspend::memory_is_on_disk_when_it_is_answered
+        "All memory is in its image when suspend is answered: it is the same after the run is gone from the host.";
+    Suspend Filesystem suspend::files_are_in_its_image
+        "Files are in its image, those that were written last, too.";
+    Suspend Processes suspend::no_process_is_lost
+        "No process is lost: each goes on as the same process.";
+    Suspend Capacity suspend::its_memory_is_given_back
+        "Its memory is given out again as soon as suspend is answered.";
+    Suspended Memory suspended::memory_can_be_copied_without_waking_it
+        "A memory snapshot of it can be taken; it does not wake, and what starts from that goes on where it fell asleep.";
+    Suspended Filesystem suspended::files_can_be_copied_without_waking_it
+        "A filesystem snapshot of it can be taken; it does not wake, and what starts from that has its files.";
+    Suspended Processes suspended::nothing_of_it_runs
+        "Nothing of it runs: a command is refused, says that it is suspended, and does not wake it.";
+    Suspended Capacity suspended::it_counts_on_disk_alone
+        "It takes none of the memory that is given out; its image counts on the disk and is on record.";
+    Resume Memory resume::memory_goes_on
+        "Memory goes on where it was, parked or evicted.";
+    Resume Filesystem resume::files_are_as_they_were
+        "Files are as they were, and can be written.";
+    Resume Processes resume::the_same_processes_go_on
+        "The same processes go on, in a run with a new generation when it was evicted.";
+    Resume Capacity resume::it_needs_room_again
+        "It asks for room as a new one does: without it is refused, and sleeps on until there is some.";
+    Snapshot Memory snapshot::memory_is_that_of_one_moment
+        "A memory snapshot has the memory of one moment; its source goes on in the same run.";
+    Snapshot Filesystem snapshot::files_are_those_of_one_moment
+        "A filesystem snapshot has the files of one moment, and nothing that is written later.";
+    Snapshot Processes snapshot::the_source_runs_on
+        "The processes of its source run on; what starts from files alone has none.";
+    Snapshot Capacity snapshot::it_takes_disk_alone
+        "It is taken where no memory is left to give out, and its room on the disk is free again when it is deleted.";
+    Fork Memory fork::children_have_its_memory_and_go_their_own_ways
+        "Each child begins with its memory, and then goes its own way.";
+    Fork Filesystem fork::children_have_its_files_and_go_their_own_ways
+        "Each child begins with its files; what one writes no other one sees.";
+    Fork Processes fork::children_have_its_processes
+        "Each child has every process of it, and they run.";
+    Fork Capacity fork::children_without_room_leave_nothing
+        "Each child counts: of all or none for which there is no room nothing is left, and what was asked for is free again.";
+    Destroy Memory destroy::no_memory_is_left
+        "Nothing of its memory is left on the host, neither run nor image.";
+    Destroy Filesystem destroy::its_files_go_and_its_snapshots_stay
+        "Its files go with it; snapshots of it stay and can be used.";
+    Destroy Processes destroy::nothing_of_it_answers
+        "Nothing of it runs or answers: whatever is asked of it is told that it is over, and ending it again is fine.";
+    Destroy Capacity destroy::its_room_is_free_again
+        "Its room is free again as soon as it is answered, whether it ran or slept.";
+    Error Memory failure::memory_is_that_of_its_last_image
+        "When its run dies it sleeps with the memory of its last image, and can be woken.";
+    Error Filesystem failure::files_are_those_of_its_last_image
+        "When its run dies its files are those of its last image, and the events say that it was lost.";
+    Error Processes failure::without_an_image_it_is_over_with_its_cause
+        "Without an image nothing of it is left: it is over, and says why.";
+    Error Capacity failure::its_room_is_free_again_when_its_run_dies
+        "A run that died counts no more: its room is given out again.";
+}
+
+/// Runs one check on a stage of its own, and clears the stage away.
+///
+/// # Errors
+/// With the sentence of the cell, when it does not hold.
+pub async fn run(name: &str, stage: impl Stage) -> anyhow::Result<()> {
+    let Some(cell) = CELLS.iter().find(|cell| cell.name == name) else { anyhow::bail!("there is no cell {name}") };
+    let held = (cell.check)(&stage).await;
+    // A stage that is only dropped says what went wrong on it.
+    held.map_err(|error| error.context(format!("does not hold: {}", cell.says)))?;
+    stage.close().await;
+    Ok(())
+}

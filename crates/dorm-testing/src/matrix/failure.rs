@@ -1,0 +1,54 @@
+//! When a run dies.
+
+use anyhow::{Result, ensure};
+
+use super::Stage;
+
+pub(super) async fn memory_is_that_of_its_last_image(stage: &dyn Stage) -> Result<()> {
+    let (id, mut witness) = stage.begin().await?;
+    stage.act(&id, "suspend").await?;
+    let then = witness.clone();
+    stage.act(&id, "resume").await?;
+    witness.counts(stage.daemon(), &id).await?;
+    stage.crash(&id)?;
+    stage.becomes(&id, "suspended").await?;
+    stage.act(&id, "resume").await?;
+    then.clone().counts(stage.daemon(), &id).await
+}
+
+pub(super) async fn files_are_those_of_its_last_image(stage: &dyn Stage) -> Result<()> {
+    let (id, _) = stage.begin().await?;
+    stage.act(&id, "suspend").await?;
+    stage.act(&id, "resume").await?;
+    stage.note(&id, "later").await?;
+    stage.crash(&id)?;
+    stage.becomes(&id, "suspended").await?;
+    stage.act(&id, "resume").await?;
+    stage.has_note(&id, "first").await?;
+    let events = stage.daemon().get(&format!("/events?sandbox={id}&limit=100")).await?.to_string();
+    ensure!(events.contains("run_lost"), "{events}");
+    Ok(())
+}
+
+pub(super) async fn without_an_image_it_is_over_with_its_cause(stage: &dyn Stage) -> Result<()> {
+    let (id, _) = stage.begin().await?;
+    stage.crash(&id)?;
+    let over = stage.becomes(&id, "terminated").await?;
+    ensure!(over["cause"]["kind"] == "failed", "it is over for {}", over["cause"]);
+    ensure!(over["cause"].to_string().contains("no image"), "it says {}", over["cause"]);
+    Ok(())
+}
+
+pub(super) async fn its_room_is_free_again_when_its_run_dies(stage: &dyn Stage) -> Result<()> {
+    let id = stage.create(stage.large()).await?;
+    stage.has_no_room("/sandboxes", stage.small()).await?;
+    stage.crash(&id)?;
+    stage.becomes(&id, "terminated").await?;
+    stage.has_all_room().await?;
+    let id = stage.create(stage.large()).await?;
+    stage.act(&id, "suspend").await?;
+    stage.act(&id, "resume").await?;
+    stage.crash(&id)?;
+    stage.becomes(&id, "suspended").await?;
+    stage.has_all_room().await
+}

@@ -1,0 +1,207 @@
+//! Where checks play: a daemon with room for little, and what they need of it.
+
+use std::pin::Pin;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail, ensure};
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use crate::{Daemon, until};
+
+/// A check, or the end of a stage.
+pub type Future<'a> = Pin<Box<dyn std::future::Future<Output = Result<()>> + Send + 'a>>;
+
+/// What the memory limits of sandboxes of a stage may add up to, in MiB.
+pub const BUDGET_MIB: u64 = 1024;
+/// A sandbox that leaves room for three others.
+const SMALL: u64 = BUDGET_MIB << 18;
+/// A sandbox that leaves no room.
+const LARGE: u64 = BUDGET_MIB << 20;
+
+/// How long anything may take on a busy machine.
+pub(super) const PATIENCE: Duration = Duration::from_secs(120);
+const NOTE: &str = "/root/note";
+const TOKEN: &str = "witness";
+
+/// A daemon of an engine, with [`BUDGET_MIB`] to give out and no reserve, and an image `base`.
+pub trait Stage: Sync {
+    /// The daemon.
+    fn daemon(&self) -> &Daemon;
+
+    /// A program that answers each line of its input with its last argument, a space, and a number that rises by one
+    /// from 1, kept in memory only. Without that argument.
+    fn counting(&self) -> Vec<String>;
+
+    /// Ends the run of a sandbox, the only one that runs, as a crash of its engine would.
+    ///
+    /// # Errors
+    /// When there is none.
+    fn crash(&self, sandbox: &str) -> Result<()>;
+
+    /// Clears everything away, and fails if something is left.
+    fn close(self) -> impl std::future::Future<Output = ()> + Send
+    where
+        Self: Sized;
+}
+
+/// A process that counts in memory, in a sandbox.
+#[derive(Clone, Debug)]
+pub(super) struct Witness {
+    pub(super) process: u64,
+    count: u64,
+    /// Where its next answer begins.
+    at: usize,
+}
+
+impl Witness {
+    /// Has it count one further in that sandbox, where it must be where it was.
+    pub(super) async fn counts(&mut self, daemon: &Daemon, id: &str) -> Result<()> {
+        let path = format!("/sandboxes/{id}/processes/{}", self.process);
+        let said = daemon.request(Method::POST, &format!("{path}/stdin")).body("more\n").send().await?;
+        ensure!(said.status().is_success(), "the witness in {id} takes no input: {}", said.text().await?);
+        let wanted = format!("{TOKEN} {}\n", self.count + 1);
+        let has_answered = || async {
+            let said = output(daemon, &path).await?;
+            ensure!(said.len() >= self.at, "the witness in {id} has said less than before: '{said}'");
+            let (_, rest) = said.split_at(self.at);
+            if !rest.is_empty() && !wanted.starts_with(rest) {
+                bail!("the witness in {id} says '{}' instead of '{}'", rest.trim(), wanted.trim());
+            }
+            Ok(rest == wanted)
+        };
+        until(PATIENCE, "the witness answers", has_answered).await?;
+        (self.count, self.at) = (self.count + 1, self.at + wanted.len());
+        Ok(())
+    }
+}
+
+async fn output(daemon: &Daemon, path: &str) -> Result<String> {
+    let events = daemon.request(Method::GET, &format!("{path}/output?follow=false")).send().await?.text().await?;
+    let mut said = String::new();
+    for event in events.split("\n\n").filter(|event| event.contains("event: stdout")) {
+        let data = event.lines().find_map(|line| line.strip_prefix("data:")).context("an event without data")?;
+        let data: Value = serde_json::from_str(data.trim()).context("read an event")?;
+        said.push_str(data["data"].as_str().unwrap_or_default());
+    }
+    Ok(said)
+}
+
+/// What checks do with sandboxes.
+impl dyn Stage + '_ {
+    /// A request for a sandbox that leaves room for three others.
+    pub(super) fn small(&self) -> Value {
+        json!({ "image": "base", "suspendable": true, "resources": { "memory_bytes": SMALL } })
+    }
+
+    /// A request for a sandbox that leaves no room.
+    pub(super) fn large(&self) -> Value {
+        json!({ "image": "base", "suspendable": true, "resources": { "memory_bytes": LARGE } })
+    }
+
+    pub(super) async fn create(&self, asked: Value) -> Result<String> {
+        self.daemon().create(asked).await
+    }
+
+    /// A small sandbox with a witness that has counted once, and a note.
+    pub(super) async fn begin(&self) -> Result<(String, Witness)> {
+        let id = self.create(self.small()).await?;
+        let mut witness = self.witness(&id).await?;
+        witness.counts(self.daemon(), &id).await?;
+        self.note(&id, "first").await?;
+        Ok((id, witness))
+    }
+
+    pub(super) async fn witness(&self, id: &str) -> Result<Witness> {
+        let mut argv = self.counting();
+        argv.push(TOKEN.to_owned());
+        let asked = json!({ "argv": argv, "stdin": "pipe" });
+        let started = self.daemon().post(&format!("/sandboxes/{id}/processes"), asked).await?;
+        Ok(Witness { process: started["process"].as_u64().context("a handle")?, count: 0, at: 0 })
+    }
+
+    pub(super) async fn note(&self, id: &str, text: &str) -> Result<()> {
+        self.daemon().write(id, NOTE, text.as_bytes().to_vec()).await
+    }
+
+    /// The note must be this.
+    pub(super) async fn has_note(&self, id: &str, text: &str) -> Result<()> {
+        let (code, said) = self.daemon().exec(id, &["cat", NOTE]).await?;
+        ensure!((code, &said[..]) == (0, text), "the note of {id} is '{said}' ({code}) instead of '{text}'");
+        Ok(())
+    }
+
+    pub(super) async fn has_no_note(&self, id: &str) -> Result<()> {
+        let (code, said) = self.daemon().exec(id, &["cat", NOTE]).await?;
+        ensure!(code != 0, "there is a note in {id}: '{said}'");
+        Ok(())
+    }
+
+    /// The handles of the processes that run.
+    pub(super) async fn processes(&self, id: &str) -> Result<Vec<u64>> {
+        let list = self.daemon().get(&format!("/sandboxes/{id}/processes")).await?;
+        let living = list["processes"].as_array().into_iter().flatten().filter(|process| process["exit"].is_null());
+        Ok(living.filter_map(|process| process["process"].as_u64()).collect())
+    }
+
+    pub(super) async fn act(&self, id: &str, verb: &str) -> Result<Value> {
+        self.daemon().act(id, verb).await
+    }
+
+    pub(super) async fn is(&self, id: &str, state: &str) -> Result<Value> {
+        let view = self.daemon().describe(id).await?;
+        ensure!(view["state"] == state, "sandbox {id} is {}, not {state}: {}", view["state"], view["cause"]);
+        Ok(view)
+    }
+
+    /// Falls asleep, and goes from the host's memory.
+    pub(super) async fn sleep(&self, id: &str) -> Result<()> {
+        self.act(id, "suspend").await?;
+        self.act(id, "evict").await?;
+        Ok(())
+    }
+
+    /// A snapshot's id.
+    pub(super) async fn snapshot(&self, id: &str, kind: &str) -> Result<String> {
+        let taken = self.daemon().checkpoint(id, kind).await?;
+        Ok(taken["id"].as_str().context("an id")?.to_owned())
+    }
+
+    /// A sandbox from a snapshot.
+    pub(super) async fn from(&self, snapshot: &str) -> Result<String> {
+        self.create(json!({ "snapshot": snapshot, "suspendable": true })).await
+    }
+
+    /// What is asked for is refused for want of room, with figures.
+    pub(super) async fn has_no_room(&self, path: &str, asked: Value) -> Result<()> {
+        let answer = self.daemon().try_ask(Method::POST, path, Some(asked)).await?;
+        let is_named = answer.body["error"]["code"] == "no_room" && answer.body.to_string().contains("bytes of memory");
+        ensure!(answer.status == 507 && is_named, "{path}: {} {}", answer.status, answer.body);
+        Ok(())
+    }
+
+    /// All room there is can be had.
+    pub(super) async fn has_all_room(&self) -> Result<()> {
+        let id = self.create(self.large()).await?;
+        self.act(&id, "terminate").await?;
+        Ok(())
+    }
+
+    /// The captures on the disk.
+    pub(super) async fn captures(&self) -> Result<usize> {
+        let all = self.daemon().get("/gc").await?;
+        let all = all["artefacts"].as_array().into_iter().flatten();
+        Ok(all.filter(|artefact| artefact["kind"] != "image").count())
+    }
+
+    /// No capture is left on the disk, soon.
+    pub(super) async fn has_captures(&self, count: usize) -> Result<()> {
+        until(PATIENCE, "only what is needed is on the disk", || async { Ok(self.captures().await? == count) }).await
+    }
+
+    pub(super) async fn becomes(&self, id: &str, state: &str) -> Result<Value> {
+        let daemon = self.daemon();
+        until(PATIENCE, state, || async { Ok(daemon.describe(id).await?["state"] == state) }).await?;
+        daemon.describe(id).await
+    }
+}

@@ -1,0 +1,53 @@
+//! Snapshots as files. Contents are streams, so that one of any size needs the same memory.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use dorm_api::wire;
+use futures_util::{Stream, StreamExt as _};
+use reqwest::{Body, Method};
+use serde_json::json;
+
+use super::{Client, ClientError, segment};
+
+impl Client {
+    /// The file of a snapshot. The stream fails when the rest cannot be read.
+    pub(crate) async fn export_snapshot(
+        &self,
+        snapshot: &str,
+    ) -> Result<impl Stream<Item = Result<Bytes, ClientError>> + use<>, ClientError> {
+        let path = format!("/snapshots/{}/export", segment(snapshot));
+        let answer = self.send(self.request(Method::GET, &path)).await?;
+        let client = self.clone();
+        Ok(answer.bytes_stream().map(move |piece| piece.map_err(|source| client.broken(source))))
+    }
+
+    /// Takes in the file of a snapshot.
+    pub(crate) async fn import_snapshot<S>(
+        &self,
+        labels: &BTreeMap<String, String>,
+        expires_secs: Option<f64>,
+        length: Option<u64>,
+        contents: S,
+    ) -> Result<wire::Snapshot, ClientError>
+    where
+        S: Stream<Item = std::io::Result<Bytes>> + Send + 'static,
+    {
+        let mut asked = self.request(Method::POST, "/snapshots/import");
+        if !labels.is_empty() {
+            asked = asked.query(&[("labels", json!(labels).to_string())]);
+        }
+        if let Some(expires) = expires_secs {
+            asked = asked.query(&[("expires_secs", expires.to_string())]);
+        }
+        if let Some(length) = length {
+            asked = asked.header("content-length", length);
+        }
+        self.read(asked.body(Body::wrap_stream(contents))).await
+    }
+
+    /// Makes a filesystem snapshot of the files of a memory snapshot.
+    pub(crate) async fn snapshot_files(&self, snapshot: &str) -> Result<wire::Snapshot, ClientError> {
+        self.post(&format!("/snapshots/{}/files", segment(snapshot)), &json!({})).await
+    }
+}
