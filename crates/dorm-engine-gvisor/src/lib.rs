@@ -17,7 +17,7 @@ mod capture;
 pub mod cgroup;
 mod cleanup;
 mod control;
-pub mod disk;
+pub use dorm_disk as disk;
 mod engine;
 mod error;
 mod files;
