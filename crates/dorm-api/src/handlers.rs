@@ -17,4 +17,5 @@ pub(crate) mod rewinds;
 pub(crate) mod sandboxes;
 pub(crate) mod snapshots;
 pub(crate) mod tree;
+pub(crate) mod volumes;
 pub(crate) mod webhooks;

@@ -31,6 +31,7 @@ mod process;
 mod relief;
 mod root;
 mod run;
+mod slots;
 mod spares;
 mod stream;
 

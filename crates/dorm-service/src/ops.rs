@@ -1,5 +1,6 @@
 //! What callers can do, one verb a file.
 
+pub(crate) mod attach;
 pub(crate) mod checkpoint;
 mod checkpoints;
 pub(crate) mod collect;
@@ -21,6 +22,7 @@ mod suspend;
 mod terminate;
 mod timeouts;
 mod tree;
+pub(crate) mod volumes;
 mod webhooks;
 mod why;
 

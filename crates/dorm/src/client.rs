@@ -9,6 +9,7 @@ mod processes;
 mod resources;
 mod sse;
 mod terminal;
+mod volumes;
 
 use std::time::Duration;
 

@@ -13,3 +13,4 @@ mod reseed;
 mod restarts;
 mod rewinds;
 mod sleep;
+mod volumes;
