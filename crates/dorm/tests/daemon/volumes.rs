@@ -170,7 +170,7 @@ async fn volumes_come_and_go_while_a_sandbox_runs_and_while_it_sleeps() {
     assert!(why.contains("'/b'"), "{why}");
     works(daemon, &id, "echo b > /b/file").await;
     let signal = format!("/sandboxes/{id}/processes/{}/signal", process["process"]);
-    daemon.post(&signal, json!({ "signal": "KILL" })).await.unwrap();
+    daemon.post(&signal, json!({ "signal": 9 })).await.unwrap();
     let gone = || async { Ok(daemon.try_ask(Method::DELETE, &format!("{path}?path=/b"), None).await?.status < 400) };
     dorm_testing::until(crate::place::PATIENCE, "the volume is free", gone).await.unwrap();
     assert_eq!(works(daemon, &id, "ls -A /b; cat /a/file").await, "a");
@@ -290,7 +290,7 @@ async fn a_deleted_file_that_is_open_on_a_volume_is_named_and_the_sandbox_goes_o
     assert_eq!(daemon.describe(&id).await.unwrap()["state"], "running");
     counter.is_whole(daemon).await;
     let signal = format!("/sandboxes/{id}/processes/{}/signal", process["process"]);
-    daemon.post(&signal, json!({ "signal": "KILL" })).await.unwrap();
+    daemon.post(&signal, json!({ "signal": 9 })).await.unwrap();
     let sleeps = || async {
         Ok(daemon.try_ask(Method::POST, &format!("/sandboxes/{id}/suspend"), Some(json!({}))).await?.status < 400)
     };
