@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use dorm_agent_proto::{Account, Answer, Identity, Metrics, Request, Resumed, User};
+use dorm_agent_proto::{Account, Answer, Busy, GuestMount, Identity, Metrics, Request, Resumed, User};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::channel::Channel;
@@ -105,6 +105,14 @@ impl Agent {
                 None
             }
         }
+    }
+
+    /// Makes volumes appear at these paths and at no others.
+    ///
+    /// # Errors
+    /// [`AgentError::MountBusy`] with [`Busy::Refuse`]; [`AgentError::Other`] for a path that cannot be.
+    pub async fn mount(&self, mounts: Vec<GuestMount>, busy: Busy) -> Result<(), AgentError> {
+        self.do_it(&Request::Mount { mounts, busy }).await
     }
 
     /// Looks a user up in the sandbox's own user list.

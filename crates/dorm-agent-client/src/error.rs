@@ -64,6 +64,9 @@ pub enum AgentError {
     /// The sandbox's disk is full.
     #[error("no room for '{0}' on the sandbox's disk")]
     NoSpace(GuestPath),
+    /// A program works on a volume that is to go.
+    #[error("a program in the sandbox uses '{0}': end it, or have it close its files and leave the directory")]
+    MountBusy(GuestPath),
     /// No such command in the process's `PATH`.
     #[error("command not found in the sandbox: '{0}'")]
     CommandNotFound(GuestString),
@@ -119,6 +122,7 @@ impl From<Failure> for AgentError {
             Failure::NotEmpty { path } => Self::NotEmpty(path),
             Failure::NotAFile { path } => Self::NotAFile(path),
             Failure::NoSpace { path } => Self::NoSpace(path),
+            Failure::MountBusy { path } => Self::MountBusy(path),
             Failure::CommandNotFound { command } => Self::CommandNotFound(command),
             Failure::CannotExecute { command, reason } => Self::CannotExecute { command, reason },
             Failure::NoUser { user } => Self::NoUser(user),

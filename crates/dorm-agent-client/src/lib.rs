@@ -24,8 +24,8 @@ pub use files::{FileStream, WatchStream};
 pub use processes::{Output, OutputStream};
 
 pub use dorm_agent_proto::{
-    Account, Applied, Entry, ExitStatus, FileKind, FileStat, FirstReader, GuestError, GuestPath, GuestString, Hook,
-    HookOutcome, Identity, Metrics, Offsets, OutputKind, Parents, ProcessSpec, ProcessStarted, ProcessStatus,
-    RemoveScope, Resumed, Scope, Signal, Stdin, Target, TerminalSize, User, Variable, WatchEvent, WatchEventKind,
-    WriteOptions,
+    Account, Applied, Busy, Entry, ExitStatus, FileKind, FileStat, FirstReader, GuestError, GuestMount, GuestPath,
+    GuestString, Hook, HookOutcome, Identity, Metrics, Offsets, OutputKind, Parents, ProcessSpec, ProcessStarted,
+    ProcessStatus, RemoveScope, Resumed, Scope, Signal, Stdin, Target, TerminalSize, User, Variable, WatchEvent,
+    WatchEventKind, WriteOptions,
 };

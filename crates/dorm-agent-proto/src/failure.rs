@@ -57,6 +57,12 @@ pub enum Failure {
         /// What was written.
         path: GuestPath,
     },
+    /// A program works on a volume that is to go.
+    #[error("a program in the sandbox uses '{path}': end it, or have it close its files and leave the directory")]
+    MountBusy {
+        /// Where the volume is.
+        path: GuestPath,
+    },
     /// No such command in the process's `PATH`.
     #[error("command not found in the sandbox: '{command}'")]
     CommandNotFound {

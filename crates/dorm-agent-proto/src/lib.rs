@@ -26,6 +26,7 @@ mod file;
 mod guest;
 mod identity;
 mod message;
+mod mount;
 mod process;
 
 pub mod frame;
@@ -35,6 +36,7 @@ pub use file::{Entry, FileKind, FileStat, Parents, RemoveScope, Scope, WatchEven
 pub use guest::{GuestError, GuestPath, GuestString, Variable};
 pub use identity::{Account, Applied, Hook, HookOutcome, Identity, Metrics, Resumed};
 pub use message::{Answer, End, Event, Hello, Nonce, OutputHeader, Request, Resync};
+pub use mount::{Busy, GuestMount};
 pub use process::{
     ExitStatus, FirstReader, Offsets, OutputKind, ProcessSpec, ProcessStarted, ProcessStatus, Signal, Stdin, Target,
     TerminalSize, User,

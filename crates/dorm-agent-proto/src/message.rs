@@ -6,6 +6,7 @@ use crate::failure::Failure;
 use crate::file::{Entry, FileStat, Parents, RemoveScope, Scope, WatchEvent, WriteOptions};
 use crate::guest::GuestPath;
 use crate::identity::{Account, Identity, Metrics, Resumed};
+use crate::mount::{Busy, GuestMount};
 use crate::process::{
     ExitStatus, Offsets, OutputKind, ProcessSpec, ProcessStarted, ProcessStatus, Signal, Target, TerminalSize, User,
 };
@@ -177,6 +178,13 @@ pub enum Request {
     Dial {
         /// Which.
         port: u16,
+    },
+    /// Make volumes appear at these paths and at no others: [`Answer::Done`].
+    Mount {
+        /// Which.
+        mounts: Vec<GuestMount>,
+        /// What to do about one that goes and is in use.
+        busy: Busy,
     },
     /// Look a user up: [`Answer::Account`].
     Account {

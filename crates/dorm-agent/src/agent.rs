@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex};
 use dorm_agent_proto::Variable;
 
 use crate::link::Link;
+use crate::mounts::Mounts;
 use crate::process::Processes;
 use crate::workers::Workers;
 
@@ -21,6 +22,8 @@ pub(crate) struct Agent {
     pub(crate) variables: Mutex<Vec<Variable>>,
     /// As told by the last `Resumed`.
     pub(crate) generation: AtomicU64,
+    /// The volumes that appear.
+    pub(crate) mounts: Mounts,
     /// Held while an identity is being taken.
     pub(crate) resuming: Mutex<()>,
 }
@@ -39,6 +42,7 @@ impl Agent {
             workers: Arc::new(Workers::new()),
             variables: Mutex::new(variables),
             generation: AtomicU64::new(0),
+            mounts: Mounts::default(),
             resuming: Mutex::new(()),
         })
     }

@@ -25,6 +25,7 @@ mod link;
 mod listeners;
 mod lock;
 mod measure;
+mod mounts;
 mod process;
 mod session;
 mod users;

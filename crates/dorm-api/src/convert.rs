@@ -8,6 +8,7 @@ mod process;
 mod sandbox;
 mod snapshot;
 mod tree;
+mod volume;
 mod why;
 
 pub(crate) use checkpoints::checkpoints;
@@ -15,6 +16,7 @@ pub(crate) use daemon::webhook_secret;
 pub(crate) use file::{entry, parse_mode, stat};
 pub(crate) use process::{Command, command, data, process_spec, shell};
 pub(crate) use sandbox::{create, keeping, secrets, state_name, timeouts};
+pub(crate) use volume::attach;
 pub(crate) use why::why;
 
 use dorm_lifecycle::Timestamp;

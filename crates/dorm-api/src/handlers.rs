@@ -18,4 +18,5 @@ pub(crate) mod sandboxes;
 pub(crate) mod snapshots;
 pub(crate) mod transfer;
 pub(crate) mod tree;
+pub(crate) mod volumes;
 pub(crate) mod webhooks;

@@ -18,7 +18,7 @@ use crate::extract::JSON_BYTES_MAX;
 use crate::gateway;
 use crate::handlers::{
     checkpoints, daemon, diff, events, exec, files, forks, images, keeping, output, processes, pty, rewinds, sandboxes,
-    snapshots, transfer, tree, webhooks,
+    snapshots, transfer, tree, volumes, webhooks,
 };
 use crate::keys::Keys;
 use crate::serve::Life;
@@ -82,6 +82,8 @@ routes! {
     delete "/v1/sandboxes/{id}/holds/{hold}" keeping::release;
     post "/v1/sandboxes/{id}/keeping" keeping::keeping;
     post "/v1/sandboxes/{id}/checkpoints" checkpoints::checkpoints;
+    post "/v1/sandboxes/{id}/volumes" volumes::attach;
+    delete "/v1/sandboxes/{id}/volumes" volumes::detach;
     get "/v1/sandboxes/{id}/why" sandboxes::why;
     get "/v1/sandboxes/{id}/usage" sandboxes::usage;
     post "/v1/sandboxes/{id}/exec" exec::exec;
@@ -114,6 +116,13 @@ routes! {
     get "/v1/images" images::list;
     post "/v1/images/import" images::import;
     delete "/v1/images/{reference}" images::delete;
+    post "/v1/volumes" volumes::create;
+    get "/v1/volumes" volumes::list;
+    get "/v1/volumes/{volume}" volumes::describe;
+    delete "/v1/volumes/{volume}" volumes::delete;
+    get "/v1/volumes/{volume}/files" volumes::read;
+    put "/v1/volumes/{volume}/files" volumes::write;
+    get "/v1/volumes/{volume}/files/list" volumes::files;
     get "/v1/events" events::events;
     post "/v1/webhooks" webhooks::create;
     get "/v1/webhooks" webhooks::list;

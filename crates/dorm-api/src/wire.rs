@@ -14,6 +14,7 @@ mod sandbox;
 mod snapshot;
 mod text;
 mod tree;
+mod volume;
 mod why;
 
 pub use checkpoints::{CheckpointTaken, Checkpoints, CheckpointsRequest, SetCheckpoints};
@@ -38,6 +39,10 @@ pub use snapshot::{
 };
 pub use text::{NamedSecret, Secret, Text, Time};
 pub use tree::{Tree, TreeKind, TreeNode};
+pub use volume::{
+    AttachVolume, AttachedVolume, CreateVolume, FollowingVolumes, Volume, VolumeFile, VolumeFileKind, VolumeFiles,
+    VolumeHealth, VolumeList, Writers,
+};
 pub use why::{Reason, Why};
 
 use serde::{Deserialize, Serialize};

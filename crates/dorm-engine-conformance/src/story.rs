@@ -68,6 +68,7 @@ impl Story {
             layers: Vec::new(),
             resources: Resources { memory_bytes: 256 << 20, ..Resources::default() },
             egress: Egress::None,
+            mounts: Vec::new(),
         }
     }
 

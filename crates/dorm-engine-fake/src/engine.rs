@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use dorm_engine::{
-    BoxStream, Capabilities, Captured, Engine, EngineError, FileSink, FoundRun, LeftOut, Notice, RunSpec, Usage,
+    BoxStream, Capabilities, Captured, Engine, EngineError, FileSink, FoundRun, LeftOut, Mount, Notice, RunSpec, Usage,
 };
 use dorm_lifecycle::{Digest, Egress, RunCondition, RunId, SandboxId};
 use tokio::sync::mpsc;
@@ -241,6 +241,17 @@ impl Engine for FakeEngine {
         let call = self.begin(Operation::Usage, run).await?;
         let usage = self.machine(run)?.usage().ok_or_else(|| call.condition("dead or half-made: stop it"))?;
         call.end(usage).await
+    }
+
+    async fn mount(&self, run: &RunId, mounts: &[Mount]) -> Result<(), EngineError> {
+        let call = self.begin(Operation::Mount, run).await?;
+        let machine = self.machine(run)?;
+        call.need_whole(machine.condition())?;
+        if let Some(gone) = mounts.iter().find(|mount| !mount.top.join(mount.part.as_str()).is_dir()) {
+            return Err(call.failed(FakeError::NoMount(gone.top.join(gone.part.as_str()))));
+        }
+        machine.set_mounts(mounts);
+        call.end(()).await
     }
 
     async fn relieve(&self, run: &RunId, victim: Option<u32>) -> Result<(), EngineError> {

@@ -37,6 +37,9 @@ pub enum FakeError {
         /// What is there.
         found: String,
     },
+    /// What is to be mounted is not there.
+    #[error("{} is not a directory that could be mounted", .0.display())]
+    NoMount(PathBuf),
     /// A run cannot be written down.
     #[error("a guest without a JSON form")]
     Json(#[from] serde_json::Error),

@@ -21,6 +21,7 @@ pub enum Operation {
     Connect,
     Usage,
     Relieve,
+    Mount,
     Inventory,
     Sweep,
     Prepare,
@@ -28,7 +29,7 @@ pub enum Operation {
 
 impl Operation {
     /// All of them.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::Start,
         Self::Restore,
         Self::Capture,
@@ -39,6 +40,7 @@ impl Operation {
         Self::Connect,
         Self::Usage,
         Self::Relieve,
+        Self::Mount,
         Self::Inventory,
         Self::Sweep,
         Self::Prepare,
@@ -57,6 +59,7 @@ impl Operation {
             Self::Connect => "connect to",
             Self::Usage => "measure",
             Self::Relieve => "relieve",
+            Self::Mount => "mount volumes in",
             Self::Inventory => "list",
             Self::Sweep => "sweep",
             Self::Prepare => "prepare",

@@ -11,8 +11,8 @@ mod shell;
 use std::collections::BTreeMap;
 
 use dorm_agent_proto::{
-    Account, Applied, ExitStatus, Failure, Hook, HookOutcome, Identity, Metrics, Parents, ProcessSpec, ProcessStarted,
-    ProcessStatus, Resumed, Signal, Stdin, TerminalSize, User, Variable,
+    Account, Applied, ExitStatus, Failure, GuestMount, Hook, HookOutcome, Identity, Metrics, Parents, ProcessSpec,
+    ProcessStarted, ProcessStatus, Resumed, Signal, Stdin, TerminalSize, User, Variable,
 };
 use dorm_engine::Layer;
 use dorm_lifecycle::Resources;
@@ -49,6 +49,9 @@ pub(crate) struct Guest {
     memory_bytes: u64,
     processes_most: u32,
     processes: BTreeMap<u64, Process>,
+    /// The volumes that appear.
+    #[serde(default)]
+    pub(crate) mounts: Vec<GuestMount>,
     #[serde(skip)]
     pub(crate) files: Files,
 }
@@ -84,6 +87,7 @@ impl Guest {
             memory_bytes: resources.memory_bytes,
             processes_most: resources.processes,
             processes: BTreeMap::new(),
+            mounts: Vec::new(),
             files: Files::of_an_image(resources.disk_bytes, unix_ms),
         }
     }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use dorm_engine::{EngineError, Notice, RunSpec};
+use dorm_engine::{EngineError, Mount, Notice, RunSpec};
 use dorm_lifecycle::{RunCondition, RunId};
 use tokio::time::Instant;
 
@@ -72,6 +72,18 @@ impl FakeHost {
     /// The runs that are there, also dead and half-made ones.
     pub fn runs(&self) -> Vec<(RunId, RunCondition)> {
         self.lock().iter().map(|(run, machine)| (run.clone(), machine.condition())).collect()
+    }
+
+    /// What of the host a run sees.
+    pub fn mounts(&self, run: &RunId) -> Vec<Mount> {
+        self.machine(run).map(|machine| machine.mounts()).unwrap_or_default()
+    }
+
+    /// The volumes that appear in a run, each with the path.
+    pub fn volumes_inside(&self, run: &RunId) -> Vec<(String, String)> {
+        let inside = self.machine(run).and_then(|machine| machine.look(|guest| guest.mounts.clone()));
+        let shown = |mount: dorm_agent_proto::GuestMount| (mount.path.to_text(), mount.from.to_text());
+        inside.unwrap_or_default().into_iter().map(shown).collect()
     }
 
     /// Kills a run from outside; the engine gives notice. Answers whether it was alive.

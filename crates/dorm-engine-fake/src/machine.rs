@@ -7,7 +7,7 @@ use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use dorm_engine::{BoxStream, Notice, RunSpec, Usage};
+use dorm_engine::{BoxStream, Mount, Notice, RunSpec, Usage};
 use dorm_lifecycle::{RunCondition, RunId};
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
@@ -23,6 +23,7 @@ const STREAM_BYTES: usize = 64 * 1024;
 /// One run.
 pub(crate) struct Machine {
     pub(crate) spec: RunSpec,
+    mounts: Mutex<Vec<Mount>>,
     state: Mutex<State>,
     changed: watch::Sender<u64>,
     ended: watch::Sender<bool>,
@@ -51,8 +52,10 @@ impl Machine {
     pub(crate) fn half_made(spec: RunSpec, notices: Notices) -> Arc<Self> {
         let now = Instant::now();
         let condition = RunCondition::Broken;
+        let mounts = Mutex::new(spec.mounts.clone());
         Arc::new(Self {
             spec,
+            mounts,
             state: Mutex::new(State {
                 guest: None,
                 condition,
@@ -87,6 +90,15 @@ impl Machine {
 
     pub(crate) fn condition(&self) -> RunCondition {
         self.lock().condition
+    }
+
+    /// What of the host it sees.
+    pub(crate) fn mounts(&self) -> Vec<Mount> {
+        self.mounts.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn set_mounts(&self, mounts: &[Mount]) {
+        *self.mounts.lock().unwrap_or_else(PoisonError::into_inner) = mounts.to_vec();
     }
 
     /// Stops the guest's clock. `None` when there is no guest.

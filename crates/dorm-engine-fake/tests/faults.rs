@@ -18,6 +18,7 @@ fn spec(number: u8) -> RunSpec {
         layers: Vec::new(),
         resources: Resources::default(),
         egress: Egress::Public,
+        mounts: Vec::new(),
     }
 }
 

@@ -24,6 +24,7 @@ fn spec() -> RunSpec {
         layers: Vec::new(),
         resources: Resources::default(),
         egress: Egress::Public,
+        mounts: Vec::new(),
     }
 }
 

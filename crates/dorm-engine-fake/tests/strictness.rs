@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use dorm_engine::{
-    BoxStream, Capabilities, Captured, Engine, EngineError, FileSink, FoundRun, LeftOut, Notice, RunSpec, Usage,
+    BoxStream, Capabilities, Captured, Engine, EngineError, FileSink, FoundRun, LeftOut, Mount, Notice, RunSpec, Usage,
 };
 use dorm_engine_conformance::{CHECKS, Programs, Subject, run_check};
 use dorm_engine_fake::{FakeEngine, FakeHost};
@@ -120,8 +120,8 @@ impl Engine for Flawed {
     async fn go_on(&self, run: &RunId) -> Result<(), EngineError> {
         if self.has(Flaw::GoOnBegetsAnother) {
             let (image, rootfs) = image();
-            let (layers, resources, egress) = Default::default();
-            return self.boot(&RunSpec { run: run.clone(), image, rootfs, layers, resources, egress }).await;
+            let (layers, resources, egress, mounts) = Default::default();
+            return self.boot(&RunSpec { run: run.clone(), image, rootfs, layers, resources, egress, mounts }).await;
         }
         self.engine.go_on(run).await
     }
@@ -142,6 +142,10 @@ impl Engine for Flawed {
 
     async fn connect(&self, run: &RunId, port: u16) -> Result<BoxStream, EngineError> {
         self.engine.connect(run, port).await
+    }
+
+    async fn mount(&self, run: &RunId, mounts: &[Mount]) -> Result<(), EngineError> {
+        self.engine.mount(run, mounts).await
     }
 
     async fn usage(&self, run: &RunId) -> Result<Usage, EngineError> {

@@ -114,6 +114,10 @@ impl Shared {
             self.host.network.allow(lease.id, &spec.egress).await?;
             hull.reach("gvisor: egress allowed")?;
         }
+        // On an empty slot nothing is to be put; spare hulls have nothing else.
+        if !spec.mounts.is_empty() {
+            self.host.set_mounts(&hull.home, &spec.mounts).await?;
+        }
         let hulled = Instant::now();
         let begun = async {
             match (origin, progress) {

@@ -7,7 +7,7 @@ use std::fs;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 
-use dorm_engine::Lease;
+use dorm_engine::{Lease, MOUNTS};
 use rustix::fs::{CWD, Mode, mkfifoat};
 use serde_json::{Value, json};
 
@@ -52,12 +52,12 @@ pub(crate) fn write(home: &Home, rootfs: &Path, agent: &Path, lease: Option<&Lea
     let bundle = home.bundle();
     fs::DirBuilder::new().mode(0o700).create(&bundle).map_err(|source| GvisorError::file("create", &bundle, source))?;
     let path = bundle.join("config.json");
-    let text = serde_json::to_vec(&describe(rootfs, agent, lease))
+    let text = serde_json::to_vec(&describe(rootfs, agent, lease, &home.slots()))
         .map_err(|source| GvisorError::Text { path: path.clone(), source })?;
     fs::write(&path, text).map_err(|source| GvisorError::file("write", &path, source))
 }
 
-fn describe(rootfs: &Path, agent: &Path, lease: Option<&Lease>) -> Value {
+fn describe(rootfs: &Path, agent: &Path, lease: Option<&Lease>, slots: &Path) -> Value {
     let network = match lease {
         Some(lease) => json!({"type": "network", "path": lease.namespace}),
         None => json!({"type": "network"}),
@@ -83,7 +83,7 @@ fn describe(rootfs: &Path, agent: &Path, lease: Option<&Lease>) -> Value {
         },
         "root": {"path": rootfs, "readonly": false},
         "hostname": "sandbox",
-        "mounts": mounts(rootfs, agent),
+        "mounts": mounts(rootfs, agent, slots),
         "linux": {
             "namespaces": [
                 {"type": "pid"}, {"type": "ipc"}, {"type": "uts"}, {"type": "mount"}, {"type": "user"}, network,
@@ -94,13 +94,15 @@ fn describe(rootfs: &Path, agent: &Path, lease: Option<&Lease>) -> Value {
     })
 }
 
-fn mounts(rootfs: &Path, agent: &Path) -> Vec<Value> {
+fn mounts(rootfs: &Path, agent: &Path, slots: &Path) -> Vec<Value> {
     let mut mounts = vec![
         json!({"destination": "/proc", "type": "proc", "source": "proc"}),
         json!({"destination": "/dev", "type": "tmpfs", "source": "tmpfs"}),
         json!({"destination": "/dev/shm", "type": "tmpfs", "source": "tmpfs", "options": ["mode=1777"]}),
         json!({"destination": "/sys", "type": "sysfs", "source": "sysfs",
                "options": ["nosuid", "noexec", "nodev", "ro"]}),
+        // A slave: what is mounted on the host later appears, too.
+        json!({"destination": MOUNTS, "type": "bind", "source": slots, "options": ["rbind", "rslave", "rw"]}),
         json!({"destination": AGENT, "type": "bind", "source": agent, "options": ["ro", "bind"]}),
     ];
     // Without a mount of ours gVisor puts a file system in memory over an empty /tmp, unlimited. An image that has

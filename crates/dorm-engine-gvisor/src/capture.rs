@@ -21,6 +21,7 @@ use crate::hull::{Hull, blocking};
 use crate::notes::Phase;
 use crate::relief::end_relief;
 use crate::run::Turn;
+use crate::slots;
 
 impl Shared {
     /// [`dorm_engine::Engine::capture`].
@@ -63,6 +64,9 @@ impl Shared {
 
 /// Has the paused guest's memory written into `into`; a failure leaves nothing there.
 async fn write_image(hull: &Hull, into: &Path) -> Result<(), GvisorError> {
+    if let Some(path) = slots::deleted(hull).await? {
+        return Err(GvisorError::DeletedOnVolume(path));
+    }
     let room = room_in(into)?;
     let files = create_files(into)?;
     hull.reach("gvisor: image files made")?;

@@ -16,6 +16,7 @@ use crate::notes::{Home, LeaseNote, Note, Processes};
 use crate::process::{self, Identity};
 use crate::root;
 use crate::run::lock;
+use crate::slots;
 
 /// How long killed processes may take to be gone.
 const DEATH_LIMIT: Duration = Duration::from_secs(60);
@@ -96,6 +97,7 @@ impl Host {
         let files = self.runsc_files(home);
         let (home, steps) = (home.clone(), self.steps.clone());
         blocking(move || {
+            slots::remove(&home)?;
             root::remove(&home.root())?;
             Disk::remove_with(&home.disk(), &steps)?;
             for path in [home.input(), home.output(), home.bundle().join("config.json")] {

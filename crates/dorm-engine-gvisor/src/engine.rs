@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use dorm_engine::{
-    BoxStream, Capabilities, Captured, Engine, EngineError, FileSink, FoundRun, LeftOut, Network, NetworkError, Notice,
-    RunSpec, Usage,
+    BoxStream, Capabilities, Captured, Engine, EngineError, FileSink, FoundRun, LeftOut, Mount, Network, NetworkError,
+    Notice, RunSpec, Usage,
 };
 use dorm_lifecycle::{Digest, RunId};
 use dorm_steps::AnySteps;
@@ -26,6 +26,7 @@ use crate::probe::{self, Probe};
 use crate::process;
 use crate::root;
 use crate::run::Runs;
+use crate::slots;
 use crate::spares::{self, Spare, Spares};
 use crate::stream;
 
@@ -108,6 +109,7 @@ impl GvisorEngine {
         let (root, hull_homes, blanks) = (make("runsc")?, make("hulls")?, make("blanks")?);
         root::make_directory(&root::directory(&hull_homes))
             .map_err(|source| unusable("make its directory writable", source))?;
+        slots::prepare(&hull_homes).map_err(|source| unusable("run it where mounting is allowed", source))?;
         let lock = lock_directory(&directory)?;
         rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
             .map_err(|source| unusable("run it where prctl is allowed", io::Error::from(source)))?;
@@ -297,6 +299,11 @@ impl Engine for GvisorEngine {
         self.shared.usage(run).await
     }
 
+    async fn mount(&self, run: &RunId, mounts: &[Mount]) -> Result<(), EngineError> {
+        let (run, mounts) = (run.clone(), mounts.to_vec());
+        self.to_its_end(|shared| async move { shared.mount(&run, &mounts).await }).await
+    }
+
     async fn relieve(&self, run: &RunId, victim: Option<u32>) -> Result<(), EngineError> {
         let run = run.clone();
         self.to_its_end(|shared| async move { shared.relieve(&run, victim).await }).await
@@ -326,5 +333,6 @@ impl Engine for GvisorEngine {
                 tracing::warn!(hull = hull.home.id(), error = %crate::error::chain(&error), "a spare hull was left behind");
             }
         }
+        slots::release(&self.shared.host.hulls);
     }
 }

@@ -16,6 +16,13 @@ use crate::files::FilesError;
 /// Why something on the host, or a sandbox, did not do what was asked.
 #[derive(Debug, Error)]
 pub(crate) enum GvisorError {
+    /// A file on a volume is open in the guest and deleted: it cannot be in an image, and nobody could open it again.
+    #[error(
+        "a program in it has a file on a volume open that was deleted, '{}': have it close that, and keep temporary files \
+         on the sandbox's own disk",
+        .0.display()
+    )]
+    DeletedOnVolume(PathBuf),
     #[error("cannot {operation} {}", path.display())]
     File {
         operation: &'static str,

@@ -31,6 +31,7 @@ use crate::notes::{Duty, FORMAT, Home, LeaseNote, Note, Processes, Reach};
 use crate::process::Identity;
 use crate::root;
 use crate::run::lock;
+use crate::slots;
 use crate::stream;
 
 /// How long `runsc create` may take; a tenth of a second where nobody else works.
@@ -165,6 +166,8 @@ impl Host {
         let (group, entry) = group?;
         let lease = note.lease();
         let rootfs = self.rootfs(home, order).await?;
+        slots::make(home)?;
+        self.reach("gvisor: slots made")?;
         crate::bundle::write(home, &rootfs, &self.agent, lease.as_ref())?;
         self.reach("gvisor: bundle written")?;
         self.create(home, order.reach, entry).await?;
@@ -190,12 +193,18 @@ impl Host {
 
     /// The root filesystem: the image's own, or a mount of its layers.
     async fn rootfs(&self, home: &Home, order: &Order) -> Result<PathBuf, GvisorError> {
-        if order.layers.is_empty() {
+        let has_point = slots::is_in(&order.rootfs);
+        if order.layers.is_empty() && has_point {
             return Ok(order.rootfs.clone());
         }
-        let (path, image, layers) = (home.root(), order.rootfs.clone(), order.layers.clone());
+        let path = home.root();
+        let mut parts: Vec<_> = order.layers.iter().map(|layer| layer.directory.clone()).collect();
+        parts.push(order.rootfs.clone());
+        if !has_point {
+            parts.push(slots::points(&self.hulls));
+        }
         let mounted = path.clone();
-        blocking(move || root::mount(&mounted, &image, &layers)).await?;
+        blocking(move || root::mount(&mounted, &parts)).await?;
         self.reach("gvisor: layers mounted")?;
         Ok(path)
     }

@@ -17,7 +17,7 @@ mod capture;
 pub mod cgroup;
 mod cleanup;
 mod control;
-pub mod disk;
+pub use dorm_disk as disk;
 mod engine;
 mod error;
 mod files;
@@ -31,6 +31,7 @@ mod process;
 mod relief;
 mod root;
 mod run;
+mod slots;
 mod spares;
 mod stream;
 

@@ -31,6 +31,11 @@ impl Identity {
         (!matches!(state, 'Z' | 'X')).then_some(Self { pid, started })
     }
 
+    /// Its number, which may be another's as soon as it has ended.
+    pub(crate) fn pid(self) -> i32 {
+        self.pid
+    }
+
     /// Whether it still runs.
     pub(crate) fn is_alive(self) -> bool {
         Self::of(self.pid) == Some(self)

@@ -1,8 +1,8 @@
-//! A root filesystem made of an image and layers: one read-only overlay mount for each hull that needs it, outside the
+//! A root filesystem made of an image and layers, and of the mount point for volumes where the image lacks it: one read-only overlay mount for each hull that needs it, outside the
 //! hull's home, since guests' ids have to pass to it.
 //!
 //! ```text
-//! roots/<hull>   the mount point   (only for a hull whose image has layers on it)
+//! roots/<hull>   the mount point   (only for a hull whose root filesystem is more than its image)
 //! ```
 
 use std::ffi::CString;
@@ -12,7 +12,6 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use dorm_engine::Layer;
 use rustix::fs::{AtFlags, CWD, StatxAttributes, StatxFlags};
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags};
@@ -20,7 +19,7 @@ use rustix::mount::{MountFlags, UnmountFlags};
 use crate::error::GvisorError;
 
 /// Host group of the guests' root.
-const GUEST_ROOT: u32 = 100_000;
+pub(crate) const GUEST_ROOT: u32 = 100_000;
 /// The kernel takes one page of options.
 const OPTIONS_MAX: usize = 4095;
 
@@ -32,9 +31,9 @@ pub(crate) fn make_directory(path: &Path) -> Result<(), GvisorError> {
     made.map_err(|source| GvisorError::file("create", path, source))
 }
 
-/// Mounts `layers`, the topmost first, over `image` at `path`, which is made.
-pub(crate) fn mount(path: &Path, image: &Path, layers: &[Layer]) -> Result<(), GvisorError> {
-    let options = options(image, layers).map_err(|source| GvisorError::file("mount", path, source))?;
+/// Mounts `parts`, the topmost first, over one another at `path`, which is made.
+pub(crate) fn mount(path: &Path, parts: &[PathBuf]) -> Result<(), GvisorError> {
+    let options = options(parts).map_err(|source| GvisorError::file("mount", path, source))?;
     fs::DirBuilder::new().mode(0o755).create(path).map_err(|source| GvisorError::file("create", path, source))?;
     let flags = MountFlags::RDONLY | MountFlags::NOATIME | MountFlags::NODEV | MountFlags::NOSUID;
     let mounted = rustix::mount::mount("dormouse", path, "overlay", flags, options.as_c_str());
@@ -44,9 +43,9 @@ pub(crate) fn mount(path: &Path, image: &Path, layers: &[Layer]) -> Result<(), G
     })
 }
 
-fn options(image: &Path, layers: &[Layer]) -> io::Result<CString> {
+fn options(parts: &[PathBuf]) -> io::Result<CString> {
     let mut text = b"lowerdir=".to_vec();
-    for (at, directory) in layers.iter().map(|layer| layer.directory.as_path()).chain([image]).enumerate() {
+    for (at, directory) in parts.iter().enumerate() {
         if at > 0 {
             text.push(b':');
         }
@@ -59,16 +58,16 @@ fn options(image: &Path, layers: &[Layer]) -> io::Result<CString> {
     }
     if text.len() > OPTIONS_MAX {
         let what =
-            format!("{} layers have longer paths than the kernel takes: use a shorter data directory", layers.len());
+            format!("{} layers have longer paths than the kernel takes: use a shorter data directory", parts.len());
         return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
     }
     Ok(CString::new(text)?)
 }
 
-/// Unmounts and removes what is at `path`, if anything is.
-pub(crate) fn remove(path: &Path) -> Result<(), GvisorError> {
+/// Unmounts what is at `path`, if anything is.
+pub(crate) fn unmount(path: &Path) -> Result<(), GvisorError> {
     let wrong = |operation, error: io::Error| GvisorError::file(operation, path, error);
-    if is_mounted(path).map_err(|error| wrong("look at", error))? {
+    while is_mounted(path).map_err(|error| wrong("look at", error))? {
         let unmounted = match rustix::mount::unmount(path, UnmountFlags::NOFOLLOW) {
             // Still in use: it vanishes from here, and for good when the last user is gone.
             Err(Errno::BUSY) => rustix::mount::unmount(path, UnmountFlags::NOFOLLOW | UnmountFlags::DETACH),
@@ -76,13 +75,19 @@ pub(crate) fn remove(path: &Path) -> Result<(), GvisorError> {
         };
         unmounted.map_err(|error| wrong("unmount", error.into()))?;
     }
+    Ok(())
+}
+
+/// Unmounts and removes what is at `path`, if anything is.
+pub(crate) fn remove(path: &Path) -> Result<(), GvisorError> {
+    unmount(path)?;
     match fs::remove_dir(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(wrong("remove", error)),
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(GvisorError::file("remove", path, error)),
         _ => Ok(()),
     }
 }
 
-fn is_mounted(path: &Path) -> io::Result<bool> {
+pub(crate) fn is_mounted(path: &Path) -> io::Result<bool> {
     match rustix::fs::statx(CWD, path, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::TYPE) {
         Ok(found) => Ok(found.stx_attributes.contains(StatxAttributes::MOUNT_ROOT)),
         Err(Errno::NOENT) => Ok(false),

@@ -12,6 +12,7 @@
 
 mod error;
 mod files;
+mod mounts;
 mod network;
 mod stepped;
 
@@ -25,6 +26,7 @@ use tokio::sync::mpsc;
 
 pub use error::{EngineError, Retry};
 pub use files::{Content, Entry, EntryKind, FileSink, LeftOut, NoContent};
+pub use mounts::{MOUNTS, Mount};
 pub use network::{Lease, LeaseId, Network, NetworkError};
 pub use stepped::SteppedEngine;
 
@@ -65,6 +67,8 @@ pub struct RunSpec {
     pub resources: Resources,
     /// Where it may connect to.
     pub egress: Egress,
+    /// Directories of the host that it sees from its beginning.
+    pub mounts: Vec<Mount>,
 }
 
 /// Files that lie on a root filesystem, immutable like it and owned like it: a directory in the form of the upper layer
@@ -172,6 +176,11 @@ pub trait Engine: Send + Sync + 'static {
 
     /// What the run uses.
     async fn usage(&self, run: &RunId) -> Result<Usage, EngineError>;
+
+    /// Makes the directories of the host that the run sees these and no others. What it has open of one that goes, it
+    /// keeps until it closes it. [`EngineError::Failed`] for a directory that is not there: then the others may have
+    /// changed. May be called in any condition of the run.
+    async fn mount(&self, run: &RunId, mounts: &[Mount]) -> Result<(), EngineError>;
 
     /// The answer to [`Notice::MemoryHigh`]: kills `victim`, a process id inside as the agent knows it, and lets the run
     /// continue. Without a victim only its agent continues, so that it can be asked for one, until a victim is named,

@@ -9,7 +9,7 @@ use dorm_steps::AnySteps;
 use tokio::sync::mpsc;
 
 use crate::{
-    BoxStream, Capabilities, Captured, Engine, EngineError, FileSink, FoundRun, LeftOut, Notice, RunSpec, Usage,
+    BoxStream, Capabilities, Captured, Engine, EngineError, FileSink, FoundRun, LeftOut, Mount, Notice, RunSpec, Usage,
 };
 
 /// Another engine, with steps around its calls. Looking has none.
@@ -115,6 +115,11 @@ impl Engine for SteppedEngine {
     async fn usage(&self, run: &RunId) -> Result<Usage, EngineError> {
         self.living().await;
         self.inner.usage(run).await
+    }
+
+    async fn mount(&self, run: &RunId, mounts: &[Mount]) -> Result<(), EngineError> {
+        self.around(["engine: about to mount volumes", "engine: volumes mounted"], run, self.inner.mount(run, mounts))
+            .await
     }
 
     async fn relieve(&self, run: &RunId, victim: Option<u32>) -> Result<(), EngineError> {

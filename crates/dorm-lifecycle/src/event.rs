@@ -114,6 +114,10 @@ kinds! {
     Promoted = "promoted",
     /// Which snapshots are taken of it by themselves was changed.
     CheckpointsSet = "checkpoints_set",
+    /// A volume was attached to it.
+    Attached = "attached",
+    /// A volume was detached from it.
+    Detached = "detached",
 }
 
 #[cfg(test)]

@@ -112,6 +112,10 @@ id!(
     WebhookId
 );
 id!(
+    /// Names one volume.
+    VolumeId
+);
+id!(
     /// Names one captured memory image on disk, be it a sleep image or the content of a memory snapshot.
     CaptureId
 );

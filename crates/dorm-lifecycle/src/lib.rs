@@ -22,6 +22,7 @@ mod sandbox;
 mod spec;
 mod step;
 mod time;
+mod volume;
 mod why;
 
 pub mod table;
@@ -30,7 +31,7 @@ pub use checkpoints::{Checkpoints, Ladder, LadderError, Rung, Taken};
 pub use denied::Denied;
 pub use event::{Actor, EventKind};
 pub use ids::{
-    CaptureId, Digest, HoldId, IdError, Name, OperationId, ProjectId, RunId, SandboxId, SnapshotId, WebhookId,
+    CaptureId, Digest, HoldId, IdError, Name, OperationId, ProjectId, RunId, SandboxId, SnapshotId, VolumeId, WebhookId,
 };
 pub use invariants::{Broken, check};
 pub use recovery::{Recovery, RunCondition, recover};
@@ -41,4 +42,8 @@ pub use sandbox::{
 pub use spec::{Egress, Keeping, OnTimeout, OnUnrestorable, Resources, SandboxSpec, SpecError, Timeouts, Variables};
 pub use step::{Command, Context, Effect, Input, Limits, Observation, Outcome, Step, create, step};
 pub use time::Timestamp;
+pub use volume::{
+    ATTACHMENTS_MAX, Access, Attachment, AttachmentError, Lease, LeaseRefused, MountPath, PlaceError, SubPath, Writers,
+    all_leases, check_attachments, free_slot, grant, has_leases, leases,
+};
 pub use why::{Facts, Happening, Reason, Why, why};

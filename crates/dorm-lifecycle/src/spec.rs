@@ -8,6 +8,7 @@ use thiserror::Error;
 
 use crate::checkpoints::Checkpoints;
 use crate::ids::{CaptureId, Digest, Name};
+use crate::volume::{Attachment, AttachmentError, check_attachments};
 
 /// CPU, memory, disk and process limits of one sandbox.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -79,6 +80,9 @@ pub enum SpecError {
     /// An entry of the allow list is not an address or network.
     #[error("'{0}' is not an IPv4 address or network for the egress allow list, such as 198.51.100.0/24")]
     Allowed(String),
+    /// Attached volumes cannot be together.
+    #[error(transparent)]
+    Attachments(#[from] AttachmentError),
 }
 
 /// Where a sandbox may connect to.
@@ -192,6 +196,8 @@ pub struct SandboxSpec {
     pub keeping: Keeping,
     /// The snapshots that are taken of it by themselves; none by default.
     pub checkpoints: Option<Checkpoints>,
+    /// The volumes that each of its runs has mounted; none by default.
+    pub attachments: Vec<Attachment>,
     /// Free text of the user, by key.
     pub labels: BTreeMap<String, String>,
 }
@@ -214,6 +220,7 @@ impl SandboxSpec {
             timeouts: Timeouts::default(),
             keeping: Keeping::default(),
             checkpoints: None,
+            attachments: Vec::new(),
             labels: BTreeMap::new(),
         }
     }
@@ -230,6 +237,7 @@ impl SandboxSpec {
         self.timeouts.check()?;
         self.keeping.check()?;
         self.checkpoints.as_ref().map_or(Ok(()), Checkpoints::check)?;
+        check_attachments(&self.attachments)?;
         for (key, value) in self.variables.0.iter().chain(&self.secrets.0) {
             if key.is_empty() || key.contains(['=', '\0']) || value.contains('\0') {
                 return Err(SpecError::Variable(key.clone()));

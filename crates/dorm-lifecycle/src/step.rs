@@ -19,6 +19,7 @@ use crate::rewind::{Abandoned, Rewind};
 use crate::sandbox::{Cause, Hold, Origin, Restored, Sandbox, SleepImage, State};
 use crate::spec::{Keeping, Resources, SandboxSpec, SpecError, Timeouts};
 use crate::time::Timestamp;
+use crate::volume::Attachment;
 
 /// How long each operation may take before it is given up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -70,6 +71,8 @@ pub enum Command {
     SetKeeping(Keeping),
     /// Change which snapshots are taken of it by themselves.
     SetCheckpoints(Option<Checkpoints>),
+    /// Change which volumes it has attached. Of a running sandbox they are mounted and unmounted by whoever asks.
+    SetAttachments(Vec<Attachment>),
     /// Keep it awake; one that is held already under this id is held as this one says.
     Hold(Hold),
     /// Take back a hold.

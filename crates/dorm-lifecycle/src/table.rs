@@ -3,12 +3,13 @@
 use std::fmt::Write as _;
 
 use crate::checkpoints::{Checkpoints, Ladder};
-use crate::ids::{CaptureId, HoldId, OperationId, ProjectId, SandboxId, SnapshotId};
+use crate::ids::{CaptureId, HoldId, OperationId, ProjectId, SandboxId, SnapshotId, VolumeId};
 use crate::rewind::{Future, Rewind, RewindFrom, Rewinding};
 use crate::sandbox::{Cause, Hold, Origin, Restored, Sandbox, SleepImage, SnapshotKind, State, StateName};
 use crate::spec::{Keeping, OnTimeout, OnUnrestorable, SandboxSpec, Timeouts};
 use crate::step::{Command, Context, Effect, Input, Limits, Observation, Outcome, Step, step};
 use crate::time::Timestamp;
+use crate::volume::{Access, Attachment, SubPath};
 
 /// One cell of the relation.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -200,6 +201,12 @@ fn sandbox(named: bool, state: State) -> Sandbox {
     }
 }
 
+fn attachment() -> Attachment {
+    let Ok(path) = "/data".parse() else { unreachable!("it is legal") };
+    let volume = VolumeId::from_random([8; 20]);
+    Attachment { volume, path, access: Access::Write, subpath: SubPath::default(), slot: 0 }
+}
+
 pub(crate) fn inputs() -> Vec<(Input, &'static str)> {
     let timeouts = Timeouts { total: Some(std::time::Duration::from_secs(90)), ..Timeouts::default() };
     let keeping = Keeping { generations: 2, on_unrestorable: OnUnrestorable::Fresh };
@@ -219,6 +226,7 @@ pub(crate) fn inputs() -> Vec<(Input, &'static str)> {
         command(Command::SetTimeouts(timeouts), "set_timeouts"),
         command(Command::SetKeeping(keeping), "set_keeping"),
         command(Command::SetCheckpoints(Some(checkpoints)), "set_checkpoints"),
+        command(Command::SetAttachments(Vec::from([attachment()])), "set_attachments"),
         command(Command::Hold(hold), "hold"),
         command(Command::Release(id), "release"),
         command(Command::ClockSet(3_600_000), "clock_set"),

@@ -200,7 +200,9 @@ fn leads(kind: EventKind) -> bool {
         | EventKind::Rewinding
         | EventKind::RewindFailed
         | EventKind::Promoted
-        | EventKind::CheckpointsSet => false,
+        | EventKind::CheckpointsSet
+        | EventKind::Attached
+        | EventKind::Detached => false,
     }
 }
 

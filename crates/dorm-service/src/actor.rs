@@ -4,6 +4,7 @@
 //! It records before it acts. It decides nothing: the lifecycle does.
 
 mod answers;
+mod attach;
 pub(crate) mod record;
 pub(crate) mod rewind;
 
@@ -23,6 +24,7 @@ use tokio::sync::{mpsc, oneshot};
 use crate::activity::{Activity, InUse, Use};
 use crate::effects::{self, Seen, Task};
 use crate::error::ServiceError;
+use crate::ops::attach::AttachmentChange;
 use crate::shared::{ActorHandle, Shared, chain};
 use crate::view::{Residence, SandboxView};
 
@@ -39,6 +41,8 @@ pub(crate) enum Message {
     Snapshot { asked: SnapshotAsked, reply: Reply<SnapshotRecord> },
     /// A caller wants it taken back to a snapshot.
     Rewind { asked: Box<RewindAsked>, reply: Reply<SandboxView> },
+    /// A caller wants something else attached.
+    Attachments { change: AttachmentChange, by: By, reply: Reply<SandboxView> },
     /// A caller wants to speak to the agent.
     Use { what: Use, reply: Reply<(Agent, InUse)> },
     /// Its memory is to be given back, if it is parked.
@@ -286,6 +290,7 @@ impl Actor {
             Message::Command { command, by, reply } => self.command(command, by, reply).await,
             Message::Snapshot { asked, reply } => self.take_snapshot(asked, reply).await,
             Message::Rewind { asked, reply } => self.rewind(asked, reply).await,
+            Message::Attachments { change, by, reply } => self.change_attachments(change, by, reply).await,
             Message::Use { what, reply } => self.lend(what, reply).await,
             Message::Evict { reply } => self.evict(reply).await,
             Message::RunEnded { run, reason } => self.run_ended(&run, reason).await,
@@ -493,6 +498,7 @@ impl Actor {
             };
             if answer.is_ok() {
                 self.shared.parking.leave(&self.record.sandbox.id);
+                self.settle_volumes();
                 self.note(EventKind::Evicted, if reply.is_some() { By::User } else { By::Host }, None).await;
             }
         }
@@ -524,6 +530,7 @@ impl Actor {
         if !matches!(self.record.sandbox.state, State::Suspended { .. }) {
             self.shared.parking.leave(&self.record.sandbox.id);
         }
+        self.settle_volumes();
         self.capture = None;
         // It may be the last that used a snapshot.
         self.shared.removals.poke();
@@ -536,6 +543,14 @@ impl Actor {
                 self.operation = None;
                 self.answer(&observation);
             }
+        }
+    }
+
+    /// After a change that may have given back the sandbox's leases.
+    fn settle_volumes(&self) {
+        let sandbox = &self.record.sandbox;
+        if !sandbox.spec.attachments.is_empty() && !dorm_lifecycle::has_leases(&sandbox.state) {
+            self.shared.settle_volumes();
         }
     }
 
@@ -581,6 +596,7 @@ fn command_word(command: &Command) -> &'static str {
         Command::SetTimeouts(_) => "set the timeouts of",
         Command::SetKeeping(_) => "set what is kept of",
         Command::SetCheckpoints(_) => "set the checkpoints of",
+        Command::SetAttachments(_) => "change the volumes of",
         Command::Hold(_) => "hold",
         Command::Release(_) => "release",
         Command::ClockSet(_) => "move the deadlines of",

@@ -19,12 +19,13 @@ mod wake;
 use std::sync::Arc;
 use std::time::Duration;
 
-use dorm_agent_client::{Agent, AgentError, HookOutcome};
+use dorm_agent_client::{Agent, AgentError, Busy, HookOutcome};
 use dorm_engine::{Layer, RunSpec};
 use dorm_lifecycle::{CaptureId, Effect, Observation, Origin, RunId, Sandbox, SnapshotKind};
 
 use crate::error::ServiceError;
 use crate::shared::{Shared, chain};
+use crate::volumes;
 
 pub(crate) use save::{files_of_image, give_up_image, go_on_after_restart, park};
 pub(crate) use wake::verify;
@@ -114,6 +115,7 @@ async fn spec(task: &Task, run: &RunId) -> Result<RunSpec, Reason> {
         layers: layers.iter().map(|layer| Layer { id: layer.id.clone(), directory: layer.root() }).collect(),
         resources: task.sandbox.spec.resources,
         egress: task.sandbox.spec.egress.clone(),
+        mounts: task.shared.mounts(&task.sandbox).await.map_err(|error| reason(&error))?,
     })
 }
 
@@ -123,11 +125,15 @@ async fn start(task: &Task, run: &RunId, origin: &Origin) -> Seen {
         let spec = spec(task, run).await?;
         match origin {
             Origin::Image | Origin::Filesystem { .. } => {
-                task.shared.engine.start(&spec).await.map_err(|error| error.chain())?
+                task.shared.engine.start(&spec).await.map_err(|error| error.chain())?;
+                introduce(task, run, Memory::Fresh).await
             }
-            Origin::Snapshot { capture, .. } => wake::restore(task, &spec, capture).await?,
+            Origin::Snapshot { capture, .. } => {
+                wake::restore(task, &spec, capture).await?;
+                introduce(task, run, Memory::Kept).await
+            }
         }
-        introduce(task, run).await.map_err(|error| reason(&error))
+        .map_err(|error| reason(&error))
     };
     match within(limit, "starting", attempt).await {
         Ok(agent) => Seen::with(Observation::Started, agent),
@@ -138,9 +144,38 @@ async fn start(task: &Task, run: &RunId, origin: &Origin) -> Seen {
     }
 }
 
+/// Whether a run goes on with what the guest had in memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Memory {
+    Kept,
+    Fresh,
+}
+
+/// Makes the volumes of `sandbox` appear in its guest where they are wanted, and no others.
+pub(crate) async fn mount_inside(sandbox: &Sandbox, agent: &Agent, busy: Busy) -> Result<(), ServiceError> {
+    let mounts = volumes::inside(sandbox)?;
+    match tokio::time::timeout(AGENT, agent.mount(mounts, busy)).await.map_err(|_| silent())? {
+        // An agent of an earlier build does not know volumes, and has none.
+        Err(AgentError::Invalid(_)) if sandbox.spec.attachments.is_empty() => Ok(()),
+        mounted => Ok(mounted?),
+    }
+}
+
+/// Gives a run all volumes of `sandbox` and no others, on the host and inside.
+pub(crate) async fn mount_all(shared: &Arc<Shared>, sandbox: &Sandbox, agent: &Agent) -> Result<(), ServiceError> {
+    let mounts = shared.mounts(sandbox).await?;
+    let mounted = tokio::time::timeout(UNDO, shared.engine.mount(&sandbox.run_id(), &mounts)).await;
+    mounted.map_err(|_| silent())??;
+    mount_inside(sandbox, agent, Busy::Hide).await
+}
+
 /// Connects to the agent of a run that has just begun or goes on, and tells it who it is.
-async fn introduce(task: &Task, run: &RunId) -> Result<Agent, ServiceError> {
+async fn introduce(task: &Task, run: &RunId, memory: Memory) -> Result<Agent, ServiceError> {
     let agent = connect(task, run).await?;
+    // A guest that comes out of memory may have volumes that this run has not.
+    if memory == Memory::Kept || !task.sandbox.spec.attachments.is_empty() {
+        mount_inside(&task.sandbox, &agent, Busy::Hide).await?;
+    }
     let resumed = tokio::time::timeout(AGENT, agent.resumed(&wake::identity(task))).await;
     for hook in resumed.map_err(|_| silent())??.hooks {
         if hook.outcome != HookOutcome::Done {
@@ -164,11 +199,23 @@ pub(crate) async fn connect(task: &Task, run: &RunId) -> Result<Agent, ServiceEr
     tokio::time::timeout(AGENT, hello).await.unwrap_or_else(|_| Err(silent().into()))
 }
 
+async fn remount(task: &Task, agent: &Agent) -> Result<(), ServiceError> {
+    match task.sandbox.spec.attachments.is_empty() {
+        true => mount_inside(&task.sandbox, agent, Busy::Hide).await,
+        false => mount_all(&task.shared, &task.sandbox, agent).await,
+    }
+}
+
 /// Takes up the connection to a run that went on without the daemon.
 pub(crate) async fn adopt(task: &Task, run: &RunId) -> Result<Agent, Reason> {
     let attempt = async {
         task.shared.engine.go_on(run).await.map_err(|error| error.chain())?;
-        connect(task, run).await.map_err(|error| reason(&error))
+        let agent = connect(task, run).await.map_err(|error| reason(&error))?;
+        // The daemon may have died between the wish and what it leads to.
+        if let Err(error) = remount(task, &agent).await {
+            tracing::error!(%run, error = %chain(&error), "its volumes may not be as they should; it goes on");
+        }
+        Ok(agent)
     };
     match within(UNDO, "taking up its run", attempt).await {
         Ok(agent) => Ok(agent),

@@ -7,6 +7,8 @@ use dorm_pool::PoolError;
 use dorm_store::StoreError;
 use thiserror::Error;
 
+use crate::volumes::VolumeProblem;
+
 /// The kind of a [`ServiceError`], for edges that map it to their own codes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Code {
@@ -262,6 +264,9 @@ pub enum ServiceError {
     /// From the disk.
     #[error(transparent)]
     Pool(#[from] PoolError),
+    /// A volume stands in the way.
+    #[error(transparent)]
+    Volume(#[from] VolumeProblem),
     /// From the store.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -300,6 +305,7 @@ impl ServiceError {
             Self::Engine(EngineError::NoRoom { .. }) => Code::NoRoom,
             Self::Engine(_) => Code::Failed,
             Self::Pool(error) => pool_code(error),
+            Self::Volume(problem) => problem.code(),
             Self::Store(StoreError::NameTaken { .. } | StoreError::Stale { .. }) => Code::Conflict,
             Self::Store(_) => Code::Internal,
         }
@@ -345,6 +351,7 @@ impl ServiceError {
             Self::StillWaking(_) => "try again in a moment",
             Self::Stopping | Self::ForkNotRecorded { .. } => "try again when the daemon is back",
             Self::Store(StoreError::NameTaken { .. }) => "choose another name, or terminate its holder",
+            Self::Volume(problem) => problem.next_step(),
             Self::Store(_) => "look at the daemon's log",
             Self::Engine(EngineError::Refused { .. }) | Self::Agent(AgentError::Refused(_)) => {
                 "start a program that listens there, on all addresses or on loopback"
@@ -366,6 +373,7 @@ fn agent_code(error: &AgentError) -> Code {
         AgentError::NotFound(_) | AgentError::NoProcess(_) | AgentError::NoUser(_) => Code::NotFound,
         AgentError::Refused(_) => Code::PortClosed,
         AgentError::NoSpace(_) => Code::NoRoom,
+        AgentError::MountBusy(_) => Code::Conflict,
         AgentError::Exists(_) | AgentError::NotEmpty(_) | AgentError::InputClosed(_) | AgentError::NoTerminal(_) => {
             Code::Conflict
         }

@@ -2,7 +2,7 @@
 
 use std::fmt::Debug;
 
-use dorm_lifecycle::{CaptureId, HoldId, OperationId, SandboxId, SnapshotId, WebhookId};
+use dorm_lifecycle::{CaptureId, HoldId, OperationId, SandboxId, SnapshotId, VolumeId, WebhookId};
 
 /// Where random bytes come from. No two fillings may ever be the same.
 pub trait Randomness: Send + Sync + Debug + 'static {
@@ -55,5 +55,9 @@ impl Ids<'_> {
 
     pub(crate) fn webhook(&self) -> WebhookId {
         WebhookId::from_random(self.random())
+    }
+
+    pub(crate) fn volume(&self) -> VolumeId {
+        VolumeId::from_random(self.random())
     }
 }

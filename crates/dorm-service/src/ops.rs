@@ -1,5 +1,6 @@
 //! What callers can do, one verb a file.
 
+pub(crate) mod attach;
 pub(crate) mod checkpoint;
 mod checkpoints;
 pub(crate) mod collect;
@@ -23,6 +24,7 @@ mod terminate;
 mod timeouts;
 pub(crate) mod transfer;
 mod tree;
+pub(crate) mod volumes;
 mod webhooks;
 mod why;
 

@@ -76,6 +76,7 @@ impl Service {
             revive(&shared, record, &found, &mut report).await;
         }
         let service = Self { shared };
+        report.lines.extend(service.finish_volumes().await?);
         for snapshot in service.shared.store.snapshots(None).await? {
             service.shared.removals.note(&snapshot);
         }

@@ -8,6 +8,7 @@ use dorm_engine::Engine;
 use dorm_lifecycle::{Context, Limits, ProjectId, RunId, SandboxId, StateName, Timestamp};
 use dorm_pool::Pool;
 use dorm_store::{Change, EventRecord, SandboxFilter, SandboxRecord, Store, StoreError};
+use dorm_volume::Volumes;
 use tokio::sync::{oneshot, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -31,6 +32,8 @@ pub struct Parts {
     pub engine: Arc<dyn Engine>,
     /// The disk.
     pub pool: Pool,
+    /// The files of volumes.
+    pub volumes: Volumes,
     /// The time.
     pub clock: Arc<dyn Clock>,
     /// The rest.
@@ -86,6 +89,9 @@ pub(crate) struct Shared {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) engine: Arc<dyn Engine>,
     pub(crate) pool: Pool,
+    pub(crate) volumes: Volumes,
+    /// Held from deciding about leases to recording what takes them.
+    pub(crate) leasing: Arc<tokio::sync::Mutex<()>>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) clock_watch: ClockWatch,
     pub(crate) settings: Settings,
@@ -124,6 +130,8 @@ impl Shared {
                 store: parts.store,
                 engine: parts.engine,
                 pool: parts.pool,
+                volumes: parts.volumes,
+                leasing: Arc::default(),
                 clock_watch: ClockWatch::new(parts.clock.clone()),
                 clock: parts.clock,
                 parking: Parking::new(parts.settings.park),

@@ -35,6 +35,7 @@ async fn run(count: u32) -> Result<f64> {
     let pool = Pool::open(&path.join("data"), &path.join("images"))?;
     pool.import(&root, Some("base"), |_| {}).await?;
     let parts = Parts {
+        volumes: dorm_service::Volumes::new("/nowhere", dorm_service::Limiting::Never),
         store: Arc::new(SqlStore::open(&path.join("data/dormouse.db")).await?),
         engine: FakeHost::new().open(),
         pool,

@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 
 use async_trait::async_trait;
 use dorm_engine::{
-    BoxStream, Capabilities, Captured, Engine, EngineError, FileSink, FoundRun, LeftOut, Notice, RunSpec, Usage,
+    BoxStream, Capabilities, Captured, Engine, EngineError, FileSink, FoundRun, LeftOut, Mount, Notice, RunSpec, Usage,
 };
 use dorm_engine_fake::{FakeEngine, FakeHost};
 use dorm_lifecycle::{Digest, RunCondition, RunId};
@@ -105,6 +105,10 @@ impl Engine for WatchedEngine {
 
     async fn usage(&self, run: &RunId) -> Result<Usage, EngineError> {
         self.heard(self.inner.usage(run).await).await
+    }
+
+    async fn mount(&self, run: &RunId, mounts: &[Mount]) -> Result<(), EngineError> {
+        self.heard(self.inner.mount(run, mounts).await).await
     }
 
     async fn relieve(&self, run: &RunId, victim: Option<u32>) -> Result<(), EngineError> {

@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use dorm_lifecycle::{CaptureId, Name, ProjectId, SandboxId, SnapshotId};
 use dorm_store::{
     Change, EventFilter, EventRecord, OperationRecord, SandboxFilter, SandboxRecord, SnapshotRecord, Store, StoreError,
-    WebhookRecord,
+    VolumeRecord, WebhookRecord,
 };
 use dorm_store_sql::SqlStore;
 use tokio::runtime::Handle;
@@ -99,6 +99,10 @@ impl Store for WaitingStore {
 
     async fn webhooks(&self) -> Result<Vec<WebhookRecord>, StoreError> {
         self.ask(|store| async move { store.webhooks().await })
+    }
+
+    async fn volumes(&self) -> Result<Vec<VolumeRecord>, StoreError> {
+        self.ask(|store| async move { store.volumes().await })
     }
 
     async fn events(&self, filter: &EventFilter) -> Result<Vec<EventRecord>, StoreError> {

@@ -8,7 +8,7 @@ use dorm_lifecycle::{CaptureId, Name, ProjectId, SandboxId, SnapshotId};
 use dorm_steps::Steps as _;
 use dorm_store::{
     Change, EventFilter, EventRecord, OperationRecord, SandboxFilter, SandboxRecord, SnapshotRecord, Store, StoreError,
-    WebhookRecord,
+    VolumeRecord, WebhookRecord,
 };
 
 use crate::model::Model;
@@ -91,6 +91,11 @@ impl Store for WatchedStore {
     async fn webhooks(&self) -> Result<Vec<WebhookRecord>, StoreError> {
         self.pause().await;
         self.inner.webhooks().await
+    }
+
+    async fn volumes(&self) -> Result<Vec<VolumeRecord>, StoreError> {
+        self.pause().await;
+        self.inner.volumes().await
     }
 
     async fn events(&self, filter: &EventFilter) -> Result<Vec<EventRecord>, StoreError> {

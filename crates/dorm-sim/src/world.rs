@@ -177,6 +177,7 @@ impl World {
         };
         let engine = WatchedEngine::open(&self.host, &life, &self.trace);
         let parts = Parts {
+            volumes: dorm_service::Volumes::new("/nowhere", dorm_service::Limiting::Never),
             store: Arc::new(SteppedStore::new(Arc::new(store), steps.clone())),
             engine: Arc::new(SteppedEngine::new(Arc::new(engine), steps)),
             pool: self.pool(&life)?,

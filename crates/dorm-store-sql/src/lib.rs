@@ -22,7 +22,7 @@ use async_trait::async_trait;
 use dorm_lifecycle::{CaptureId, Name, ProjectId, SandboxId, SnapshotId};
 use dorm_store::{
     Change, EventFilter, EventRecord, OperationRecord, SandboxFilter, SandboxRecord, SnapshotRecord, Store, StoreError,
-    WebhookRecord,
+    VolumeRecord, WebhookRecord,
 };
 use sqlx::SqlitePool;
 
@@ -101,6 +101,10 @@ impl Store for SqlStore {
 
     async fn webhooks(&self) -> Result<Vec<WebhookRecord>, StoreError> {
         read::webhooks(&self.readers).await
+    }
+
+    async fn volumes(&self) -> Result<Vec<VolumeRecord>, StoreError> {
+        read::volumes(&self.readers).await
     }
 
     async fn events(&self, filter: &EventFilter) -> Result<Vec<EventRecord>, StoreError> {

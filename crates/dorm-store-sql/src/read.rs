@@ -5,7 +5,8 @@ use std::fmt::Display;
 use dorm_lifecycle::{CaptureId, IdError, Name, ProjectId, SandboxId, SnapshotId};
 use dorm_store::codec::{self, CodecError};
 use dorm_store::{
-    EventFilter, EventRecord, OperationRecord, SandboxFilter, SandboxRecord, SnapshotRecord, StoreError, WebhookRecord,
+    EventFilter, EventRecord, OperationRecord, SandboxFilter, SandboxRecord, SnapshotRecord, StoreError, VolumeRecord,
+    WebhookRecord,
 };
 use sqlx::{QueryBuilder, Sqlite, SqlitePool};
 
@@ -126,6 +127,17 @@ pub(crate) async fn webhooks(pool: &SqlitePool) -> Result<Vec<WebhookRecord>, St
         .map_err(|error| failed("read webhooks", error))?;
     let decode = |(id, document): (String, String)| {
         codec::decode_webhook(&document).map_err(|error| unreadable("webhook", &id, &error))
+    };
+    rows.into_iter().map(decode).collect()
+}
+
+pub(crate) async fn volumes(pool: &SqlitePool) -> Result<Vec<VolumeRecord>, StoreError> {
+    let rows: Vec<(String, String)> = sqlx::query_as("SELECT id, document FROM volumes ORDER BY id")
+        .fetch_all(pool)
+        .await
+        .map_err(|error| failed("read volumes", error))?;
+    let decode = |(id, document): (String, String)| {
+        codec::decode_volume(&document).map_err(|error| unreadable("volume", &id, &error))
     };
     rows.into_iter().map(decode).collect()
 }

@@ -175,11 +175,34 @@ async fn apply(connection: &mut SqliteConnection, change: Change) -> Result<Vec<
             .await
             .map_err(|error| failed("remove a webhook", error))?;
     }
+    volumes(connection, &change).await?;
     let mut events = Vec::with_capacity(change.events.len());
     for event in change.events {
         events.push(record_event(connection, event).await?);
     }
     Ok(events)
+}
+
+async fn volumes(connection: &mut SqliteConnection, change: &Change) -> Result<(), StoreError> {
+    for volume in &change.volumes {
+        let document = codec::encode_volume(volume).map_err(|error| failed("write a volume", error))?;
+        sqlx::query(
+            "INSERT INTO volumes (id, document) VALUES (?, ?) ON CONFLICT (id) DO UPDATE SET document = excluded.document",
+        )
+        .bind(volume.id.as_str())
+        .bind(document)
+        .execute(&mut *connection)
+        .await
+        .map_err(|error| failed("write a volume", error))?;
+    }
+    for id in &change.removed_volumes {
+        sqlx::query("DELETE FROM volumes WHERE id = ?")
+            .bind(id.as_str())
+            .execute(&mut *connection)
+            .await
+            .map_err(|error| failed("remove a volume", error))?;
+    }
+    Ok(())
 }
 
 async fn sandbox(connection: &mut SqliteConnection, record: &SandboxRecord) -> Result<(), StoreError> {

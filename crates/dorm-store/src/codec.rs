@@ -9,6 +9,7 @@ mod upgrade;
 mod v1;
 mod v2;
 mod v3;
+mod volume;
 mod word;
 
 use dorm_lifecycle::Sandbox;
@@ -16,7 +17,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::{NewEvent, OperationRecord, SnapshotRecord, WebhookRecord};
+use crate::{NewEvent, OperationRecord, SnapshotRecord, VolumeRecord, WebhookRecord};
 
 /// The version in which sandboxes are written.
 pub const SANDBOX: u64 = 3;
@@ -28,6 +29,9 @@ pub const SNAPSHOT: u64 = 3;
 pub const EVENT: u64 = 2;
 /// The version in which webhooks are written.
 pub const WEBHOOK: u64 = 2;
+
+/// The version in which volumes are written.
+pub const VOLUME: u64 = 3;
 
 /// Why a text is not a record, or a record cannot be a text.
 #[derive(Debug, Error)]
@@ -160,6 +164,25 @@ pub fn decode_webhook(text: &str) -> Result<WebhookRecord, CodecError> {
     match version(text)? {
         WEBHOOK => decode::<v2::WebhookRow>(text, WEBHOOK).map(WebhookRecord::from),
         found => Err(CodecError::Version { found, newest: WEBHOOK }),
+    }
+}
+
+/// A volume as text.
+///
+/// # Errors
+/// [`CodecError::Unwritable`], which no volume is known to cause.
+pub fn encode_volume(volume: &VolumeRecord) -> Result<String, CodecError> {
+    encode::<volume::VolumeRow>(volume.into())
+}
+
+/// The volume of a text.
+///
+/// # Errors
+/// Any [`CodecError`] but [`CodecError::Unwritable`].
+pub fn decode_volume(text: &str) -> Result<VolumeRecord, CodecError> {
+    match version(text)? {
+        VOLUME => decode::<volume::VolumeRow>(text, VOLUME).map(VolumeRecord::from),
+        found => Err(CodecError::Version { found, newest: VOLUME }),
     }
 }
 

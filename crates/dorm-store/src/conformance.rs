@@ -17,6 +17,7 @@ mod names;
 mod operations;
 mod sample;
 mod snapshots;
+mod volumes;
 mod webhooks;
 
 use std::sync::Arc;
@@ -108,6 +109,10 @@ pub async fn conforms(open: impl AsyncFn(&'static str) -> Arc<dyn Store>) -> Res
         }
         webhooks {
             a_webhook_is_rewritten_and_removed,
+        }
+        volumes {
+            a_volume_is_rewritten_and_removed,
+            an_attachment_reads_back_as_it_was_written,
         }
         concurrency {
             eight_tasks_on_different_records_lose_nothing,

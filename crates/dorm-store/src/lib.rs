@@ -12,6 +12,7 @@ pub mod conformance;
 pub mod memory;
 mod record;
 mod stepped;
+mod volume;
 
 use async_trait::async_trait;
 use dorm_lifecycle::{CaptureId, Name, ProjectId, SandboxId, SnapshotId};
@@ -23,6 +24,7 @@ pub use record::{
     Removal, SandboxRecord, SnapshotRecord, SnapshotStatus, Together, WebhookRecord,
 };
 pub use stepped::SteppedStore;
+pub use volume::{VolumeRecord, VolumeStatus};
 
 /// Which sandboxes to list.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -128,6 +130,9 @@ pub trait Store: Send + Sync + 'static {
 
     /// Every webhook, in the order of their ids.
     async fn webhooks(&self) -> Result<Vec<WebhookRecord>, StoreError>;
+
+    /// Every volume, in the order of their ids.
+    async fn volumes(&self) -> Result<Vec<VolumeRecord>, StoreError>;
 
     /// Events in their order.
     async fn events(&self, filter: &EventFilter) -> Result<Vec<EventRecord>, StoreError>;

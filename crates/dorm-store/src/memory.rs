@@ -7,11 +7,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
-use dorm_lifecycle::{CaptureId, Name, OperationId, ProjectId, SandboxId, SnapshotId, WebhookId};
+use dorm_lifecycle::{CaptureId, Name, OperationId, ProjectId, SandboxId, SnapshotId, VolumeId, WebhookId};
 
 use crate::{
     Change, EventFilter, EventRecord, OperationRecord, SandboxFilter, SandboxRecord, SnapshotRecord, Store, StoreError,
-    WebhookRecord,
+    VolumeRecord, WebhookRecord,
 };
 
 /// A store in memory. Clones share its content.
@@ -27,6 +27,7 @@ struct Content {
     snapshots: BTreeMap<SnapshotId, SnapshotRecord>,
     discard: BTreeSet<CaptureId>,
     webhooks: BTreeMap<WebhookId, WebhookRecord>,
+    volumes: BTreeMap<VolumeId, VolumeRecord>,
     /// The one at position `n` has the number `n + 1`.
     events: Vec<EventRecord>,
 }
@@ -63,6 +64,10 @@ impl Content {
         self.webhooks.extend(change.webhooks.into_iter().map(|webhook| (webhook.id.clone(), webhook)));
         for id in &change.removed_webhooks {
             self.webhooks.remove(id);
+        }
+        self.volumes.extend(change.volumes.into_iter().map(|volume| (volume.id.clone(), volume)));
+        for id in &change.removed_volumes {
+            self.volumes.remove(id);
         }
         self.events.extend(events.iter().cloned());
         Ok(events)
@@ -148,6 +153,10 @@ impl Store for MemoryStore {
 
     async fn webhooks(&self) -> Result<Vec<WebhookRecord>, StoreError> {
         Ok(self.content().webhooks.values().cloned().collect())
+    }
+
+    async fn volumes(&self) -> Result<Vec<VolumeRecord>, StoreError> {
+        Ok(self.content().volumes.values().cloned().collect())
     }
 
     async fn events(&self, filter: &EventFilter) -> Result<Vec<EventRecord>, StoreError> {

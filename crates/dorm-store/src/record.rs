@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 
 use dorm_lifecycle::{
     Actor, CaptureId, Digest, EventKind, OperationId, ProjectId, Resources, Sandbox, SandboxId, SnapshotId,
-    SnapshotKind, Timestamp, WebhookId,
+    SnapshotKind, Timestamp, VolumeId, WebhookId,
 };
+
+use crate::VolumeRecord;
 
 /// A sandbox as it is stored.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -317,6 +319,10 @@ pub struct Change {
     pub webhooks: Vec<WebhookRecord>,
     /// Webhooks whose records go; those that are not there are left out.
     pub removed_webhooks: Vec<WebhookId>,
+    /// Volumes, written whole.
+    pub volumes: Vec<VolumeRecord>,
+    /// Volumes whose records go; those that are not there are left out.
+    pub removed_volumes: Vec<VolumeId>,
     /// Events, numbered in this order.
     pub events: Vec<NewEvent>,
 }

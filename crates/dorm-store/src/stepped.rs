@@ -8,7 +8,7 @@ use dorm_steps::{AnySteps, Stopped};
 
 use crate::{
     Change, EventFilter, EventRecord, OperationRecord, SandboxFilter, SandboxRecord, SnapshotRecord, Store, StoreError,
-    WebhookRecord,
+    VolumeRecord, WebhookRecord,
 };
 
 /// Another store, with steps around its commits. Reading has none.
@@ -91,6 +91,11 @@ impl Store for SteppedStore {
     async fn webhooks(&self) -> Result<Vec<WebhookRecord>, StoreError> {
         self.living().await;
         self.inner.webhooks().await
+    }
+
+    async fn volumes(&self) -> Result<Vec<VolumeRecord>, StoreError> {
+        self.living().await;
+        self.inner.volumes().await
     }
 
     async fn events(&self, filter: &EventFilter) -> Result<Vec<EventRecord>, StoreError> {

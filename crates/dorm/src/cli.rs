@@ -18,6 +18,7 @@ mod reference;
 mod sbx;
 mod shown;
 mod values;
+mod volume;
 mod webhook;
 mod why;
 
@@ -52,6 +53,8 @@ enum Verb {
     Sbx(Box<sbx::SbxOptions>),
     /// Import, list and remove the images that sandboxes start from
     Image(image::ImageOptions),
+    /// Make, list and remove volumes, storage that outlives sandboxes; copy files into and out of them
+    Volume(volume::VolumeOptions),
     /// Show what happened
     Events(events::EventsOptions),
     /// Send events to programs of one's own
@@ -73,6 +76,7 @@ pub(crate) async fn run(arguments: Arguments) -> u8 {
             (sbx::run(*options).await, on_problem)
         }
         Verb::Image(options) => (image::run(options).await, None),
+        Verb::Volume(options) => (volume::run(options).await, None),
         Verb::Events(options) => (events::run(options).await, None),
         Verb::Webhook(options) => (webhook::run(options).await, None),
         Verb::Gc(options) => (gc::run(options).await, None),

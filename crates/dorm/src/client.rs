@@ -10,6 +10,7 @@ mod resources;
 mod sse;
 mod terminal;
 mod transfer;
+mod volumes;
 
 use std::time::Duration;
 

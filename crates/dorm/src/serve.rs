@@ -126,6 +126,7 @@ async fn open(options: &ServeOptions, data: &Data, store: Arc<SqlStore>) -> Resu
     let engine: Arc<dyn Engine> = engine;
     let memory_bytes = options.park_memory_mib.map_or_else(|| host_memory() / 4, |mib| mib << 20);
     let parts = Parts {
+        volumes: dorm_service::Volumes::new(path.join("volumes"), dorm_service::Limiting::WherePossible),
         store,
         engine,
         pool,

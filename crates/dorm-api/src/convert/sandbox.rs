@@ -32,6 +32,7 @@ pub(crate) fn create(
         timeouts: timeouts(asked.timeout_secs, asked.idle_timeout_secs, asked.max_run_secs)?,
         keeping: keeping(asked.keep_generations, asked.on_unrestorable, life::Keeping::default())?,
         checkpoints: asked.checkpoints.map(|asked| checkpoints(asked, None)).transpose()?,
+        attachments: asked.volumes.into_iter().map(super::attach).collect::<Result<_, _>>()?,
         labels: asked.labels,
         ..defaults
     })
@@ -270,6 +271,7 @@ impl From<SandboxView> for wire::Sandbox {
             },
             older_images: older.iter().map(Into::into).collect(),
             checkpoints: spec.checkpoints.map(Into::into),
+            volumes: spec.attachments.into_iter().map(Into::into).collect(),
             labels: spec.labels,
             expires_at: expires.map(time),
             created_at: time(created),

@@ -39,7 +39,7 @@ pub(crate) async fn fork(
             return Err(ApiError::invalid(message, "leave one out"));
         }
     };
-    let made = api.service.fork(&id, ForkAsked { children, together }).await?;
+    let made = api.service.fork(&id, ForkAsked { children, together, volumes: asked.volumes.into() }).await?;
     let children = made.into_iter().map(|made| match made {
         Ok(view) => wire::ForkedChild { sandbox: Some(view.into()), error: None },
         Err(error) => wire::ForkedChild { sandbox: None, error: Some(ApiError::from(error).into_body()) },

@@ -9,6 +9,7 @@ use super::ErrorBody;
 use super::checkpoints::{Checkpoints, CheckpointsRequest};
 use super::snapshot::Snapshot;
 use super::text::{NamedSecret, Secret, Time};
+use super::volume::{AttachVolume, AttachedVolume, FollowingVolumes};
 
 /// Asks for a sandbox. Exactly one of `image` and `snapshot` is given; what is left out takes its default.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
@@ -63,6 +64,9 @@ pub struct CreateSandbox {
     /// Snapshots that are taken of it by themselves. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub checkpoints: Option<CheckpointsRequest>,
+    /// The volumes that are attached to it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub volumes: Vec<AttachVolume>,
     /// Free text, by key.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
@@ -275,6 +279,9 @@ pub struct Sandbox {
     pub older_images: Vec<SleepImage>,
     /// Which snapshots are taken of it by themselves, if any.
     pub checkpoints: Option<Checkpoints>,
+    /// The volumes that are attached to it.
+    #[serde(default)]
+    pub volumes: Vec<AttachedVolume>,
     /// Free text, by key.
     pub labels: BTreeMap<String, String>,
     /// When its time is over, as things stand; only while it runs.
@@ -466,6 +473,8 @@ pub struct ForkRequest {
     pub children: Vec<ForkChild>,
     /// Whether none is to stay when one cannot be made. Default: the others stay.
     pub all_or_none: bool,
+    /// What becomes of the source's volumes in them. Default `same`.
+    pub volumes: FollowingVolumes,
 }
 
 /// One child of a fork.

@@ -45,6 +45,7 @@ impl World {
         pool.import(&source, Some("base"), |_| {}).await.unwrap();
         let host = FakeHost::new();
         let parts = Parts {
+            volumes: dorm_service::Volumes::new(directory.path().join("volumes"), dorm_service::Limiting::Never),
             store: Arc::new(MemoryStore::new()),
             engine: host.open(),
             pool,

@@ -92,6 +92,7 @@ impl Place {
             layers: Vec::new(),
             resources: Resources { disk_bytes: 64 << 20, memory_bytes: 256 << 20, ..Resources::default() },
             egress: Egress::None,
+            mounts: Vec::new(),
         }
     }
 

@@ -8,6 +8,7 @@ use crate::ids::{HoldId, RunId, SnapshotId};
 use crate::sandbox::{Cause, Hold, Sandbox, SleepImage, State};
 use crate::spec::{Keeping, OnTimeout, Timeouts};
 use crate::time::Timestamp;
+use crate::volume::Attachment;
 
 pub(super) fn decide(sandbox: &Sandbox, command: &Command, context: &Context) -> Result<Step, Denied> {
     match command {
@@ -18,6 +19,7 @@ pub(super) fn decide(sandbox: &Sandbox, command: &Command, context: &Context) ->
         Command::SetTimeouts(timeouts) => set_timeouts(sandbox, *timeouts, context),
         Command::SetKeeping(keeping) => set_keeping(sandbox, *keeping),
         Command::SetCheckpoints(checkpoints) => set_checkpoints(sandbox, checkpoints.as_ref()),
+        Command::SetAttachments(attachments) => set_attachments(sandbox, attachments),
         Command::Hold(hold) => hold_awake(sandbox, hold, context),
         Command::Release(hold) => release(sandbox, hold, context),
         Command::ClockSet(millis) => Ok(clock_set(sandbox, *millis)),
@@ -135,6 +137,31 @@ fn set_checkpoints(sandbox: &Sandbox, checkpoints: Option<&Checkpoints>) -> Resu
     let mut step = Step::to(sandbox, sandbox.state.clone()).event(EventKind::CheckpointsSet);
     step.next.spec.checkpoints = checkpoints.cloned();
     Ok(step)
+}
+
+/// Not while an operation is at work, which mounts or saves what is attached.
+fn set_attachments(sandbox: &Sandbox, attachments: &[Attachment]) -> Result<Step, Denied> {
+    match &sandbox.state {
+        State::Terminating { cause, .. } | State::Terminated { cause, .. } => Err(over(cause)),
+        State::Pending { .. } | State::Snapshotting { .. } | State::Suspending { .. } | State::Resuming { .. } => {
+            Ok(Step::stays(sandbox, Outcome::Wait))
+        }
+        State::Running { .. } | State::Suspended { .. } => {
+            if sandbox.spec.attachments == attachments {
+                return Ok(Step::stays(sandbox, Outcome::Already));
+            }
+            let mut step = Step::to(sandbox, sandbox.state.clone());
+            let (before, after) = (&sandbox.spec.attachments, attachments);
+            for gone in before.iter().filter(|one| !after.contains(one)) {
+                step = step.event_because(EventKind::Detached, format!("volume {} from {}", gone.volume, gone.path));
+            }
+            for new in after.iter().filter(|one| !before.contains(one)) {
+                step = step.event_because(EventKind::Attached, format!("volume {} at {}", new.volume, new.path));
+            }
+            step.next.spec.attachments = attachments.to_vec();
+            Ok(step)
+        }
+    }
 }
 
 /// How many holds one sandbox may have at a time.

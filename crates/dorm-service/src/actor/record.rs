@@ -28,6 +28,8 @@ struct Measured {
 impl Actor {
     /// Records what a command leads to, before anything is done. Nothing has changed when this fails.
     pub(super) async fn record_command(&mut self, made: Step, by: By) -> Result<(), ServiceError> {
+        // Recording the run is taking its leases.
+        let _leasing = self.shared.grant_leases(Some(&self.record.sandbox), &made.next).await?;
         self.record_operation(made, by, None).await
     }
 

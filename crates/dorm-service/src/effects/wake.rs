@@ -8,7 +8,7 @@ use dorm_engine::RunSpec;
 use dorm_lifecycle::{CaptureId, Observation, OnUnrestorable, Restored, RunId, SleepImage};
 use dorm_pool::{Capture, Expected, PoolError};
 
-use super::{Reason, Seen, Task, UNDO, end, introduce, must_end_all, reason, spec, within};
+use super::{Memory, Reason, Seen, Task, UNDO, end, introduce, must_end_all, reason, spec, within};
 use crate::shared::Shared;
 
 /// The variable that tells every process which sandbox it is in.
@@ -54,7 +54,8 @@ pub(super) async fn rewind(task: &Task, parked: &RunId, fresh: &RunId, target: O
                 Restored::Filesystem
             }
         };
-        Ok((introduce(task, fresh).await.map_err(|error| reason(&error))?, restored))
+        let memory = if target.is_some() { Memory::Kept } else { Memory::Fresh };
+        Ok((introduce(task, fresh, memory).await.map_err(|error| reason(&error))?, restored))
     };
     match within(limit, "rewinding", attempt).await {
         Ok((agent, restored)) => {
@@ -79,7 +80,7 @@ async fn attempt(task: &Task, parked: &RunId, fresh: &RunId, image: &SleepImage)
     // It may run since it was thawed; two runs of one sandbox there must never be.
     within(UNDO, "ending its run before", must_end_all(task, parked)).await?;
     let (restored, because) = from_best(task, fresh, image).await?;
-    let agent = introduce(task, fresh).await.map_err(|error| reason(&error))?;
+    let agent = introduce(task, fresh, Memory::Kept).await.map_err(|error| reason(&error))?;
     Ok(Back { run: fresh.clone(), agent, restored, because })
 }
 
@@ -116,8 +117,12 @@ async fn from_best(task: &Task, run: &RunId, newest: &SleepImage) -> Result<(Res
 }
 
 async fn thaw(task: &Task, run: &RunId) -> Result<Agent, Reason> {
+    if !task.sandbox.spec.attachments.is_empty() {
+        let mounts = task.shared.mounts(&task.sandbox).await.map_err(|error| reason(&error))?;
+        task.shared.engine.mount(run, &mounts).await.map_err(|error| error.chain())?;
+    }
     task.shared.engine.go_on(run).await.map_err(|error| error.chain())?;
-    introduce(task, run).await.map_err(|error| reason(&error))
+    introduce(task, run, Memory::Kept).await.map_err(|error| reason(&error))
 }
 
 /// Why a run was not started from a capture.

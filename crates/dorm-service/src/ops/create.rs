@@ -9,6 +9,7 @@ use dorm_lifecycle::{
 use dorm_store::{Change, NewEvent, SandboxRecord, SnapshotRecord};
 use tokio::sync::oneshot;
 
+use super::attach::{AttachVolume, FollowingVolumes, following};
 use crate::actor::{Actor, First, Seat, record::first_operation};
 use crate::error::ServiceError;
 use crate::shared::Service;
@@ -51,6 +52,8 @@ pub struct CreateSandbox {
     pub keeping: Keeping,
     /// The snapshots that are taken of it by themselves.
     pub checkpoints: Option<Checkpoints>,
+    /// The volumes that are attached to it.
+    pub attachments: Vec<AttachVolume>,
     /// Free text, by key.
     pub labels: BTreeMap<String, String>,
 }
@@ -71,6 +74,7 @@ impl CreateSandbox {
             timeouts: Timeouts::default(),
             keeping: Keeping::default(),
             checkpoints: None,
+            attachments: Vec::new(),
             labels: BTreeMap::new(),
         }
     }
@@ -85,6 +89,7 @@ impl CreateSandbox {
             timeouts: source.timeouts,
             keeping: source.keeping,
             checkpoints: source.checkpoints.clone(),
+            attachments: following(&source.attachments, FollowingVolumes::Same),
             labels: source.labels.clone(),
             ..Self::new(CreateFrom::Snapshot(snapshot))
         }
@@ -115,11 +120,13 @@ impl Service {
         let Source { image, layer, resources, origin } = self.source(&asked).await?;
         shared.admit_write("create a sandbox", 0).await?;
         let admitted = shared.admit_run("create a sandbox", resources.memory_bytes).await?;
-        let spec = spec(asked, image, layer, resources);
+        let attachments = self.attachments(asked.attachments.clone()).await?;
+        let spec = SandboxSpec { attachments, ..spec(asked, image, layer, resources) };
         shared.look_at_clock();
         let jumps = shared.clock_watch.jumps();
         let context = shared.context();
         let made = create(id, shared.settings.project.clone(), spec, origin, &context)?;
+        let leasing = shared.grant_leases(None, &made.next).await?;
         let effect = made.effect.clone().unwrap_or(Effect::Stop { run: made.next.run_id() });
         let events = made.events.iter().map(|(kind, detail)| NewEvent {
             project: made.next.project.clone(),
@@ -144,12 +151,13 @@ impl Service {
         let own = shared.clone();
         // Whoever asked may go away at any moment; what is recorded is begun all the same.
         let begin = async move {
-            let _staying = staying;
+            let (_staying, leasing) = (staying, leasing);
             let seat = Seat::take(&own, &record.sandbox, jumps);
             if let Err(error) = own.commit(change).await {
                 own.leave(&record.sandbox.id);
                 return Err(error.into());
             }
+            drop(leasing);
             Actor::spawn_in(seat, &own, record, By::User, First::Effect(effect, Some(reply)));
             Ok(())
         };

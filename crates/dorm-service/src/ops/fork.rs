@@ -18,6 +18,7 @@ use dorm_store::{
 };
 use futures_util::StreamExt as _;
 
+use super::attach::{FollowingVolumes, following};
 use super::create::CreateSandbox;
 use crate::actor::SnapshotAsked;
 use crate::effects;
@@ -54,6 +55,8 @@ pub struct ForkAsked {
     pub children: Vec<ForkChild>,
     /// What becomes of the others when one cannot be made.
     pub together: Together,
+    /// What becomes of the source's volumes in them.
+    pub volumes: FollowingVolumes,
 }
 
 impl Service {
@@ -82,7 +85,7 @@ impl Service {
         };
         let (service, id) = (self.clone(), id.clone());
         // Whoever asked may go away at any moment; what is recorded is done to its end.
-        let work = async move { service.fork_now(&id, &source, plan, asked.children).await };
+        let work = async move { service.fork_now(&id, &source, plan, asked).await };
         self.shared.tasks.spawn(work).await.unwrap_or(Err(ServiceError::Stopping))
     }
 
@@ -95,6 +98,9 @@ impl Service {
             let no_secret = |name| ServiceError::NoSecret { sandbox: id.clone(), name };
             secrets::following(source, &child.secrets).map_err(no_secret)?;
         }
+        // Known beforehand: nobody is held still for a fork that cannot be.
+        let volumes = self.attachments(following(&source.attachments, asked.volumes)).await?;
+        self.shared.could_lease(&volumes).await?;
         let mut names = BTreeSet::new();
         for name in asked.children.iter().filter_map(|child| child.name.as_ref()) {
             if !names.insert(name) {
@@ -112,7 +118,7 @@ impl Service {
         id: &SandboxId,
         source: &SandboxSpec,
         plan: ForkPlan,
-        children: Vec<ForkChild>,
+        asked: ForkAsked,
     ) -> Result<Vec<Result<SandboxView, ServiceError>>, ServiceError> {
         let shared = &self.shared;
         let now = shared.now();
@@ -130,8 +136,8 @@ impl Service {
         };
         let _using = Using::of(shared, &plan.snapshot);
         shared.commit(Change { operations: vec![operation.clone()], ..Change::default() }).await?;
-        let asked = SnapshotAsked::new(plan.snapshot.clone(), SnapshotKind::Memory, Removal::WhenFree);
-        let taken = match self.snapshot_as(id, asked).await {
+        let snapshot = SnapshotAsked::new(plan.snapshot.clone(), SnapshotKind::Memory, Removal::WhenFree);
+        let taken = match self.snapshot_as(id, snapshot).await {
             Ok(snapshot) => Verified::read(shared, snapshot.capture).await,
             Err(error) => Err(error),
         };
@@ -142,7 +148,8 @@ impl Service {
                 return Err(error);
             }
         };
-        let asked: Vec<_> = children.into_iter().map(|child| of(source, &plan, child)).collect();
+        let volumes = asked.volumes;
+        let asked: Vec<_> = asked.children.into_iter().map(|child| of(source, &plan, child, volumes)).collect();
         let creations = plan.children.clone().into_iter().zip(asked).map(|(child, asked)| {
             let service = self.clone();
             async move { service.create_as(child, asked).await }
@@ -252,9 +259,10 @@ impl Drop for Verified {
 }
 
 /// What a child is created from: the source's settings, and what is asked for it.
-fn of(source: &SandboxSpec, plan: &ForkPlan, asked: ForkChild) -> CreateSandbox {
+fn of(source: &SandboxSpec, plan: &ForkPlan, asked: ForkChild, volumes: FollowingVolumes) -> CreateSandbox {
     let mut child = CreateSandbox { name: asked.name, ..CreateSandbox::like(source, plan.snapshot.clone()) };
     child.secrets = secrets::following(source, &asked.secrets).unwrap_or_default();
+    child.attachments = following(&source.attachments, volumes);
     child.variables.extend(asked.variables);
     child.labels.extend(asked.labels);
     child

@@ -15,7 +15,7 @@ use futures_util::StreamExt as _;
 use crate::world::{Counter, World, create, eventually, named, state};
 
 fn children(count: usize, together: Together) -> ForkAsked {
-    ForkAsked { children: vec![ForkChild::default(); count], together }
+    ForkAsked { children: vec![ForkChild::default(); count], together, volumes: dorm_service::FollowingVolumes::Same }
 }
 
 fn worker(name: &str) -> ForkChild {
@@ -45,7 +45,11 @@ async fn children_go_on_from_one_moment_and_diverge() {
     let mut own = worker("second");
     own.variables = BTreeMap::from([("COLOUR".to_owned(), "blue".to_owned())]);
     own.labels = BTreeMap::from([("role".to_owned(), "b".to_owned())]);
-    let asked = ForkAsked { children: vec![worker("first"), own, ForkChild::default()], together: Together::Each };
+    let asked = ForkAsked {
+        children: vec![worker("first"), own, ForkChild::default()],
+        together: Together::Each,
+        volumes: dorm_service::FollowingVolumes::Same,
+    };
     let made: Vec<_> = service.fork(&id, asked).await.unwrap().into_iter().map(Result::unwrap).collect();
     let names: Vec<_> = made.iter().map(|view| view.sandbox.spec.name.as_ref().map(|name| name.as_str())).collect();
     assert_eq!(names, [Some("first"), Some("second"), None], "in the order they were asked for");
@@ -79,7 +83,10 @@ async fn secrets_follow_only_when_they_are_named() {
     };
     let other = child(&[("KEY", SecretAsked::Value("hunter4".to_owned()))]);
     let children = vec![child(&[]), child(&[("TOKEN", SecretAsked::Kept)]), other];
-    let made = service.fork(&id, ForkAsked { children, together: Together::AllOrNone }).await.unwrap();
+    let made = service
+        .fork(&id, ForkAsked { children, together: Together::AllOrNone, volumes: dorm_service::FollowingVolumes::Same })
+        .await
+        .unwrap();
     let mut told = vec![printed(&service, &id).await];
     for view in made {
         told.push(printed(&service, &view.unwrap().sandbox.id).await);
@@ -92,7 +99,13 @@ async fn secrets_follow_only_when_they_are_named() {
     assert_eq!(printed(&service, &clone).await, "none hunter3");
 
     let missing = vec![child(&[("OTHER", SecretAsked::Kept)])];
-    let refused = service.fork(&id, ForkAsked { children: missing, together: Together::Each }).await.unwrap_err();
+    let refused = service
+        .fork(
+            &id,
+            ForkAsked { children: missing, together: Together::Each, volumes: dorm_service::FollowingVolumes::Same },
+        )
+        .await
+        .unwrap_err();
     assert_eq!(refused.code(), Code::InvalidArgument);
     assert!(refused.message().contains("no secret 'OTHER'"), "{}", refused.message());
 
@@ -170,9 +183,17 @@ async fn a_fork_that_cannot_be_made_changes_nothing() {
         let refused = service.fork(&id, children(count, Together::Each)).await.unwrap_err();
         assert_eq!(refused.code(), Code::InvalidArgument, "{refused}");
     }
-    let twice = ForkAsked { children: vec![worker("a"), worker("a")], together: Together::Each };
+    let twice = ForkAsked {
+        children: vec![worker("a"), worker("a")],
+        together: Together::Each,
+        volumes: dorm_service::FollowingVolumes::Same,
+    };
     assert_eq!(service.fork(&id, twice).await.unwrap_err().code(), Code::InvalidArgument);
-    let taken = ForkAsked { children: vec![worker("b"), worker("web")], together: Together::Each };
+    let taken = ForkAsked {
+        children: vec![worker("b"), worker("web")],
+        together: Together::Each,
+        volumes: dorm_service::FollowingVolumes::Same,
+    };
     assert_eq!(service.fork(&id, taken).await.unwrap_err().code(), Code::Conflict);
     world.host.faults().next(Operation::Capture, Moment::Before, Fault::Fail);
     assert_eq!(service.fork(&id, children(2, Together::Each)).await.unwrap_err().code(), Code::Failed);

@@ -59,7 +59,7 @@ fn all_made(world: &World, count: usize) -> impl Fn() -> bool + Send + Sync + 's
 }
 
 fn children(count: usize, together: Together) -> ForkAsked {
-    ForkAsked { children: vec![ForkChild::default(); count], together }
+    ForkAsked { children: vec![ForkChild::default(); count], together, volumes: dorm_service::FollowingVolumes::Same }
 }
 
 async fn living(world: &World) -> Vec<SandboxId> {

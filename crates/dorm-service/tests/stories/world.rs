@@ -66,8 +66,13 @@ impl World {
         Service::open(self.parts()).await.unwrap()
     }
 
+    pub(crate) fn volumes(&self) -> dorm_service::Volumes {
+        dorm_service::Volumes::new(self.directory.path().join("data/volumes"), dorm_service::Limiting::Never)
+    }
+
     pub(crate) fn parts(&self) -> Parts {
         Parts {
+            volumes: self.volumes(),
             store: Arc::new(self.store.clone()),
             engine: self.host.open(),
             pool: self.pool(),

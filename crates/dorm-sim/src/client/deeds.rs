@@ -154,7 +154,11 @@ impl Client {
 
     async fn fork(&mut self, deed: &Deed, id: &SandboxId, names: &[Option<u64>], together: Together, since: u64) {
         let child = |name: &Option<u64>| ForkChild { name: named(*name), ..ForkChild::default() };
-        let asked = ForkAsked { children: names.iter().map(child).collect(), together };
+        let asked = ForkAsked {
+            children: names.iter().map(child).collect(),
+            together,
+            volumes: dorm_service::FollowingVolumes::Same,
+        };
         match self.service.fork(id, asked).await {
             Ok(made) => {
                 if together == Together::AllOrNone && made.iter().any(Result::is_err) {

@@ -4,8 +4,9 @@
 //! in the text.
 
 use dorm_lifecycle::{
-    Cause, Checkpoints, Egress, Future, Hold, Keeping, OnTimeout, OnUnrestorable, Origin, Resources, Restored, Rewind,
-    RewindFrom, Rewinding, Rewound, Sandbox, SandboxSpec, SleepImage, SnapshotKind, State, Timeouts, Variables,
+    Attachment, Cause, Checkpoints, Egress, Future, Hold, Keeping, OnTimeout, OnUnrestorable, Origin, Resources,
+    Restored, Rewind, RewindFrom, Rewinding, Rewound, Sandbox, SandboxSpec, SleepImage, SnapshotKind, State, Timeouts,
+    Variables,
 };
 
 use super::v1::{CauseRow, EgressRow, EndedRow, OnTimeoutRow, ResourcesRow, ResultRow, SleepImageRow, StatusRow};
@@ -16,6 +17,7 @@ use super::v3::{
     CheckpointsRow, FutureRow, KindRow, MakerRow, OperationRow, OriginRow, PromoteRow, RestoredRow, RewindFromRow,
     RewindRow, RewindingRow, RewoundRow, SandboxRow, SnapshotRow, SpecRow, StateRow,
 };
+use super::volume::AttachmentRow;
 use super::word::{Length, Millis, Text, Word};
 use crate::{
     ForkPlan, Maker, NewEvent, OperationRecord, OperationResult, PromotePlan, Removal, SnapshotRecord, SnapshotStatus,
@@ -101,6 +103,7 @@ impl From<&SandboxSpec> for SpecRow {
             timeouts: Timeouts { total, idle, max_run },
             keeping,
             checkpoints,
+            attachments,
             labels,
         } = spec;
         Self {
@@ -130,6 +133,7 @@ impl From<&SandboxSpec> for SpecRow {
                 },
             },
             checkpoints: checkpoints.as_ref().map(CheckpointsRow::from),
+            attachments: attachments.iter().map(AttachmentRow::from).collect(),
             labels: labels.clone(),
         }
     }
@@ -168,6 +172,7 @@ impl From<SpecRow> for SandboxSpec {
                 },
             },
             checkpoints: row.checkpoints.map(Checkpoints::from),
+            attachments: row.attachments.into_iter().map(Attachment::from).collect(),
             labels: row.labels,
         }
     }

@@ -9,18 +9,19 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use dorm_lifecycle::{
-    Actor, CaptureId, Cause, Checkpoints, Egress, EventKind, Future, Hold, HoldId, Keeping, Ladder, OnTimeout,
-    OnUnrestorable, OperationId, Origin, ProjectId, Resources, Restored, Rewind, RewindFrom, Rewinding, Rewound,
-    Sandbox, SandboxId, SandboxSpec, SleepImage, SnapshotId, SnapshotKind, State, Timeouts, Timestamp, WebhookId,
+    Access, Actor, Attachment, CaptureId, Cause, Checkpoints, Egress, EventKind, Future, Hold, HoldId, Keeping, Ladder,
+    OnTimeout, OnUnrestorable, OperationId, Origin, ProjectId, Resources, Restored, Rewind, RewindFrom, Rewinding,
+    Rewound, Sandbox, SandboxId, SandboxSpec, SleepImage, SnapshotId, SnapshotKind, State, Timeouts, Timestamp,
+    VolumeId, WebhookId, Writers,
 };
 
 use super::{
-    decode_event, decode_operation, decode_sandbox, decode_snapshot, decode_webhook, encode_event, encode_operation,
-    encode_sandbox, encode_snapshot, encode_webhook,
+    decode_event, decode_operation, decode_sandbox, decode_snapshot, decode_volume, decode_webhook, encode_event,
+    encode_operation, encode_sandbox, encode_snapshot, encode_volume, encode_webhook,
 };
 use crate::{
     ForkPlan, Maker, NewEvent, OperationKind, OperationRecord, OperationResult, PromotePlan, Removal, SnapshotRecord,
-    SnapshotStatus, Together, WebhookRecord,
+    SnapshotStatus, Together, VolumeRecord, VolumeStatus, WebhookRecord,
 };
 
 fn directory(version: u64) -> PathBuf {
@@ -361,6 +362,37 @@ fn webhooks() -> Vec<(String, WebhookRecord)> {
     vec![("webhook".to_owned(), every), ("webhook-of-some-kinds".to_owned(), some)]
 }
 
+fn volumes() -> Vec<(String, VolumeRecord)> {
+    let ready = VolumeRecord {
+        id: VolumeId::from_random([13; 20]),
+        project: ProjectId::local(),
+        name: "data".parse().unwrap(),
+        size_bytes: 10 << 30,
+        writers: Writers::One,
+        created: at(1_790_000_000_000),
+        status: VolumeStatus::Ready,
+    };
+    let creating = VolumeRecord { status: VolumeStatus::Creating, writers: Writers::Many, ..ready.clone() };
+    let deleting = VolumeRecord { status: VolumeStatus::Deleting, ..ready.clone() };
+    [("volume", ready), ("volume-creating", creating), ("volume-deleting", deleting)]
+        .map(|(name, volume)| (name.to_owned(), volume))
+        .into()
+}
+
+fn attached_sandboxes() -> Vec<(String, Sandbox)> {
+    let mut sandbox = sandboxes().remove(0).1;
+    let attachment = |volume: u8, path: &str, access, subpath: &str, slot| Attachment {
+        volume: VolumeId::from_random([volume; 20]),
+        path: path.parse().unwrap(),
+        access,
+        subpath: subpath.parse().unwrap(),
+        slot,
+    };
+    sandbox.spec.attachments =
+        vec![attachment(13, "/data", Access::Write, "", 0), attachment(14, "/mnt/b", Access::Read, "a/b", 2)];
+    vec![("sandbox-with-volumes".to_owned(), sandbox)]
+}
+
 fn newer_events() -> Vec<(String, NewEvent)> {
     let took = Some(Duration::from_millis(1234));
     let measured = NewEvent { took, bytes: Some(73_400_320), ..events().remove(0).1 };
@@ -430,7 +462,7 @@ fn event_of(text: &str) -> NewEvent {
 #[test]
 fn every_golden_loads_and_is_written_the_same() {
     let second_sandboxes = || sandboxes().into_iter().chain(newer_sandboxes());
-    let all_sandboxes = second_sandboxes().chain(newest_sandboxes()).collect();
+    let all_sandboxes = second_sandboxes().chain(newest_sandboxes()).chain(attached_sandboxes()).collect();
     let all_events = events().into_iter().chain(newer_events()).collect();
     let mut third = written(3, all_sandboxes, |record| encode_sandbox(record).unwrap(), sandbox_of);
     let mut second = upgraded(2, known(2, second_sandboxes().collect()), sandbox_of);
@@ -447,6 +479,7 @@ fn every_golden_loads_and_is_written_the_same() {
     let all_snapshots = || snapshots().into_iter().chain(newer_snapshots()).collect::<Vec<_>>();
     third.extend(written(3, all_operations(), |record| encode_operation(record).unwrap(), operation_of));
     third.extend(written(3, all_snapshots(), |record| encode_snapshot(record).unwrap(), snapshot_of));
+    third.extend(written(3, volumes(), |record| encode_volume(record).unwrap(), |text| decode_volume(text).unwrap()));
     assert_eq!(there(3), third, "every golden has a record that it is compared with");
     second.extend(upgraded(2, known(2, all_operations()), operation_of));
     second.extend(upgraded(2, known(2, all_snapshots()), snapshot_of));

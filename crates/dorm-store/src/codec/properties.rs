@@ -167,6 +167,7 @@ fn spec() -> impl Strategy<Value = SandboxSpec> {
                         on_unrestorable: if afresh { OnUnrestorable::Fresh } else { OnUnrestorable::Fail },
                     },
                     checkpoints,
+                    attachments: Vec::new(),
                     labels,
                 }
             },

@@ -199,6 +199,7 @@ impl From<v2::SpecRow> for v3::SpecRow {
             timeouts: row.timeouts,
             keeping: row.keeping,
             checkpoints: None,
+            attachments: Vec::new(),
             labels: row.labels,
         }
     }

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::v1::{CauseRow, EgressRow, EndedRow, OnTimeoutRow, ResourcesRow, SleepImageRow, StatusRow};
 use super::v2::{ForkRow, HoldRow, KeepingRow, RemovalRow, TimeoutsRow};
+use super::volume::AttachmentRow;
 use super::word::{Length, Millis, Text, Word, present};
 use crate::OperationKind;
 
@@ -69,6 +70,9 @@ pub(super) struct SpecRow {
     pub(super) keeping: KeepingRow,
     #[serde(deserialize_with = "present")]
     pub(super) checkpoints: Option<CheckpointsRow>,
+    /// Not there where there are none, as before there were any.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) attachments: Vec<AttachmentRow>,
     pub(super) labels: BTreeMap<String, String>,
 }
 

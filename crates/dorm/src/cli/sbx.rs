@@ -1,5 +1,6 @@
 //! `dorm sbx`: everything one does with sandboxes, one verb a file.
 
+mod attach;
 mod checkpoint;
 mod checkpoints;
 mod clone;
@@ -30,6 +31,8 @@ mod timeout;
 mod transfer;
 mod tree;
 mod usage;
+
+pub(super) use command::our_input;
 
 use clap::Subcommand;
 
@@ -68,6 +71,10 @@ enum SbxVerb {
     Shell(shell::ShellOptions),
     /// Copy files into or out of a sandbox
     Cp(cp::CpOptions),
+    /// Attach a volume to a sandbox: at once where it runs, else from its next run on
+    Attach(attach::AttachOptions),
+    /// Detach a volume from a sandbox, unless programs in it work on it
+    Detach(attach::DetachOptions),
     /// Save a sandbox with its memory and processes, and let it sleep
     Suspend(suspend::SuspendOptions),
     /// Let a suspended sandbox go on where it was
@@ -145,6 +152,8 @@ pub(crate) async fn run(options: SbxOptions) -> Done {
         SbxVerb::Release(options) => hold::release(&client, options, format).await,
         SbxVerb::Keep(options) => keep::run(&client, options, format).await,
         SbxVerb::Checkpoints(options) => checkpoints::run(&client, options, format).await,
+        SbxVerb::Attach(options) => attach::attach(&client, options, format).await,
+        SbxVerb::Detach(options) => attach::detach(&client, options, format).await,
         SbxVerb::Suspend(options) => suspend::run(&client, options, format).await,
         SbxVerb::Resume(options) => resume::run(&client, options, format).await,
         SbxVerb::Evict(options) => evict::run(&client, options, format).await,

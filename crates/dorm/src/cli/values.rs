@@ -1,6 +1,6 @@
 //! What is typed after an option, read once into what it means.
 
-use dorm_api::wire::Egress;
+use dorm_api::wire::{AttachVolume, Egress};
 
 /// CPUs, such as `1` or `0.5`, in thousandths.
 pub(crate) fn cpus(text: &str) -> Result<u32, String> {
@@ -72,6 +72,25 @@ pub(crate) fn pair(text: &str) -> Result<(String, String), String> {
     }
 }
 
+/// `NAME:/path`, with `:ro` and `:subpath=DIR` behind it in any order.
+pub(crate) fn volume(text: &str) -> Result<AttachVolume, String> {
+    let wrong = || format!("'{text}' is not NAME:/PATH[:ro][:subpath=DIR]");
+    let mut parts = text.split(':');
+    let (Some(volume), Some(path)) = (parts.next(), parts.next()) else { return Err(wrong()) };
+    if volume.is_empty() || !path.starts_with('/') {
+        return Err(wrong());
+    }
+    let mut asked = AttachVolume { volume: volume.to_owned(), path: path.to_owned(), read_only: false, subpath: None };
+    for part in parts {
+        match (part, part.strip_prefix("subpath=")) {
+            ("ro", _) => asked.read_only = true,
+            (_, Some(subpath)) if !subpath.is_empty() => asked.subpath = Some(subpath.to_owned()),
+            _ => return Err(wrong()),
+        }
+    }
+    Ok(asked)
+}
+
 /// `public`, `none`, or networks with commas between them.
 pub(crate) fn egress(text: &str) -> Result<Egress, String> {
     match text {
@@ -121,6 +140,20 @@ mod tests {
         assert_eq!((cpus("1"), cpus("0.25"), cpus("2.5")), (Ok(1000), Ok(250), Ok(2500)));
         for text in ["", "0", "-1", "nan", "inf", "two", "1e30"] {
             assert!(cpus(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_volume_has_a_name_and_a_place_and_maybe_more() {
+        let asked = |path: &str, read_only, subpath: Option<&str>| {
+            let subpath = subpath.map(str::to_owned);
+            Ok(AttachVolume { volume: "data".to_owned(), path: path.to_owned(), read_only, subpath })
+        };
+        assert_eq!(volume("data:/a"), asked("/a", false, None));
+        assert_eq!(volume("data:/a:ro"), asked("/a", true, None));
+        assert_eq!(volume("data:/a:subpath=x/y:ro"), asked("/a", true, Some("x/y")));
+        for wrong in ["data", "data:", ":/a", "data:a", "data:/a:rw", "data:/a:subpath="] {
+            assert!(volume(wrong).is_err(), "{wrong}");
         }
     }
 

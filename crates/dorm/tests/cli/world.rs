@@ -53,6 +53,7 @@ impl World {
         pool.import(&root, Some("base"), |_| {}).await.unwrap();
         let host = FakeHost::new();
         let parts = Parts {
+            volumes: dorm_service::Volumes::new(data.join("volumes"), dorm_service::Limiting::Never),
             store: Arc::new(MemoryStore::new()),
             engine: host.open(),
             pool,

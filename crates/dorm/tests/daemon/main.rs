@@ -15,3 +15,4 @@ mod restarts;
 mod rewinds;
 mod sleep;
 mod transfer;
+mod volumes;

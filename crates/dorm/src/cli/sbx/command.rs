@@ -294,7 +294,7 @@ impl Printer {
 }
 
 /// Our standard input as it comes. A thread reads it, which may wait for ever.
-pub(super) fn our_input() -> impl Stream<Item = std::io::Result<Bytes>> + Send + 'static {
+pub(in crate::cli) fn our_input() -> impl Stream<Item = std::io::Result<Bytes>> + Send + 'static {
     let (pieces, taken) = mpsc::channel(4);
     std::thread::spawn(move || {
         let mut stdin = std::io::stdin().lock();

@@ -103,6 +103,9 @@ pub(super) struct NewSandbox {
     /// A label
     #[arg(long, value_name = "KEY=VALUE", value_parser = values::pair)]
     label: Vec<(String, String)>,
+    /// A volume, where it appears in the sandbox, and whether it can only be read or which directory of it is meant
+    #[arg(long, value_name = "NAME:/PATH[:ro][:subpath=DIR]", value_parser = values::volume)]
+    volume: Vec<wire::AttachVolume>,
     /// Where it may connect to: public (the internet, never private networks), none, or networks with commas between
     #[arg(long, value_name = "WHERE", value_parser = values::egress)]
     egress: Option<wire::Egress>,
@@ -130,6 +133,7 @@ impl NewSandbox {
             timeout_secs: self.timeout,
             idle_timeout_secs: self.idle_timeout,
             max_run_secs: self.max_run,
+            volumes: self.volume,
             labels: self.label.into_iter().collect(),
             ..wire::CreateSandbox::default()
         })

@@ -66,6 +66,11 @@ fn fields(sandbox: &wire::Sandbox) -> Vec<(&'static str, String)> {
         ("running since", moment(sandbox.running_since)),
         ("expires", moment(sandbox.expires_at)),
     ];
+    for attached in &sandbox.volumes {
+        let part = attached.subpath.as_ref().map_or_else(String::new, |part| format!(", its directory {part}"));
+        let access = if attached.read_only { ", read-only" } else { "" };
+        fields.push(("volume", format!("{} at {}{access}{part}", attached.volume, attached.path)));
+    }
     for hold in &sandbox.holds {
         fields.push(("held", format!("until {}: {} ({})", shown::moment(hold.until), hold.reason, hold.id)));
     }

@@ -36,11 +36,33 @@ pub(crate) struct ForkOptions {
     /// Keep none when one cannot be made; without, the others stay
     #[arg(long)]
     all_or_none: bool,
+    /// Attach the source's volumes to the children as they are, to be read, or not at all. One that takes a single writer,
+    /// and to which the source writes, cannot be attached as it is [default: same]
+    #[arg(long, value_enum, value_name = "HOW")]
+    volumes: Option<Volumes>,
+}
+
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum Volumes {
+    Same,
+    ReadOnly,
+    None,
+}
+
+impl From<Volumes> for wire::FollowingVolumes {
+    fn from(how: Volumes) -> Self {
+        match how {
+            Volumes::Same => Self::Same,
+            Volumes::ReadOnly => Self::ReadOnly,
+            Volumes::None => Self::None,
+        }
+    }
 }
 
 /// Forks it; it goes on.
 pub(super) async fn run(client: &Client, options: ForkOptions, format: Format) -> Done {
-    let ForkOptions { id, count, name, env, label, secret, all_or_none } = options;
+    let ForkOptions { id, count, name, env, label, secret, all_or_none, volumes } = options;
+    let volumes = volumes.map(Into::into).unwrap_or_default();
     let secrets = secrets::following(secret);
     let (env, labels) = (env.into_iter().collect::<BTreeMap<_, _>>(), label.into_iter().collect::<BTreeMap<_, _>>());
     let child = |number: u32| wire::ForkChild {
@@ -52,7 +74,7 @@ pub(super) async fn run(client: &Client, options: ForkOptions, format: Format) -
     let children = (1..=count).map(child).collect();
     let names: Vec<_> = (1..=count).map(|number| child(number).name).collect();
     let progress = Progress::new(&format!("forking {id} into {count}"));
-    let forked = client.fork(&id, &wire::ForkRequest { count: None, children, all_or_none }).await?;
+    let forked = client.fork(&id, &wire::ForkRequest { count: None, children, all_or_none, volumes }).await?;
     drop(progress);
     let failed = forked.children.iter().filter(|child| child.error.is_some()).count();
     if failed > 0 {

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use dorm_engine_gvisor::disk::{Disk, DiskError};
+use dorm_disk::{Disk, DiskError};
 
 const MIB: u64 = 1 << 20;
 

@@ -9,9 +9,12 @@
 //! dir/mnt        its mount point, or the plain directory
 //! ```
 //!
-//! Does not know what is written. All calls block: some milliseconds, the first of a size some tens.
+//! A [`KeptDisk`] is the other kind: what is on it outlives whoever wrote it. Does not know what is written. All calls block: some milliseconds, the first of a size some tens.
+
+#![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
 mod error;
+mod kept;
 mod loop_device;
 mod template;
 
@@ -26,6 +29,7 @@ use rustix::fs::{AtFlags, CWD, StatxAttributes, StatxFlags};
 use rustix::mount::{MountFlags, UnmountFlags};
 
 pub use error::DiskError;
+pub use kept::KeptDisk;
 use loop_device::LoopDevice;
 
 /// Host id of the guests' root, who owns the top directory.

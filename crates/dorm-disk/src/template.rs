@@ -44,16 +44,24 @@ pub(super) fn template(cache: &Path, bytes: u64) -> Result<PathBuf, DiskError> {
 /// No journal: what is on such a disk does not outlive its run. Nothing is written ahead or discarded, since the
 /// file is empty anyway. One inode per 64 KiB, because the engine keeps few files there.
 fn format(draft: &Path, bytes: u64) -> Result<(), DiskError> {
+    let extended = format!("lazy_itable_init=1,nodiscard,root_owner={GUEST_ROOT}:{GUEST_ROOT}");
+    let options = ["-m", "0", "-i", "65536", "-O", "^has_journal,^resize_inode", "-E", extended.as_str()];
+    format_with(draft, bytes, &options)
+}
+
+/// A new file system for a disk that is kept, in the new file `image`, durable: with a journal, and an inode for each 16 KiB.
+pub(super) fn format_kept(image: &Path, bytes: u64) -> Result<(), DiskError> {
+    let extended = format!("lazy_itable_init=1,lazy_journal_init=1,nodiscard,root_owner={GUEST_ROOT}:{GUEST_ROOT}");
+    format_with(image, bytes, &["-m", "0", "-i", "16384", "-E", extended.as_str()])
+}
+
+fn format_with(draft: &Path, bytes: u64, options: &[&str]) -> Result<(), DiskError> {
     let wrong = |source| DiskError::file("create", draft, source);
     let file = create_private(draft).map_err(wrong)?;
     file.set_len(bytes).map_err(wrong)?;
-    let extended = format!("lazy_itable_init=1,nodiscard,root_owner={GUEST_ROOT}:{GUEST_ROOT}");
-    let output = formatter()
-        .args(["-q", "-F", "-b", "4096", "-m", "0", "-i", "65536", "-O", "^has_journal,^resize_inode"])
-        .args(["-E", &extended])
-        .arg(draft)
-        .output()
-        .map_err(DiskError::NoFormatter)?;
+    let mut command = formatter();
+    let output =
+        command.args(["-q", "-F", "-b", "4096"]).args(options).arg(draft).output().map_err(DiskError::NoFormatter)?;
     if output.status.success() {
         // Under its final name it must be whole, also after a power failure.
         return file.sync_all().map_err(wrong);
@@ -135,7 +143,8 @@ mod tests {
 
     #[test]
     fn a_copy_is_equal_sparse_and_private() {
-        let dir = crate::cgroup::tests::scratch("copy");
+        let place = tempfile::tempdir().unwrap();
+        let dir = place.path();
         let (from, to) = (dir.join("from"), dir.join("to"));
         let file = File::create(&from).unwrap();
         file.set_len(40 << 20).unwrap();
@@ -151,13 +160,14 @@ mod tests {
 
     #[test]
     fn only_old_drafts_are_removed() {
-        let dir = crate::cgroup::tests::scratch("drafts");
+        let place = tempfile::tempdir().unwrap();
+        let dir = place.path();
         for (name, age) in [(".disk-draft-old", 7200), (".disk-draft-new", 10), ("disk-1-64.img", 7200)] {
             let file = File::create(dir.join(name)).unwrap();
             file.set_modified(SystemTime::now() - Duration::from_secs(age)).unwrap();
         }
-        remove_old_drafts(&dir);
-        let mut names: Vec<_> = fs::read_dir(&*dir).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        remove_old_drafts(dir);
+        let mut names: Vec<_> = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         names.sort();
         assert_eq!(names, [".disk-draft-new", "disk-1-64.img"]);
     }

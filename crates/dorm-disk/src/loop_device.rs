@@ -191,3 +191,13 @@ pub(super) fn number_below(mounted: &Path) -> io::Result<Option<u32>> {
     let device = fs::metadata(mounted)?.dev();
     Ok((rustix::fs::major(device) == MAJOR).then(|| rustix::fs::minor(device)))
 }
+
+/// The number of the device that has `image` behind it, if any has.
+pub(super) fn behind(image: &Path) -> Option<u32> {
+    let image = fs::canonicalize(image).ok()?;
+    fs::read_dir("/sys/block").ok()?.flatten().find_map(|entry| {
+        let number = entry.file_name().to_str()?.strip_prefix("loop")?.parse().ok()?;
+        let file = fs::read_to_string(entry.path().join("loop/backing_file")).ok()?;
+        (Path::new(file.trim_end_matches('\n')) == image).then_some(number)
+    })
+}

@@ -1,0 +1,212 @@
+//! Volumes, and what is attached to sandboxes.
+
+use axum::body::Body;
+use axum::extract::{FromRequestParts, State};
+use axum::http::request::Parts;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use dorm_lifecycle::{IdError, PlaceError};
+use futures_util::StreamExt as _;
+use serde::Deserialize;
+use tokio::io::AsyncWriteExt as _;
+use tokio_util::io::ReaderStream;
+use utoipa::IntoParams;
+
+use crate::convert;
+use crate::error::ApiError;
+use crate::extract::{Json, Query, Sandbox, parameter};
+use crate::routes::Api;
+use crate::wire;
+
+/// What fits on a volume when nobody says.
+const SIZE_BYTES: u64 = 1 << 30;
+
+/// The `{volume}` of a path: a name or an id.
+pub(crate) struct Reference(String);
+
+impl FromRequestParts<Api> for Reference {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, ApiError> {
+        Ok(Self(parameter(parts, api, "volume").await?))
+    }
+}
+
+/// A path on a volume.
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct PathQuery {
+    /// From the top of the volume.
+    path: String,
+}
+
+/// Where a volume is attached.
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct DetachQuery {
+    /// The path at which it appears.
+    path: String,
+}
+
+/// Makes a volume: storage that outlives sandboxes.
+#[utoipa::path(post, path = "/v1/volumes", tag = "volumes", request_body = wire::CreateVolume, responses(
+    (status = 201, body = wire::Volume),
+    (status = "default", body = wire::ErrorAnswer, description = "an error"),
+))]
+pub(crate) async fn create(
+    State(api): State<Api>,
+    Json(asked): Json<wire::CreateVolume>,
+) -> Result<(StatusCode, axum::Json<wire::Volume>), ApiError> {
+    let wire::CreateVolume { name, size_bytes, writers } = asked;
+    let name = name.parse().map_err(|error: IdError| ApiError::invalid(error.to_string(), ""))?;
+    let writers = writers.map(Into::into).unwrap_or_default();
+    let made = api.service.create_volume(name, size_bytes.unwrap_or(SIZE_BYTES), writers).await?;
+    Ok((StatusCode::CREATED, axum::Json(made.into())))
+}
+
+/// All volumes.
+#[utoipa::path(get, path = "/v1/volumes", tag = "volumes", responses(
+    (status = 200, body = wire::VolumeList),
+    (status = "default", body = wire::ErrorAnswer, description = "an error"),
+))]
+pub(crate) async fn list(State(api): State<Api>) -> Result<axum::Json<wire::VolumeList>, ApiError> {
+    let volumes = api.service.volumes().await?;
+    Ok(axum::Json(wire::VolumeList { volumes: volumes.into_iter().map(Into::into).collect() }))
+}
+
+/// One volume: how it is, and who has it.
+#[utoipa::path(get, path = "/v1/volumes/{volume}", tag = "volumes",
+    params(("volume" = String, Path, description = "name or id")),
+    responses(
+        (status = 200, body = wire::Volume),
+        (status = "default", body = wire::ErrorAnswer, description = "an error"),
+    ))]
+pub(crate) async fn describe(
+    State(api): State<Api>,
+    Reference(volume): Reference,
+) -> Result<axum::Json<wire::Volume>, ApiError> {
+    Ok(axum::Json(api.service.volume(&volume).await?.into()))
+}
+
+/// Removes a volume that is attached to no living sandbox, with all that is on it.
+#[utoipa::path(delete, path = "/v1/volumes/{volume}", tag = "volumes",
+    params(("volume" = String, Path, description = "name or id")),
+    responses(
+        (status = 204, description = "it is gone"),
+        (status = "default", body = wire::ErrorAnswer, description = "an error"),
+    ))]
+pub(crate) async fn delete(State(api): State<Api>, Reference(volume): Reference) -> Result<StatusCode, ApiError> {
+    api.service.remove_volume(&volume).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Reads a file on a volume. Links are followed as long as they stay on it.
+#[utoipa::path(get, path = "/v1/volumes/{volume}/files", tag = "volumes",
+    params(("volume" = String, Path, description = "name or id"), PathQuery),
+    responses(
+        (status = 200, content_type = "application/octet-stream", body = Vec<u8>),
+        (status = "default", body = wire::ErrorAnswer, description = "an error"),
+    ))]
+pub(crate) async fn read(
+    State(api): State<Api>,
+    Reference(volume): Reference,
+    Query(PathQuery { path }): Query<PathQuery>,
+) -> Result<Response, ApiError> {
+    let (file, _) = api.service.read_volume(&volume, &path).await?;
+    let contents = ReaderStream::with_capacity(tokio::fs::File::from_std(file), 256 << 10);
+    let mut response = Body::from_stream(contents).into_response();
+    let kind = HeaderValue::from_static("application/octet-stream");
+    response.headers_mut().insert(header::CONTENT_TYPE, kind);
+    Ok(response)
+}
+
+/// Writes a file on a volume, with the body as its contents. Whoever reads it sees the old file or the new one; when the
+/// body breaks off, the old one stays.
+#[utoipa::path(put, path = "/v1/volumes/{volume}/files", tag = "volumes",
+    request_body(content = Vec<u8>, content_type = "application/octet-stream"),
+    params(("volume" = String, Path, description = "name or id"), PathQuery),
+    responses(
+        (status = 204, description = "it is written"),
+        (status = "default", body = wire::ErrorAnswer, description = "an error"),
+    ))]
+pub(crate) async fn write(
+    State(api): State<Api>,
+    Reference(volume): Reference,
+    Query(PathQuery { path }): Query<PathQuery>,
+    body: Body,
+) -> Result<StatusCode, ApiError> {
+    let mut new = api.service.write_volume(&volume, &path).await?;
+    let told = |error: std::io::Error| match error.kind() {
+        std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => {
+            let message = format!("there is no room for '{path}' on volume '{volume}'");
+            ApiError::new(StatusCode::INSUFFICIENT_STORAGE, "no_room", message, "remove something from the volume")
+        }
+        _ => ApiError::invalid(format!("cannot write '{path}' on volume '{volume}': {error}"), ""),
+    };
+    let mut file = tokio::fs::File::from_std(new.take().map_err(|error| ApiError::invalid(error.to_string(), ""))?);
+    let mut pieces = body.into_data_stream();
+    while let Some(piece) = pieces.next().await {
+        let piece = piece.map_err(|error| ApiError::invalid(format!("the body broke off: {error}"), ""))?;
+        file.write_all(&piece).await.map_err(told)?;
+    }
+    file.flush().await.map_err(told)?;
+    drop(file);
+    let finished = tokio::task::spawn_blocking(move || new.finish()).await;
+    match finished {
+        Ok(Ok(())) => Ok(StatusCode::NO_CONTENT),
+        Ok(Err(error)) => {
+            let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}")).unwrap_or_default();
+            Err(ApiError::invalid(format!("{error}{cause}"), ""))
+        }
+        Err(_) => Err(dorm_service::ServiceError::Stopping.into()),
+    }
+}
+
+/// What is in a directory on a volume.
+#[utoipa::path(get, path = "/v1/volumes/{volume}/files/list", tag = "volumes",
+    params(("volume" = String, Path, description = "name or id"), PathQuery),
+    responses(
+        (status = 200, body = wire::VolumeFiles),
+        (status = "default", body = wire::ErrorAnswer, description = "an error"),
+    ))]
+pub(crate) async fn files(
+    State(api): State<Api>,
+    Reference(volume): Reference,
+    Query(PathQuery { path }): Query<PathQuery>,
+) -> Result<axum::Json<wire::VolumeFiles>, ApiError> {
+    let entries = api.service.list_volume(&volume, &path).await?;
+    Ok(axum::Json(wire::VolumeFiles { entries: entries.into_iter().map(Into::into).collect() }))
+}
+
+/// Attaches a volume to a sandbox: at once where it runs, else from its next run on.
+#[utoipa::path(post, path = "/v1/sandboxes/{id}/volumes", tag = "volumes", request_body = wire::AttachVolume,
+    params(("id" = String, Path, description = "id, or name of a living sandbox")),
+    responses(
+        (status = 200, body = wire::Sandbox),
+        (status = "default", body = wire::ErrorAnswer, description = "an error"),
+    ))]
+pub(crate) async fn attach(
+    State(api): State<Api>,
+    Sandbox(id): Sandbox,
+    Json(asked): Json<wire::AttachVolume>,
+) -> Result<axum::Json<wire::Sandbox>, ApiError> {
+    Ok(axum::Json(api.service.attach(&id, convert::attach(asked)?).await?.into()))
+}
+
+/// Detaches a volume from a sandbox. One that programs in it work on is left as it is.
+#[utoipa::path(delete, path = "/v1/sandboxes/{id}/volumes", tag = "volumes",
+    params(("id" = String, Path, description = "id, or name of a living sandbox"), DetachQuery),
+    responses(
+        (status = 200, body = wire::Sandbox),
+        (status = "default", body = wire::ErrorAnswer, description = "an error"),
+    ))]
+pub(crate) async fn detach(
+    State(api): State<Api>,
+    Sandbox(id): Sandbox,
+    Query(DetachQuery { path }): Query<DetachQuery>,
+) -> Result<axum::Json<wire::Sandbox>, ApiError> {
+    let path = path.parse().map_err(|error: PlaceError| ApiError::invalid(error.to_string(), ""))?;
+    Ok(axum::Json(api.service.detach(&id, path).await?.into()))
+}

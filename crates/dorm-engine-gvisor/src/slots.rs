@@ -1,0 +1,219 @@
+//! Directories of the host in a run's slots, before it begins or while it runs.
+//!
+//! `runsc` is told of one bind mount only, the directory with the hull's slots, and takes it as a slave of the host's
+//! mount: what is mounted on a slot on the host appears in the file server of the sandbox, and so in the guest. Nothing
+//! of this is in a memory image but the slots themselves, which every hull has.
+//!
+//! ```text
+//! slots/           one shared mount for all hulls
+//!   <hull>/0 … 15  empty, and nobody may write to them; a mount on each that is in use
+//! stage            where a mount is made read-only before it is put on a slot
+//! points/          the mount point for images that were imported without it
+//! ```
+
+use std::fs;
+use std::io;
+use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+use dorm_engine::{EngineError, MOUNTS, Mount};
+use dorm_lifecycle::{ATTACHMENTS_MAX, Access, RunId};
+use rustix::fs::{Mode, OFlags, ResolveFlags, StatVfsMountFlags};
+use rustix::io::Errno;
+use rustix::mount::{MountFlags, MountPropagationFlags};
+
+use crate::engine::Shared;
+use crate::error::GvisorError;
+use crate::hull::{Host, Hull, blocking};
+use crate::notes::Home;
+use crate::root;
+use crate::run::lock;
+
+/// One mount is put on a slot at a time, since there is one place to make it.
+static STAGE: Mutex<()> = Mutex::new(());
+
+/// Makes what all hulls share, beside their homes.
+pub(crate) fn prepare(hulls: &Path) -> Result<(), GvisorError> {
+    let slots = directory(hulls);
+    root::make_directory(&slots)?;
+    let wrong = |operation, source: Errno| GvisorError::file(operation, &slots, io::Error::from(source));
+    if !root::is_mounted(&slots).map_err(|source| GvisorError::file("look at", &slots, source))? {
+        rustix::mount::mount_bind(&slots, &slots).map_err(|error| wrong("mount", error))?;
+        // A group of its own: what is mounted here concerns nobody but the sandboxes. Only now: it would cut off those
+        // that run.
+        rustix::mount::mount_change(&slots, MountPropagationFlags::PRIVATE).map_err(|error| wrong("share", error))?;
+    }
+    rustix::mount::mount_change(&slots, MountPropagationFlags::SHARED).map_err(|error| wrong("share", error))?;
+    let point = points(hulls).join(MOUNTS.trim_start_matches('/'));
+    let made = fs::create_dir_all(&point).and_then(|()| {
+        fs::set_permissions(&point, fs::Permissions::from_mode(0o755))?;
+        fs::set_permissions(points(hulls), fs::Permissions::from_mode(0o755))?;
+        std::os::unix::fs::chown(&point, Some(root::GUEST_ROOT), Some(root::GUEST_ROOT))
+    });
+    made.map_err(|source| GvisorError::file("create", point, source))
+}
+
+/// Lets go of what [`prepare`] has mounted, where there is no hull that needs it.
+pub(crate) fn release(hulls: &Path) {
+    let is_empty = fs::read_dir(hulls).is_ok_and(|mut entries| entries.next().is_none());
+    if is_empty && let Err(error) = root::unmount(&directory(hulls)) {
+        tracing::debug!(error = %crate::error::chain(&error), "the directory of slots stays mounted");
+    }
+}
+
+/// What lies below an image that was imported without the mount point.
+pub(crate) fn points(hulls: &Path) -> PathBuf {
+    hulls.with_file_name("points")
+}
+
+/// Whether an image has the mount point.
+pub(crate) fn is_in(rootfs: &Path) -> bool {
+    fs::symlink_metadata(rootfs.join(MOUNTS.trim_start_matches('/'))).is_ok_and(|found| found.is_dir())
+}
+
+fn directory(hulls: &Path) -> PathBuf {
+    hulls.with_file_name("slots")
+}
+
+impl Home {
+    /// Where its slots are on the host.
+    pub(crate) fn slots(&self) -> PathBuf {
+        let hulls = self.directory().parent().unwrap_or(self.directory());
+        directory(hulls).join(self.id())
+    }
+}
+
+/// Makes the empty slots of a hull.
+pub(crate) fn make(home: &Home) -> Result<(), GvisorError> {
+    let slots = home.slots();
+    let make = |path: &Path, mode| {
+        let made = fs::DirBuilder::new().mode(mode).create(path);
+        made.map_err(|source| GvisorError::file("create", path, source))
+    };
+    make(&slots, 0o755)?;
+    (0..ATTACHMENTS_MAX).try_for_each(|slot| make(&slots.join(slot.to_string()), 0o555))
+}
+
+/// Removes the slots of a hull with all that is mounted on them.
+pub(crate) fn remove(home: &Home) -> Result<(), GvisorError> {
+    let slots = home.slots();
+    for slot in 0..ATTACHMENTS_MAX {
+        root::remove(&slots.join(slot.to_string()))?;
+    }
+    root::remove(&slots)
+}
+
+/// Makes the mounts of a hull these and no others. What is in its place already stays untouched.
+pub(crate) fn set(home: &Home, mounts: &[Mount]) -> Result<(), GvisorError> {
+    let slots = home.slots();
+    if !slots.is_dir() {
+        return match mounts.is_empty() {
+            true => Ok(()),
+            // It was begun by a daemon that did not know of volumes.
+            false => Err(GvisorError::file("find the places for volumes in", slots, io::ErrorKind::NotFound)),
+        };
+    }
+    for slot in 0..ATTACHMENTS_MAX {
+        let path = slots.join(slot.to_string());
+        match mounts.iter().find(|mount| usize::from(mount.slot) == slot) {
+            None => root::unmount(&path)?,
+            Some(mount) => put(&path, mount, &slots)?,
+        }
+    }
+    Ok(())
+}
+
+fn put(slot: &Path, mount: &Mount, slots: &Path) -> Result<(), GvisorError> {
+    let source = open(mount)?;
+    let wrong = |operation, path: &Path, error: Errno| GvisorError::file(operation, path, io::Error::from(error));
+    if is_there(slot, &source, mount.access).map_err(|error| wrong("look at", slot, error))? {
+        return Ok(());
+    }
+    root::unmount(slot)?;
+    let stage = slots.parent().unwrap_or(slots).with_file_name("stage");
+    let _staged = lock(&STAGE);
+    fs::create_dir_all(&stage).map_err(|source| GvisorError::file("create", &stage, source))?;
+    // Left by a daemon that died here.
+    root::unmount(&stage)?;
+    // Through the descriptor: by its path somebody inside could exchange it meanwhile.
+    let opened = PathBuf::from(format!("/proc/self/fd/{}", source.as_raw_fd()));
+    rustix::mount::mount_bind(&opened, &stage).map_err(|error| wrong("mount", &stage, error))?;
+    let moved = || {
+        let mut flags = MountFlags::BIND | MountFlags::NODEV | MountFlags::NOSUID;
+        if mount.access == Access::Read {
+            flags |= MountFlags::RDONLY;
+        }
+        rustix::mount::mount_change(&stage, MountPropagationFlags::PRIVATE)?;
+        rustix::mount::mount_remount(&stage, flags, c"")?;
+        rustix::mount::mount_bind(&stage, slot)
+    };
+    let moved = moved().map_err(|error| wrong("mount", slot, error));
+    root::unmount(&stage)?;
+    moved
+}
+
+fn open(mount: &Mount) -> Result<OwnedFd, GvisorError> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let path = mount.top.join(mount.part.as_str());
+    let opened = rustix::fs::open(&mount.top, flags, Mode::empty()).and_then(|top| {
+        if mount.part.is_whole() {
+            return Ok(top);
+        }
+        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+        rustix::fs::openat2(&top, mount.part.as_str(), flags, Mode::empty(), resolve)
+    });
+    opened.map_err(|error| GvisorError::file("open", path, io::Error::from(error)))
+}
+
+/// Whether what is wanted is on the slot.
+fn is_there(slot: &Path, source: &OwnedFd, access: Access) -> Result<bool, Errno> {
+    let (found, wanted) = (rustix::fs::stat(slot)?, rustix::fs::fstat(source)?);
+    let is_read_only = rustix::fs::statvfs(slot)?.f_flag.contains(StatVfsMountFlags::RDONLY);
+    Ok((found.st_dev, found.st_ino) == (wanted.st_dev, wanted.st_ino) && is_read_only == (access == Access::Read))
+}
+
+/// A file on one of the hull's volumes that its sandbox has open although it is deleted, by its path on that volume.
+pub(crate) async fn deleted(hull: &Hull) -> Result<Option<PathBuf>, GvisorError> {
+    let (slots, pid) = (hull.home.slots(), hull.processes.sandbox.pid());
+    blocking(move || {
+        let mounted = (0..ATTACHMENTS_MAX).map(|slot| slots.join(slot.to_string()));
+        let mounted = mounted.filter(|slot| root::is_mounted(slot).unwrap_or(false));
+        let devices: Vec<u64> = mounted.filter_map(|slot| Some(fs::metadata(slot).ok()?.dev())).collect();
+        if devices.is_empty() {
+            return Ok(None);
+        }
+        let directory = PathBuf::from(format!("/proc/{pid}/fd"));
+        let entries = fs::read_dir(&directory).map_err(|source| GvisorError::file("look at", &directory, source))?;
+        // One that is closed meanwhile is none.
+        Ok(entries.flatten().find_map(|entry| {
+            let facts = fs::metadata(entry.path()).ok()?;
+            let is_deleted = facts.is_file() && facts.nlink() == 0 && devices.contains(&facts.dev());
+            let shown = is_deleted.then(|| fs::read_link(entry.path()).ok()).flatten()?;
+            let shown = shown.to_string_lossy().trim_end_matches(" (deleted)").to_owned();
+            Some(PathBuf::from(shown))
+        }))
+    })
+    .await
+}
+
+impl Host {
+    /// Makes the mounts of a hull these and no others.
+    pub(crate) async fn set_mounts(&self, home: &Home, mounts: &[Mount]) -> Result<(), GvisorError> {
+        let (home, mounts) = (home.clone(), mounts.to_vec());
+        blocking(move || set(&home, &mounts)).await?;
+        self.reach("gvisor: volumes mounted")
+    }
+}
+
+impl Shared {
+    /// [`dorm_engine::Engine::mount`].
+    pub(crate) async fn mount(&self, id: &RunId, mounts: &[Mount]) -> Result<(), EngineError> {
+        const OPERATION: &str = "mount volumes in";
+        let run = self.runs.get(id)?;
+        let _turn = run.turn().await;
+        let hull = run.living(OPERATION)?;
+        self.host.set_mounts(&hull.home, mounts).await.map_err(|error| error.of(OPERATION, id))
+    }
+}

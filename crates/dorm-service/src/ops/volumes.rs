@@ -1,0 +1,230 @@
+//! Volumes: made, listed, looked at, removed, and their files in and out without a sandbox.
+
+use dorm_lifecycle::{Name, VolumeId, Writers};
+use dorm_store::{Change, VolumeRecord, VolumeStatus};
+use dorm_volume::{FileEntry, Health, NewFile, VolumeError};
+
+use crate::error::ServiceError;
+use crate::shared::{Service, chain};
+use crate::volumes::{VolumeProblem, holders};
+
+/// The least and the most that fits on a volume, in bytes.
+const SIZES: (u64, u64) = (16 << 20, 64 << 40);
+
+/// A volume, as callers see it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct VolumeView {
+    /// What is recorded of it.
+    pub volume: VolumeRecord,
+    /// How its files are.
+    pub health: Health,
+    /// The sandboxes it is attached to, with their states.
+    pub attached_to: Vec<String>,
+}
+
+impl Service {
+    /// Makes a volume.
+    ///
+    /// # Errors
+    /// `Volume` for a name that is taken or a size that cannot be; `NotAdmitted`; when the host refuses, nothing is left.
+    pub async fn create_volume(
+        &self,
+        name: Name,
+        size_bytes: u64,
+        writers: Writers,
+    ) -> Result<VolumeView, ServiceError> {
+        let (least, most) = SIZES;
+        if !(least..=most).contains(&size_bytes) {
+            return Err(VolumeProblem::Size { asked: size_bytes, least, most }.into());
+        }
+        self.shared.admit_write("create a volume", 0).await?;
+        let service = self.clone();
+        // Whoever asked may go away at any moment; what is recorded is done to its end.
+        let made = async move { service.make_volume(name, size_bytes, writers).await };
+        self.shared.tasks.spawn(made).await.unwrap_or(Err(ServiceError::Stopping))
+    }
+
+    async fn make_volume(&self, name: Name, size_bytes: u64, writers: Writers) -> Result<VolumeView, ServiceError> {
+        let shared = &self.shared;
+        let volume = {
+            // Two of one name are not made at once.
+            let _leasing = shared.leasing.clone().lock_owned().await;
+            if self.shared.store.volumes().await?.iter().any(|one| one.name == name && one.project == *self.project()) {
+                return Err(VolumeProblem::NameTaken(name).into());
+            }
+            let volume = VolumeRecord {
+                id: shared.ids().volume(),
+                project: self.project().clone(),
+                name,
+                size_bytes,
+                writers,
+                created: shared.now(),
+                status: VolumeStatus::Creating,
+            };
+            shared.commit(Change { volumes: vec![volume.clone()], ..Change::default() }).await?;
+            volume
+        };
+        let ready = VolumeRecord { status: VolumeStatus::Ready, ..volume.clone() };
+        let made = match shared.volumes.make(&volume.id, size_bytes).await {
+            Ok(()) => shared
+                .commit(Change { volumes: vec![ready.clone()], ..Change::default() })
+                .await
+                .map(drop)
+                .map_err(ServiceError::from),
+            Err(source) => Err(VolumeProblem::Broken { volume: volume.name.clone(), source }.into()),
+        };
+        if let Err(error) = made {
+            self.clear_volume(&volume).await;
+            return Err(error);
+        }
+        self.view_volume(ready).await
+    }
+
+    /// Removes what there is of a volume that is not to be. What cannot be removed now is removed by the next start.
+    async fn clear_volume(&self, volume: &VolumeRecord) {
+        let cleared = async {
+            let removed = self.shared.volumes.remove(&volume.id).await;
+            removed.map_err(|source| VolumeProblem::Broken { volume: volume.name.clone(), source })?;
+            let removed_volumes = vec![volume.id.clone()];
+            self.shared.commit(Change { removed_volumes, ..Change::default() }).await?;
+            Ok::<_, ServiceError>(())
+        };
+        if let Err(error) = cleared.await {
+            tracing::error!(volume = %volume.id, error = %chain(&error), "a volume is removed at the next start");
+        }
+    }
+
+    /// Every volume, in the order of names.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn volumes(&self) -> Result<Vec<VolumeView>, ServiceError> {
+        let mut views = Vec::new();
+        for volume in self.shared.store.volumes().await? {
+            if volume.project == *self.project() {
+                views.push(self.view_volume(volume).await?);
+            }
+        }
+        views.sort_by(|a, b| a.volume.name.cmp(&b.volume.name));
+        Ok(views)
+    }
+
+    /// One volume, by id or name.
+    ///
+    /// # Errors
+    /// `Volume` when there is none.
+    pub async fn volume(&self, reference: &str) -> Result<VolumeView, ServiceError> {
+        let volume = self.volume_record(reference).await?;
+        self.view_volume(volume).await
+    }
+
+    pub(crate) async fn volume_record(&self, reference: &str) -> Result<VolumeRecord, ServiceError> {
+        let volumes = self.shared.store.volumes().await?;
+        let own = || volumes.iter().filter(|volume| volume.project == *self.project());
+        let found = own()
+            .find(|volume| volume.name.as_str() == reference)
+            .or_else(|| own().find(|volume| volume.id.as_str() == reference));
+        found.cloned().ok_or_else(|| VolumeProblem::NoVolume(reference.to_owned()).into())
+    }
+
+    async fn view_volume(&self, volume: VolumeRecord) -> Result<VolumeView, ServiceError> {
+        let health = self.shared.volumes.health(&volume.id).await;
+        let attached_to = holders(&self.shared.living().await?, &volume.id);
+        Ok(VolumeView { volume, health, attached_to })
+    }
+
+    /// Removes a volume with all that is on it.
+    ///
+    /// # Errors
+    /// `Volume` when there is none, or as long as it is attached to a sandbox, which is named.
+    pub async fn remove_volume(&self, reference: &str) -> Result<VolumeRecord, ServiceError> {
+        let volume = self.volume_record(reference).await?;
+        let service = self.clone();
+        let removed = async move {
+            {
+                // Nobody takes it in between.
+                let _leasing = service.shared.leasing.clone().lock_owned().await;
+                let held_by = holders(&service.shared.living().await?, &volume.id);
+                if !held_by.is_empty() {
+                    return Err(VolumeProblem::InUse { volume: volume.name.clone(), held_by }.into());
+                }
+                let deleting = VolumeRecord { status: VolumeStatus::Deleting, ..volume.clone() };
+                service.shared.commit(Change { volumes: vec![deleting], ..Change::default() }).await?;
+            }
+            service.clear_volume(&volume).await;
+            Ok(volume)
+        };
+        self.shared.tasks.spawn(removed).await.unwrap_or(Err(ServiceError::Stopping))
+    }
+
+    /// Opens a file on a volume for reading; also its length.
+    ///
+    /// # Errors
+    /// `Volume` when there is no such volume or file, or the path leads out of the volume.
+    pub async fn read_volume(&self, reference: &str, path: &str) -> Result<(std::fs::File, u64), ServiceError> {
+        let volume = self.ready_volume(reference).await?;
+        let read = self.shared.volumes.read(&volume.id, path).await;
+        self.told(volume, read)
+    }
+
+    /// Begins to write a file on a volume.
+    ///
+    /// # Errors
+    /// As for [`Service::read_volume`].
+    pub async fn write_volume(&self, reference: &str, path: &str) -> Result<NewFile, ServiceError> {
+        let volume = self.ready_volume(reference).await?;
+        let write = self.shared.volumes.write(&volume.id, path).await;
+        self.told(volume, write)
+    }
+
+    /// What is in a directory on a volume.
+    ///
+    /// # Errors
+    /// As for [`Service::read_volume`].
+    pub async fn list_volume(&self, reference: &str, path: &str) -> Result<Vec<FileEntry>, ServiceError> {
+        let volume = self.ready_volume(reference).await?;
+        let listed = self.shared.volumes.list(&volume.id, path).await;
+        self.told(volume, listed)
+    }
+
+    async fn ready_volume(&self, reference: &str) -> Result<VolumeRecord, ServiceError> {
+        let volume = self.volume_record(reference).await?;
+        match volume.status {
+            VolumeStatus::Ready => Ok(volume),
+            VolumeStatus::Creating | VolumeStatus::Deleting => {
+                Err(VolumeProblem::NoVolume(reference.to_owned()).into())
+            }
+        }
+    }
+
+    fn told<T>(&self, volume: VolumeRecord, result: Result<T, VolumeError>) -> Result<T, ServiceError> {
+        // It was mounted for this; it may not be needed any longer.
+        self.shared.settle_volumes();
+        result.map_err(|source| VolumeProblem::Broken { volume: volume.name, source }.into())
+    }
+
+    /// Brings volumes to their end in the middle of whose making or removal a daemon died. Answers a line for each.
+    pub(crate) async fn finish_volumes(&self) -> Result<Vec<String>, ServiceError> {
+        let mut lines = Vec::new();
+        let volumes = self.shared.store.volumes().await?;
+        for volume in &volumes {
+            let what = match volume.status {
+                VolumeStatus::Ready => continue,
+                VolumeStatus::Creating => "making",
+                VolumeStatus::Deleting => "removal",
+            };
+            self.clear_volume(volume).await;
+            lines.push(format!("volume {}: the daemon was stopped in the middle of its {what}; it is gone", volume.id));
+        }
+        if !volumes.is_empty() {
+            self.shared.settle_volumes();
+        }
+        Ok(lines)
+    }
+
+    /// The name of a volume.
+    pub async fn volume_name(&self, id: &VolumeId) -> Option<Name> {
+        let volumes = self.shared.store.volumes().await.ok()?;
+        volumes.into_iter().find(|volume| volume.id == *id).map(|volume| volume.name)
+    }
+}

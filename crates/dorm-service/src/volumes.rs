@@ -1,0 +1,158 @@
+//! Volumes of sandboxes: who may have one mounted, what a run is given of it, and when one is unmounted.
+//!
+//! Leases follow from the records of sandboxes and are not recorded themselves. What may take one is checked and recorded
+//! under one lock, so that two sandboxes never get what only one may have.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use dorm_agent_client::{GuestMount, GuestPath};
+use dorm_engine::{MOUNTS, Mount};
+use dorm_lifecycle::{
+    Access, Attachment, Lease, Name, RunId, Sandbox, VolumeId, all_leases, grant, has_leases, leases,
+};
+use dorm_store::{VolumeRecord, VolumeStatus};
+use tokio::sync::OwnedMutexGuard;
+
+use crate::error::ServiceError;
+use crate::shared::{Shared, chain};
+
+mod error;
+
+pub use error::VolumeProblem;
+
+/// As long as it exists nobody else takes a lease.
+pub(crate) type Leasing = OwnedMutexGuard<()>;
+
+impl Shared {
+    /// Grants the leases that `next` has and `before` had not, or says who stands in the way. They are taken by recording
+    /// `next` before the answer is dropped.
+    pub(crate) async fn grant_leases(
+        &self,
+        before: Option<&Sandbox>,
+        next: &Sandbox,
+    ) -> Result<Option<Leasing>, ServiceError> {
+        let had = before.map(leases).unwrap_or_default();
+        let has = |lease: &Lease| had.iter().any(|one| one.volume == lease.volume && one.access == lease.access);
+        let wanted: Vec<Lease> = leases(next).into_iter().filter(|lease| !has(lease)).collect();
+        if wanted.is_empty() {
+            return Ok(None);
+        }
+        let leasing = self.leasing.clone().lock_owned().await;
+        let volumes = self.volumes_by_id().await?;
+        let held = self.held_leases().await?;
+        for lease in &wanted {
+            let volume = usable(&volumes, &lease.volume)?;
+            grant(volume.writers, lease, &held)
+                .map_err(|refused| VolumeProblem::Taken { volume: volume.name.clone(), refused })?;
+        }
+        Ok(Some(leasing))
+    }
+
+    /// Whether a sandbox that is not there yet could have the leases of `attachments` now.
+    pub(crate) async fn could_lease(&self, attachments: &[Attachment]) -> Result<(), ServiceError> {
+        if attachments.is_empty() {
+            return Ok(());
+        }
+        let (volumes, held) = (self.volumes_by_id().await?, self.held_leases().await?);
+        let run = RunId { sandbox: self.ids().sandbox(), generation: 1 };
+        for Attachment { volume, access, .. } in attachments {
+            let record = usable(&volumes, volume)?;
+            let wanted = Lease { volume: volume.clone(), run: run.clone(), name: None, access: *access };
+            grant(record.writers, &wanted, &held)
+                .map_err(|refused| VolumeProblem::Taken { volume: record.name.clone(), refused })?;
+        }
+        Ok(())
+    }
+
+    async fn volumes_by_id(&self) -> Result<BTreeMap<VolumeId, VolumeRecord>, ServiceError> {
+        let volumes = self.store.volumes().await?;
+        Ok(volumes.into_iter().map(|volume| (volume.id.clone(), volume)).collect())
+    }
+
+    /// Every lease that is held, also those of sandboxes whose runs have not been seen to end.
+    pub(crate) async fn held_leases(&self) -> Result<Vec<Lease>, ServiceError> {
+        let living = self.living().await?;
+        Ok(living.iter().flat_map(|record| self.leases_of(&record.sandbox)).collect())
+    }
+
+    fn leases_of(&self, sandbox: &Sandbox) -> Vec<Lease> {
+        let may_run = self.unended().iter().any(|run| run.sandbox == sandbox.id);
+        if may_run { all_leases(sandbox) } else { leases(sandbox) }
+    }
+
+    /// What a run of `sandbox` is given, with its volumes reachable on the host.
+    pub(crate) async fn mounts(&self, sandbox: &Sandbox) -> Result<Vec<Mount>, ServiceError> {
+        if sandbox.spec.attachments.is_empty() {
+            return Ok(Vec::new());
+        }
+        let volumes = self.volumes_by_id().await?;
+        let mut mounts = Vec::new();
+        for Attachment { volume, path: _, access, subpath, slot } in &sandbox.spec.attachments {
+            let record = usable(&volumes, volume)?;
+            let part = (*access == Access::Write).then_some(subpath);
+            let top = self
+                .volumes
+                .mount(volume, part)
+                .await
+                .map_err(|source| VolumeProblem::Broken { volume: record.name.clone(), source })?;
+            mounts.push(Mount { slot: *slot, top, part: subpath.clone(), access: *access });
+        }
+        Ok(mounts)
+    }
+
+    /// Unmounts the volumes that no run may have any more.
+    pub(crate) fn settle_volumes(self: &Arc<Self>) {
+        let shared = self.clone();
+        self.tasks.spawn(async move {
+            let _leasing = shared.leasing.clone().lock_owned().await;
+            match shared.living().await {
+                Ok(living) => {
+                    // A parked run has them mounted, frozen as it is.
+                    let uses = |sandbox: &Sandbox| {
+                        has_leases(&sandbox.state)
+                            || shared.parking.holds(&sandbox.id)
+                            || shared.unended().iter().any(|run| run.sandbox == sandbox.id)
+                    };
+                    let users = living.iter().map(|record| &record.sandbox).filter(|sandbox| uses(sandbox));
+                    let keep: BTreeSet<VolumeId> =
+                        users.flat_map(|one| one.spec.attachments.iter().map(|at| at.volume.clone())).collect();
+                    shared.volumes.settle(keep).await;
+                }
+                Err(error) => tracing::warn!(error = %chain(&error), "unused volumes stay mounted for now"),
+            }
+        });
+    }
+}
+
+fn usable<'a>(volumes: &'a BTreeMap<VolumeId, VolumeRecord>, id: &VolumeId) -> Result<&'a VolumeRecord, VolumeProblem> {
+    match volumes.get(id) {
+        Some(volume) if volume.status == VolumeStatus::Ready => Ok(volume),
+        Some(_) | None => Err(VolumeProblem::NoVolume(id.to_string())),
+    }
+}
+
+/// What the agent is told of a sandbox's volumes.
+pub(crate) fn inside(sandbox: &Sandbox) -> Result<Vec<GuestMount>, ServiceError> {
+    let inside = |attachment: &Attachment| {
+        let Attachment { volume, path, access, subpath, slot } = attachment;
+        Ok(GuestMount {
+            from: GuestPath::new(format!("{MOUNTS}/{slot}"))?,
+            path: GuestPath::new(path.as_str())?,
+            what: format!("{} {volume}/{subpath}", access.as_str()),
+        })
+    };
+    let made: Result<Vec<_>, dorm_agent_client::GuestError> = sandbox.spec.attachments.iter().map(inside).collect();
+    made.map_err(|error| ServiceError::Agent(dorm_agent_client::AgentError::Invalid(error.to_string())))
+}
+
+/// Who has a volume and who only wishes to, for people.
+pub(crate) fn holders(living: &[dorm_store::SandboxRecord], volume: &VolumeId) -> Vec<String> {
+    let sandboxes = living.iter().map(|record| &record.sandbox);
+    let users = sandboxes.filter(|sandbox| sandbox.spec.attachments.iter().any(|one| one.volume == *volume));
+    users.map(|sandbox| format!("{} ({})", title(sandbox.spec.name.as_ref(), sandbox), sandbox.state.name())).collect()
+}
+
+fn title(name: Option<&Name>, sandbox: &Sandbox) -> String {
+    name.map_or_else(|| sandbox.id.to_string(), Name::to_string)
+}

@@ -1,0 +1,241 @@
+//! Files in and out of a volume, without a sandbox.
+//!
+//! What is on a volume was written by guests: no path leads out of it, whatever links there are
+//! (`RESOLVE_BENEATH`), and nothing but plain files and directories is opened.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+
+use dorm_lifecycle::VolumeId;
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags};
+use rustix::io::Errno;
+
+use crate::{GUEST_ROOT, VolumeError, Volumes};
+
+/// What an entry of a directory is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FileKind {
+    /// A plain file.
+    File,
+    /// A directory.
+    Directory,
+    /// A symbolic link.
+    Symlink,
+    /// Anything else.
+    Other,
+}
+
+/// An entry of a directory.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FileEntry {
+    /// Its name; bytes that are not UTF-8 are shown as `�`.
+    pub name: String,
+    /// What it is.
+    pub kind: FileKind,
+    /// How long it is.
+    pub bytes: u64,
+}
+
+/// A file that is being written: it stands under its name, whole, when [`NewFile::finish`] returns, and vanishes when it is
+/// dropped before.
+#[derive(Debug)]
+pub struct NewFile {
+    id: VolumeId,
+    path: String,
+    parent: OwnedFd,
+    draft: String,
+    name: String,
+    file: Option<File>,
+}
+
+impl Volumes {
+    /// Opens a plain file for reading. The volume must be kept mounted meanwhile.
+    ///
+    /// # Errors
+    /// [`VolumeError::Path`].
+    pub async fn read(&self, id: &VolumeId, path: &str) -> Result<(File, u64), VolumeError> {
+        let (id, path) = (id.clone(), path.to_owned());
+        self.blocking(move |inner| {
+            let top = inner.mount(&id)?;
+            let wrong = |source| wrong("read", &id, &path, source);
+            let file = open(&top, &path, OFlags::RDONLY | OFlags::NONBLOCK).map_err(wrong)?;
+            let facts = rustix::fs::fstat(&file).map_err(|error| wrong(error.into()))?;
+            match FileType::from_raw_mode(facts.st_mode) {
+                FileType::RegularFile => Ok((File::from(file), facts.st_size.unsigned_abs())),
+                FileType::Directory => Err(wrong(io::ErrorKind::IsADirectory.into())),
+                _ => Err(wrong(io::Error::new(io::ErrorKind::InvalidInput, "it is not a plain file"))),
+            }
+        })
+        .await
+    }
+
+    /// Begins to write a file, whose directory is made where it is missing.
+    ///
+    /// # Errors
+    /// [`VolumeError::Path`].
+    pub async fn write(&self, id: &VolumeId, path: &str) -> Result<NewFile, VolumeError> {
+        let (id, path) = (id.clone(), path.to_owned());
+        self.blocking(move |inner| {
+            let top = inner.mount(&id)?;
+            let relative = path.trim_start_matches('/');
+            let (above, name) = relative.rsplit_once('/').unwrap_or(("", relative));
+            if matches!(name, "" | "." | "..") {
+                return Err(wrong("write", &id, &path, io::ErrorKind::InvalidInput.into()));
+            }
+            make_directories(&top, &id, above)?;
+            let wrong = |source| wrong("write", &id, &path, source);
+            let parent = open(&top, above, OFlags::RDONLY | OFlags::DIRECTORY).map_err(wrong)?;
+            let draft = format!(".dorm-new-{:016x}", random().map_err(wrong)?);
+            let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            let file = rustix::fs::openat(&parent, draft.as_str(), flags, Mode::from_raw_mode(0o644));
+            let file = file.map_err(|error| wrong(error.into()))?;
+            own(&file).map_err(wrong)?;
+            let (name, path) = (name.to_owned(), path.clone());
+            Ok(NewFile { id: id.clone(), path, parent, draft, name, file: Some(File::from(file)) })
+        })
+        .await
+    }
+
+    /// What is in a directory, in the order of names.
+    ///
+    /// # Errors
+    /// [`VolumeError::Path`].
+    pub async fn list(&self, id: &VolumeId, path: &str) -> Result<Vec<FileEntry>, VolumeError> {
+        let (id, path) = (id.clone(), path.to_owned());
+        self.blocking(move |inner| {
+            let top = inner.mount(&id)?;
+            let wrong = |source| wrong("list", &id, &path, source);
+            let directory = open(&top, &path, OFlags::RDONLY | OFlags::DIRECTORY).map_err(wrong)?;
+            list(&directory).map_err(|error| wrong(error.into()))
+        })
+        .await
+    }
+}
+
+impl NewFile {
+    /// Where to write.
+    ///
+    /// # Errors
+    /// Only when it was taken before.
+    pub fn take(&mut self) -> Result<File, VolumeError> {
+        let gone = || wrong("write", &self.id, &self.path, io::ErrorKind::NotFound.into());
+        let file = self.file.as_ref().ok_or_else(gone)?;
+        file.try_clone().map_err(|source| wrong("write", &self.id, &self.path, source))
+    }
+
+    /// Makes it durable and gives it its name, replacing a file of that name.
+    ///
+    /// # Errors
+    /// When the disk is full, or a directory has that name.
+    pub fn finish(mut self) -> Result<(), VolumeError> {
+        let (id, path) = (self.id.clone(), self.path.clone());
+        let wrong = |source| wrong("write", &id, &path, source);
+        if let Some(file) = &self.file {
+            file.sync_all().map_err(wrong)?;
+        }
+        rustix::fs::renameat(&self.parent, self.draft.as_str(), &self.parent, self.name.as_str())
+            .map_err(|error| wrong(error.into()))?;
+        self.file = None;
+        rustix::fs::fsync(&self.parent).map_err(|error| wrong(error.into()))
+    }
+}
+
+impl Drop for NewFile {
+    fn drop(&mut self) {
+        if self.file.take().is_some() {
+            let _ = rustix::fs::unlinkat(&self.parent, self.draft.as_str(), AtFlags::empty());
+        }
+    }
+}
+
+/// Makes the directories of `path`, each owned by the guests' root, where they are missing.
+pub(crate) fn make_directories(top: &Path, id: &VolumeId, path: &str) -> Result<(), VolumeError> {
+    let wrong = |source| wrong("make the directory", id, path, source);
+    let mut below = String::new();
+    for name in path.split('/').filter(|name| !name.is_empty()) {
+        let parent = open(top, &below, OFlags::RDONLY | OFlags::DIRECTORY).map_err(wrong)?;
+        match rustix::fs::mkdirat(&parent, name, Mode::from_raw_mode(0o755)) {
+            Ok(()) => {
+                let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+                let made = rustix::fs::openat(&parent, name, flags, Mode::empty());
+                own(made.map_err(|error| wrong(error.into()))?).map_err(wrong)?;
+            }
+            Err(Errno::EXIST) => {}
+            Err(error) => return Err(wrong(error.into())),
+        }
+        if !below.is_empty() {
+            below.push('/');
+        }
+        below.push_str(name);
+    }
+    open(top, path, OFlags::RDONLY | OFlags::DIRECTORY).map_err(wrong).map(drop)
+}
+
+/// Opens what is below `top`, and nothing else. `path` may begin with a slash: the top of the volume is meant.
+fn open(top: &Path, path: &str, flags: OFlags) -> io::Result<OwnedFd> {
+    let flags = flags | OFlags::CLOEXEC;
+    let top = rustix::fs::open(top, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+    let path = match path.trim_start_matches('/') {
+        "" => ".",
+        path => path,
+    };
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+    // The kernel asks to try again when somebody renames meanwhile.
+    for _ in 0..64 {
+        match rustix::fs::openat2(&top, path, flags, Mode::empty(), resolve) {
+            Err(Errno::AGAIN) => {}
+            Err(Errno::XDEV) => {
+                return Err(io::Error::new(io::ErrorKind::PermissionDenied, "it leads out of the volume"));
+            }
+            other => return Ok(other?),
+        }
+    }
+    Err(io::ErrorKind::ResourceBusy.into())
+}
+
+fn own(file: impl AsFd) -> io::Result<()> {
+    let owner = rustix::fs::Uid::from_raw(GUEST_ROOT);
+    let group = rustix::fs::Gid::from_raw(GUEST_ROOT);
+    match rustix::fs::fchown(file, Some(owner), Some(group)) {
+        // Without the right to do so (in tests) it stays ours.
+        Ok(()) | Err(Errno::PERM) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn list(directory: &OwnedFd) -> Result<Vec<FileEntry>, Errno> {
+    let mut entries = Vec::new();
+    for entry in Dir::read_from(directory)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        if matches!(name.to_bytes(), b"." | b"..") {
+            continue;
+        }
+        let facts = match rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Err(Errno::NOENT) => continue,
+            other => other?,
+        };
+        let kind = match FileType::from_raw_mode(facts.st_mode) {
+            FileType::RegularFile => FileKind::File,
+            FileType::Directory => FileKind::Directory,
+            FileType::Symlink => FileKind::Symlink,
+            _ => FileKind::Other,
+        };
+        let name = name.to_string_lossy().into_owned();
+        entries.push(FileEntry { name, kind, bytes: facts.st_size.unsigned_abs() });
+    }
+    entries.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(entries)
+}
+
+fn random() -> io::Result<u64> {
+    let mut bytes = [0_u8; 8];
+    rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;
+    Ok(u64::from_ne_bytes(bytes))
+}
+
+fn wrong(operation: &'static str, id: &VolumeId, path: &str, source: io::Error) -> VolumeError {
+    VolumeError::Path { operation, id: id.clone(), path: path.to_owned(), source }
+}

@@ -1,0 +1,115 @@
+use std::io::{Read as _, Write as _};
+use std::os::unix::fs::symlink;
+
+use super::*;
+
+fn id(number: u8) -> VolumeId {
+    VolumeId::from_random([number; 20])
+}
+
+async fn put(volumes: &Volumes, path: &str, text: &str) -> Result<(), VolumeError> {
+    let mut new = volumes.write(&id(1), path).await?;
+    new.take()?.write_all(text.as_bytes()).unwrap();
+    new.finish()
+}
+
+async fn get(volumes: &Volumes, path: &str) -> Result<String, VolumeError> {
+    let (mut file, _) = volumes.read(&id(1), path).await?;
+    let mut text = String::new();
+    file.read_to_string(&mut text).unwrap();
+    Ok(text)
+}
+
+#[tokio::test]
+async fn files_go_in_and_out_by_paths_from_the_top_of_the_volume() {
+    let place = tempfile::tempdir().unwrap();
+    let volumes = Volumes::new(place.path().join("volumes"), Limiting::Never);
+    volumes.make(&id(1), 64 << 20).await.unwrap();
+    put(&volumes, "/a/b/c.txt", "hello").await.unwrap();
+    put(&volumes, "a/b/c.txt", "again").await.unwrap();
+    assert_eq!(get(&volumes, "/a/b/c.txt").await.unwrap(), "again");
+    let listed = volumes.list(&id(1), "/a").await.unwrap();
+    assert_eq!(listed.len(), 1);
+    assert_eq!((listed[0].name.as_str(), listed[0].kind), ("b", FileKind::Directory));
+    let dropped = volumes.write(&id(1), "half").await.unwrap();
+    drop(dropped);
+    let names: Vec<_> = volumes.list(&id(1), "").await.unwrap().into_iter().map(|entry| entry.name).collect();
+    assert_eq!(names, ["a"], "a file that was not finished is not there");
+}
+
+#[tokio::test]
+async fn no_path_leads_out_of_a_volume() {
+    let place = tempfile::tempdir().unwrap();
+    fs::write(place.path().join("secret"), "secret").unwrap();
+    let volumes = Volumes::new(place.path().join("volumes"), Limiting::Never);
+    volumes.make(&id(1), 64 << 20).await.unwrap();
+    let top = volumes.mount(&id(1), None).await.unwrap();
+    symlink(place.path().join("secret"), top.join("absolute")).unwrap();
+    symlink("../../../secret", top.join("relative")).unwrap();
+    symlink("../../..", top.join("up")).unwrap();
+    symlink("inside", top.join("within")).unwrap();
+    fs::write(top.join("inside"), "inside").unwrap();
+    for path in ["absolute", "relative", "up/secret", "../../../secret", "/../../secret", "up"] {
+        assert!(get(&volumes, path).await.is_err(), "{path}");
+    }
+    for path in ["up/new", "../new", "..", ""] {
+        assert!(put(&volumes, path, "x").await.is_err(), "{path}");
+    }
+    assert_eq!(get(&volumes, "within").await.unwrap(), "inside", "a link that stays inside is followed");
+    put(&volumes, "absolute", "mine").await.unwrap();
+    assert_eq!(fs::read_to_string(place.path().join("secret")).unwrap(), "secret", "a link is replaced, not followed");
+    assert!(volumes.mount(&id(1), Some(&"up/x".parse().unwrap())).await.is_err());
+}
+
+#[tokio::test]
+async fn a_volume_whose_files_are_gone_says_so() {
+    let place = tempfile::tempdir().unwrap();
+    let volumes = Volumes::new(place.path(), Limiting::Never);
+    volumes.make(&id(1), 64 << 20).await.unwrap();
+    assert_eq!(volumes.health(&id(1)).await, Health::Idle);
+    assert!(matches!(volumes.make(&id(1), 64 << 20).await, Err(VolumeError::Exists(_))));
+    fs::remove_dir_all(place.path().join(id(1).as_str())).unwrap();
+    assert!(matches!(volumes.health(&id(1)).await, Health::Broken(why) if why.contains("gone")));
+    assert!(matches!(volumes.mount(&id(1), None).await, Err(VolumeError::Gone { .. })));
+    volumes.remove(&id(1)).await.unwrap();
+}
+
+#[tokio::test]
+async fn what_a_crash_left_of_a_making_is_removed_by_the_next_or_by_a_removal() {
+    let place = tempfile::tempdir().unwrap();
+    let volumes = Volumes::new(place.path(), Limiting::Never);
+    let draft = place.path().join(format!(".new-{}", id(1)));
+    fs::create_dir_all(draft.join("plain/half")).unwrap();
+    volumes.make(&id(1), 64 << 20).await.unwrap();
+    assert!(volumes.list(&id(1), "").await.unwrap().is_empty());
+    fs::create_dir_all(draft.join("plain")).unwrap();
+    volumes.remove(&id(1)).await.unwrap();
+    assert_eq!(fs::read_dir(place.path()).unwrap().count(), 0);
+}
+
+#[tokio::test]
+async fn a_limited_volume_is_full_when_it_is_full_and_keeps_its_content_unmounted() {
+    if let Err(error) = dorm_disk::Disk::probe() {
+        eprintln!("SKIPPED: {}", chain(&error));
+        return;
+    }
+    let place = tempfile::tempdir().unwrap();
+    let volumes = Volumes::new(place.path(), Limiting::WherePossible);
+    volumes.make(&id(1), 32 << 20).await.unwrap();
+    assert_eq!(volumes.health(&id(1)).await, Health::Idle);
+    put(&volumes, "kept", "kept").await.unwrap();
+    let mut new = volumes.write(&id(1), "big").await.unwrap();
+    let full = new.take().unwrap().write_all(&vec![1; 64 << 20]).unwrap_err();
+    assert_eq!(full.kind(), io::ErrorKind::StorageFull);
+    drop(new);
+    let Health::Mounted { size_bytes, used_bytes } = volumes.health(&id(1)).await else { panic!("not mounted") };
+    assert!(size_bytes <= 32 << 20 && used_bytes < 16 << 20, "{size_bytes} {used_bytes}");
+    volumes.settle(BTreeSet::from([id(1)])).await;
+    assert!(matches!(volumes.health(&id(1)).await, Health::Mounted { .. }));
+    volumes.settle(BTreeSet::new()).await;
+    assert_eq!(volumes.health(&id(1)).await, Health::Idle);
+    assert_eq!(get(&volumes, "kept").await.unwrap(), "kept");
+    assert_eq!(volumes.list(&id(1), "").await.unwrap().len(), 1, "nothing but what was put there");
+    volumes.remove(&id(1)).await.unwrap();
+    assert_eq!(fs::read_dir(place.path()).unwrap().count(), 0);
+}
