@@ -141,7 +141,7 @@ async fn start(task: &Task, run: &RunId, origin: &Origin) -> Seen {
 /// Connects to the agent of a run that has just begun or goes on, and tells it who it is.
 async fn introduce(task: &Task, run: &RunId) -> Result<Agent, ServiceError> {
     let agent = connect(task, run).await?;
-    let resumed = tokio::time::timeout(AGENT, agent.resumed(&wake::identity(task))).await;
+    let resumed = tokio::time::timeout(AGENT, agent.resumed(&wake::identity(task).await)).await;
     for hook in resumed.map_err(|_| silent())??.hooks {
         if hook.outcome != HookOutcome::Done {
             tracing::warn!(%run, program = ?hook.path, outcome = ?hook.outcome, "a program has not taken the new identity");

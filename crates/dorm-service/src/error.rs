@@ -7,6 +7,8 @@ use dorm_pool::PoolError;
 use dorm_store::StoreError;
 use thiserror::Error;
 
+use crate::registry::RegistryError;
+
 /// The kind of a [`ServiceError`], for edges that map it to their own codes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Code {
@@ -235,6 +237,20 @@ pub enum ServiceError {
     /// From the disk.
     #[error(transparent)]
     Pool(#[from] PoolError),
+    /// An image says something about how its programs are run that cannot be.
+    #[error("the image names the {what} '{value}', which cannot be here")]
+    ImageSetting {
+        /// `user`, `directory`, `command` or `architecture`.
+        what: &'static str,
+        /// What it says.
+        value: String,
+    },
+    /// An image has no command to start with.
+    #[error("the image of sandbox {0} says nothing about what to start")]
+    NothingToStart(SandboxId),
+    /// From a registry of images.
+    #[error(transparent)]
+    Registry(#[from] RegistryError),
     /// From the store.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -270,6 +286,8 @@ impl ServiceError {
             Self::Engine(EngineError::NoRoom { .. }) => Code::NoRoom,
             Self::Engine(_) => Code::Failed,
             Self::Pool(error) => pool_code(error),
+            Self::ImageSetting { .. } | Self::NothingToStart(_) => Code::InvalidArgument,
+            Self::Registry(error) => error.code(),
             Self::Store(StoreError::NameTaken { .. } | StoreError::Stale { .. }) => Code::Conflict,
             Self::Store(_) => Code::Internal,
         }
@@ -312,6 +330,10 @@ impl ServiceError {
                 "start a program that listens there, on all addresses or on loopback"
             }
             Self::Engine(_) => "look at `dorm doctor` and the daemon's log",
+            Self::ImageSetting { what: "architecture", .. } => "pull or import it for this host's architecture",
+            Self::ImageSetting { .. } => "say which user and directory it is to have",
+            Self::NothingToStart(_) => "say which command to run in it",
+            Self::Registry(error) => error.next_step(),
             Self::Spec(_) | Self::Id(_) | Self::Agent(_) | Self::Pool(_) => "",
         }
     }
@@ -344,7 +366,7 @@ fn agent_code(error: &AgentError) -> Code {
     }
 }
 
-fn pool_code(error: &PoolError) -> Code {
+pub(crate) fn pool_code(error: &PoolError) -> Code {
     match error {
         PoolError::NoRoom { .. } | PoolError::DiskFull { .. } => Code::NoRoom,
         PoolError::Missing(_) | PoolError::NoImage { .. } => Code::NotFound,

@@ -9,6 +9,7 @@ mod limits;
 mod network;
 mod place;
 mod prove;
+mod registry;
 mod reseed;
 mod restarts;
 mod rewinds;
