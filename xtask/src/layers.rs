@@ -25,6 +25,7 @@ const RINGS: &[(&str, u8, &[&str])] = &[
     ("dorm-engine-fake", 4, &[]),
     ("dorm-engine-gvisor", 4, &[]),
     ("dorm-net", 4, &[]),
+    ("dorm-oci", 4, &[]),
     ("dorm-store-sql", 4, &[]),
     ("dorm-api", 4, &[]),
     ("dorm-testing", 4, &[]),

@@ -115,6 +115,9 @@ routes! {
     get "/v1/diff" diff::diff;
     get "/v1/images" images::list;
     post "/v1/images/import" images::import;
+    post "/v1/images/pull" images::pull;
+    get "/v1/images/{reference}" images::describe;
+    post "/v1/images/{reference}/export" images::export;
     delete "/v1/images/{reference}" images::delete;
     post "/v1/volumes" volumes::create;
     get "/v1/volumes" volumes::list;

@@ -9,6 +9,7 @@ mod daemon;
 mod diff;
 mod event;
 mod file;
+mod image;
 mod process;
 mod sandbox;
 mod snapshot;
@@ -22,6 +23,7 @@ pub use daemon::{Artefact, ArtefactList, CreateWebhook, ReplayWebhook, Webhook, 
 pub use diff::{Diff, DiffChange, DiffEntry};
 pub use event::{Event, EventPage};
 pub use file::{FileKind, FileList, FileStat, MakeDirectory, Rename, WatchEvent, WatchKind};
+pub use image::{ExportImage, ExportedImage, ImageConfig, ImageSource, Pull, PullImage};
 pub use process::{
     Encoding, ExecRequest, ExecResult, ExitStatus, LostOutput, OutputChunk, OutputStream, Process, ProcessList,
     ProcessStarted, Resize, SignalRequest, SignalTarget, StartProcess, Stdin, StdinWritten, TerminalMessage,

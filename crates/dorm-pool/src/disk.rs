@@ -104,19 +104,37 @@ pub(crate) fn names(path: &Path) -> Result<Vec<String>, PoolError> {
 
 /// Waits until nobody else holds `path` and holds it until the answer is dropped or the process dies.
 pub(crate) fn lock(path: &Path) -> Result<File, PoolError> {
-    let file = OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .mode(0o600)
-        .open(path)
-        .map_err(failed("open the lock", path))?;
+    wait_for(path, FlockOperation::LockExclusive)
+}
+
+/// Waits until nobody holds `path` alone and holds it together with others.
+pub(crate) fn lock_shared(path: &Path) -> Result<File, PoolError> {
+    wait_for(path, FlockOperation::LockShared)
+}
+
+/// Holds `path` alone when nobody else holds it.
+pub(crate) fn try_lock(path: &Path) -> Result<Option<File>, PoolError> {
+    let file = open_lock(path)?;
+    match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(Some(file)),
+        Err(Errno::WOULDBLOCK) => Ok(None),
+        Err(error) => Err(failed("lock", path)(error)),
+    }
+}
+
+fn wait_for(path: &Path, how: FlockOperation) -> Result<File, PoolError> {
+    let file = open_lock(path)?;
     loop {
-        match rustix::fs::flock(&file, FlockOperation::LockExclusive) {
+        match rustix::fs::flock(&file, how) {
             Err(Errno::INTR) => {}
             other => return other.map(|()| file).map_err(failed("lock", path)),
         }
     }
+}
+
+fn open_lock(path: &Path) -> Result<File, PoolError> {
+    let options = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).to_owned();
+    options.open(path).map_err(failed("open the lock", path))
 }
 
 /// Holds the directory `path` when nobody else does.

@@ -137,7 +137,8 @@ pub enum PoolError {
     },
     /// Not a legal tag.
     #[error(
-        "'{0}' is not a tag: tags are 1 to 128 letters, digits and '.', '_', '-', ':', the first a letter or digit"
+        "'{0}' is not a tag: tags are 1 to 128 letters, digits and '.', '_', '-', ':', '@', the first a letter or digit; \
+         several of those may have '/' between them"
     )]
     Tag(String),
     /// The file of a snapshot is not one that was exported.

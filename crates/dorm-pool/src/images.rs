@@ -4,6 +4,8 @@
 //! source ─► .import-N/rootfs (unpack, mount points, ownership) ─► digest ─► sync ─► DIGEST/ ─► tags/TAG
 //! ```
 //!
+//! An image that comes in layers has each of them in `layers/`, and hard links to their files in its `rootfs`.
+//!
 //! Several processes may share the directory. Short steps that look and then change hold `.lock`; an import under
 //! way holds its own directory, so that what a dead process left can be told from what a living one is making.
 //!
@@ -12,14 +14,20 @@
 //! mode 0710. Those above `IMAGES` itself have to let everybody pass.
 
 mod archive;
+mod bundle;
 mod directory;
+pub(crate) mod documents;
+mod export;
 mod import;
+mod layers;
 mod listing;
 mod node;
+mod settings;
 mod tags;
 #[cfg(test)]
 mod tests;
 mod tree;
+mod users;
 
 use std::fs::{self, File, Metadata};
 use std::io;
@@ -33,8 +41,10 @@ use crate::disk;
 use crate::error::{PoolError, failed};
 use crate::steps::{Step, Steps};
 
+pub use export::Exported;
 pub(crate) use import::Limits;
 pub use import::{Progress, Stage};
+pub use settings::{ImageConfig, ImageSource};
 
 /// The host's user and group id that root of a sandbox has. Ids inside, 0 to 65,535, are that many higher outside.
 pub const GUEST_ID_BASE: u32 = 100_000;
@@ -47,7 +57,10 @@ const IMPORT: &str = ".import-";
 const GONE: &str = ".gone-";
 const ABOUT: &str = "image.json";
 const ROOTFS: &str = "rootfs";
-const FORMAT: u32 = 1;
+/// Images with settings and layers. A version that knows only the one before cannot check them.
+const FORMAT: u32 = 2;
+/// Root filesystems without anything else.
+const FORMAT_PLAIN: u32 = 1;
 
 /// An immutable root filesystem.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -64,16 +77,28 @@ pub struct Image {
     pub created: Timestamp,
     /// Where it is. Owned by guest ids; nothing may be written there.
     pub rootfs: PathBuf,
+    /// How programs in it are run, where it says so.
+    pub config: ImageConfig,
+    /// Where it came from, where that is known.
+    pub source: ImageSource,
+    /// The layers it is made of, the lowest first: SHA-256 of their archives.
+    pub layers: Vec<String>,
 }
 
 /// `image.json`.
 #[derive(Serialize, Deserialize)]
-struct AboutV1 {
+struct About {
     format: u32,
     digest: String,
     bytes: u64,
     files: u64,
     created_ms: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    config: Option<ImageConfig>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    source: Option<ImageSource>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    layers: Vec<String>,
 }
 
 /// All images of one directory.
@@ -91,6 +116,8 @@ impl Images {
         let images = Self { directory, steps, limits: Limits::default() };
         let held = images.lock()?;
         images.clear(&held)?;
+        drop(held);
+        images.clear_layers()?;
         Ok(images)
     }
 
@@ -149,8 +176,12 @@ impl Images {
     pub(crate) fn verify(&self, digest: &Digest) -> Result<Image, PoolError> {
         let image = self.get(digest)?;
         let found = listing::list(&image.rootfs, GUEST_ID_BASE)?;
-        if found.digest.as_str() != digest.as_str() {
-            let what = format!("its content now is {}", found.digest);
+        let digest_now = match self.about(digest)?.config {
+            Some(config) => config.digest(&found.digest).map_err(failed("name", &image.rootfs))?,
+            None => found.digest,
+        };
+        if digest_now != *digest {
+            let what = format!("its content now is {digest_now}");
             return Err(PoolError::DamagedImage { image: digest.clone(), what });
         }
         Ok(image)
@@ -170,7 +201,12 @@ impl Images {
         disk::sync_directory(&self.directory, &self.steps)?;
         disk::remove_tree(&gone)?;
         drop(held);
-        Ok(())
+        self.clear_layers()
+    }
+
+    /// How programs of an image are run.
+    pub(crate) fn config(&self, digest: &Digest) -> Result<ImageConfig, PoolError> {
+        Ok(self.about(digest)?.config.unwrap_or_default())
     }
 
     fn digests(&self) -> Result<Vec<Digest>, PoolError> {
@@ -180,7 +216,8 @@ impl Images {
         Ok(digests)
     }
 
-    fn read(&self, digest: &Digest, tags: &[(String, Digest)]) -> Result<Image, PoolError> {
+    /// What is written beside an image.
+    fn about(&self, digest: &Digest) -> Result<About, PoolError> {
         let path = self.path(digest).join(ABOUT);
         let text = match fs::read(&path) {
             Ok(text) => text,
@@ -193,10 +230,15 @@ impl Images {
             image: digest.clone(),
             what: format!("{ABOUT}: {error}"),
         };
-        let about: AboutV1 = serde_json::from_slice(&text).map_err(damaged)?;
-        if about.format != FORMAT {
+        let about: About = serde_json::from_slice(&text).map_err(damaged)?;
+        if about.format > FORMAT {
             return Err(PoolError::Format { path, found: about.format, known: FORMAT });
         }
+        Ok(about)
+    }
+
+    fn read(&self, digest: &Digest, tags: &[(String, Digest)]) -> Result<Image, PoolError> {
+        let about = self.about(digest)?;
         Ok(Image {
             digest: digest.clone(),
             tags: tags.iter().filter(|(_, of)| of == digest).map(|(tag, _)| tag.clone()).collect(),
@@ -204,6 +246,9 @@ impl Images {
             files: about.files,
             created: Timestamp::from_millis(about.created_ms),
             rootfs: self.path(digest).join(ROOTFS),
+            config: about.config.unwrap_or_default(),
+            source: about.source.unwrap_or_default(),
+            layers: about.layers,
         })
     }
 

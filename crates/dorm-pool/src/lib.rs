@@ -11,7 +11,8 @@
 //! DATA/captures/ID.draft/   being written by an engine          IMAGES/.import-N/         being unpacked (flock held)
 //! DATA/captures/ID/         manifest.json and the files         IMAGES/DIGEST/            image.json and rootfs/
 //!                           of memory; or listing and root/
-//! DATA/captures/ID.gone/    being removed                       IMAGES/tags/TAG           a digest
+//! DATA/captures/ID.gone/    being removed                       IMAGES/layers/DIFFID/     a layer of images
+//!                                                               IMAGES/tags/TAG           a digest
 //! ```
 //!
 //! The pool does not know sandboxes, engines or records: what a capture belongs to and when it may go is decided by
@@ -30,5 +31,8 @@ pub use captures::{
     Exported, ExportedTree, ImportAs, Imported, Incoming, Listed, Lister, Sizes, TreeFacts, TreeWriter,
 };
 pub use error::PoolError;
-pub use images::{GUEST_ID_BASE, GUEST_ID_COUNT, Image, Progress, Stage};
+pub use images::documents::{
+    BlobDigest, Configuration, DOCUMENT_BYTES_MAX, Descriptor, Document, Manifest, Packing, choose, host_architecture,
+};
+pub use images::{Exported, GUEST_ID_BASE, GUEST_ID_COUNT, Image, ImageConfig, ImageSource, Progress, Stage};
 pub use pool::Pool;

@@ -13,7 +13,8 @@ use crate::captures::{
     Incoming, Listed, Sizes,
 };
 use crate::error::PoolError;
-use crate::images::{Image, Images, Progress};
+use crate::images::documents::BlobDigest;
+use crate::images::{Exported, Image, ImageConfig, ImageSource, Images, Progress};
 use crate::steps::Steps;
 
 /// Images and captures on this host's disk. Cheap to clone; all clones are the same pool.
@@ -45,8 +46,9 @@ impl Pool {
         Ok(Self { captures: Arc::new(captures), images: Arc::new(images) })
     }
 
-    /// Makes an image of a directory, a tar archive or a gzip-compressed one, and names it `tag`, which another image
-    /// may have had before. Equal content gives the same image: then the one that exists is kept. `progress` is called
+    /// Makes an image of a root filesystem (a directory, a tar archive, plain or compressed by gzip or zstd), an OCI
+    /// layout (a directory or an archive) or a docker archive, whichever it is by its content, and names it `tag`, which
+    /// another image may have had before. Equal content gives the same image: then the one that exists is kept. `progress` is called
     /// from another thread, several times a second at most.
     ///
     /// User and group ids are shifted by [`crate::GUEST_ID_BASE`]; device nodes below `/dev` are left out, since every
@@ -61,7 +63,60 @@ impl Pool {
         progress: impl Fn(Progress) + Send + 'static,
     ) -> Result<Image, PoolError> {
         let (images, source, tag) = (self.images.clone(), source.to_owned(), tag.map(str::to_owned));
-        self.blocking(move || images.import(&source, tag.as_deref(), &progress)).await
+        self.blocking(move || images.import(&source, tag.as_deref(), None, &progress)).await
+    }
+
+    /// Makes an image of a manifest whose blobs lie below `blobs` as in an OCI layout (`blobs/sha256/…`), and names it
+    /// `tag`. A blob may be missing where [`Pool::has_layer`] says that its layer is here. Everything is checked
+    /// against its digest.
+    ///
+    /// # Errors
+    /// As [`Pool::import`].
+    pub async fn import_blobs(
+        &self,
+        blobs: &Path,
+        manifest: &BlobDigest,
+        source: ImageSource,
+        tag: Option<&str>,
+        progress: impl Fn(Progress) + Send + 'static,
+    ) -> Result<Image, PoolError> {
+        let (images, blobs, tag) = (self.images.clone(), blobs.to_owned(), tag.map(str::to_owned));
+        let manifest = manifest.clone();
+        self.blocking(move || images.import_blobs(&blobs, &manifest, source, tag.as_deref(), &progress)).await
+    }
+
+    /// Writes an image into the file `to`, which must not be there yet: an OCI layout in a tar archive, with all files
+    /// in one layer. The same image gives the same bytes. The image is checked before.
+    ///
+    /// # Errors
+    /// [`PoolError::NoImage`], [`PoolError::DamagedImage`], and [`PoolError::Io`] when the file cannot be written.
+    pub async fn export(&self, digest: &Digest, to: &Path) -> Result<Exported, PoolError> {
+        let (images, digest, to) = (self.images.clone(), digest.clone(), to.to_owned());
+        self.blocking(move || images.export(&digest, &to)).await
+    }
+
+    /// Whether a layer is here, by what it is when it is unpacked.
+    pub async fn has_layer(&self, diff_id: &BlobDigest) -> Result<bool, PoolError> {
+        let (images, diff_id) = (self.images.clone(), diff_id.clone());
+        self.blocking(move || Ok(images.has_layer(diff_id.hex()))).await
+    }
+
+    /// How programs of an image are run.
+    ///
+    /// # Errors
+    /// [`PoolError::NoImage`] when it is not there.
+    pub async fn image_config(&self, digest: &Digest) -> Result<ImageConfig, PoolError> {
+        let (images, digest) = (self.images.clone(), digest.clone());
+        self.blocking(move || images.config(&digest)).await
+    }
+
+    /// Names an image `tag`, which another image may have had before.
+    ///
+    /// # Errors
+    /// [`PoolError::Tag`], [`PoolError::NoImage`].
+    pub async fn tag(&self, digest: &Digest, tag: &str) -> Result<Image, PoolError> {
+        let (images, digest, tag) = (self.images.clone(), digest.clone(), tag.to_owned());
+        self.blocking(move || images.name(&digest, &tag)).await
     }
 
     /// All images, ordered by digest.

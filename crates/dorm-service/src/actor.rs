@@ -134,7 +134,8 @@ impl Seat {
     pub(crate) fn take(shared: &Arc<Shared>, sandbox: &Sandbox, jumps: usize) -> Self {
         let (mailbox, inbox) = mpsc::unbounded_channel();
         let activity = Activity::new(shared.clock.clone(), sandbox.last_active);
-        shared.enter(&sandbox.id, ActorHandle { mailbox, activity: activity.clone() });
+        let image = sandbox.spec.image.clone();
+        shared.enter(&sandbox.id, ActorHandle { mailbox, image, activity: activity.clone() });
         Self { inbox, activity, jumps }
     }
 }

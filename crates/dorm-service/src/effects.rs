@@ -176,7 +176,7 @@ async fn introduce(task: &Task, run: &RunId, memory: Memory) -> Result<Agent, Se
     if memory == Memory::Kept || !task.sandbox.spec.attachments.is_empty() {
         mount_inside(&task.sandbox, &agent, Busy::Hide).await?;
     }
-    let resumed = tokio::time::timeout(AGENT, agent.resumed(&wake::identity(task))).await;
+    let resumed = tokio::time::timeout(AGENT, agent.resumed(&wake::identity(task).await)).await;
     for hook in resumed.map_err(|_| silent())??.hooks {
         if hook.outcome != HookOutcome::Done {
             tracing::warn!(%run, program = ?hook.path, outcome = ?hook.outcome, "a program has not taken the new identity");

@@ -7,6 +7,7 @@ use dorm_pool::PoolError;
 use dorm_store::StoreError;
 use thiserror::Error;
 
+use crate::registry::RegistryError;
 use crate::volumes::VolumeProblem;
 
 /// The kind of a [`ServiceError`], for edges that map it to their own codes.
@@ -267,6 +268,20 @@ pub enum ServiceError {
     /// A volume stands in the way.
     #[error(transparent)]
     Volume(#[from] VolumeProblem),
+    /// An image says something about how its programs are run that cannot be.
+    #[error("the image names the {what} '{value}', which cannot be here")]
+    ImageSetting {
+        /// `user`, `directory`, `command` or `architecture`.
+        what: &'static str,
+        /// What it says.
+        value: String,
+    },
+    /// An image has no command to start with.
+    #[error("the image of sandbox {0} says nothing about what to start")]
+    NothingToStart(SandboxId),
+    /// From a registry of images.
+    #[error(transparent)]
+    Registry(#[from] RegistryError),
     /// From the store.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -306,6 +321,8 @@ impl ServiceError {
             Self::Engine(_) => Code::Failed,
             Self::Pool(error) => pool_code(error),
             Self::Volume(problem) => problem.code(),
+            Self::ImageSetting { .. } | Self::NothingToStart(_) => Code::InvalidArgument,
+            Self::Registry(error) => error.code(),
             Self::Store(StoreError::NameTaken { .. } | StoreError::Stale { .. }) => Code::Conflict,
             Self::Store(_) => Code::Internal,
         }
@@ -357,6 +374,10 @@ impl ServiceError {
                 "start a program that listens there, on all addresses or on loopback"
             }
             Self::Engine(_) => "look at `dorm doctor` and the daemon's log",
+            Self::ImageSetting { what: "architecture", .. } => "pull or import it for this host's architecture",
+            Self::ImageSetting { .. } => "say which user and directory it is to have",
+            Self::NothingToStart(_) => "say which command to run in it",
+            Self::Registry(error) => error.next_step(),
             Self::Spec(_) | Self::Id(_) | Self::Agent(_) | Self::Pool(_) => "",
         }
     }
@@ -390,7 +411,7 @@ fn agent_code(error: &AgentError) -> Code {
     }
 }
 
-fn pool_code(error: &PoolError) -> Code {
+pub(crate) fn pool_code(error: &PoolError) -> Code {
     match error {
         PoolError::NoRoom { .. } | PoolError::DiskFull { .. } => Code::NoRoom,
         PoolError::Missing(_) | PoolError::NoImage { .. } => Code::NotFound,

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use dorm_engine::Engine;
-use dorm_lifecycle::{Context, Limits, ProjectId, RunId, SandboxId, StateName, Timestamp};
+use dorm_lifecycle::{Context, Digest, Limits, ProjectId, RunId, SandboxId, StateName, Timestamp};
 use dorm_pool::Pool;
 use dorm_store::{Change, EventRecord, SandboxFilter, SandboxRecord, Store, StoreError};
 use dorm_volume::Volumes;
@@ -20,7 +20,9 @@ use crate::checkpointing::Checkpointing;
 use crate::clock::{Clock, ClockWatch};
 use crate::error::ServiceError;
 use crate::identity::{Ids, Randomness, SystemRandomness};
+use crate::ops::pull::Pulling;
 use crate::parking::{ParkLimits, Parking};
+use crate::registry::Registry;
 use crate::removals::Removals;
 use crate::timers::Timers;
 
@@ -57,6 +59,8 @@ pub struct Settings {
     pub host: Arc<dyn HostFacts>,
     /// Where identifiers and entropy come from. Default: the system.
     pub randomness: Arc<dyn Randomness>,
+    /// Where images come from that are not here. Default: nowhere.
+    pub registry: Option<Arc<dyn Registry>>,
 }
 
 impl Default for Settings {
@@ -69,6 +73,7 @@ impl Default for Settings {
             wake: Duration::from_secs(60),
             host: Arc::new(ThisHost),
             randomness: Arc::new(SystemRandomness),
+            registry: None,
         }
     }
 }
@@ -82,6 +87,7 @@ pub struct Service {
 #[derive(Clone)]
 pub(crate) struct ActorHandle {
     pub(crate) mailbox: Mailbox,
+    pub(crate) image: Digest,
     pub(crate) activity: Arc<Activity>,
 }
 
@@ -110,6 +116,7 @@ pub(crate) struct Shared {
     pub(crate) merging: tokio::sync::Mutex<()>,
     /// Held for reading while a snapshot becomes needed, for writing while one stops being there.
     pub(crate) holding: Arc<tokio::sync::RwLock<()>>,
+    pub(crate) pulling: Pulling,
     /// Held from reading a webhook to writing it.
     pub(crate) webhooks: tokio::sync::Mutex<()>,
     pub(crate) webhook_news: watch::Sender<u64>,
@@ -146,6 +153,7 @@ impl Shared {
                 deletions: tokio::sync::Mutex::default(),
                 merging: tokio::sync::Mutex::default(),
                 holding: Arc::default(),
+                pulling: Pulling::default(),
                 webhooks: tokio::sync::Mutex::default(),
                 webhook_news: watch::channel(0).0,
                 news: watch::channel(0).0,

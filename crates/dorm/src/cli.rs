@@ -13,6 +13,7 @@ mod output;
 mod problem;
 mod progress;
 mod prove;
+mod pull;
 #[cfg(test)]
 mod reference;
 mod sbx;

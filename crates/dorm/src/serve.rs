@@ -119,6 +119,8 @@ async fn open(options: &ServeOptions, data: &Data, store: Arc<SqlStore>) -> Resu
     // Engines are told whole paths: their processes do not stand where the daemon does.
     let images = std::path::absolute(&images).with_context(|| format!("find {}", images.display()))?;
     let pool = Pool::open_with(path, &images, steps.clone())?;
+    let registry = dorm_oci::open(dorm_oci::Config::new(path.join("pulls")), pool.clone())
+        .with_context(|| format!("open {} for pulls", path.join("pulls").display()))?;
     let store: Arc<dyn Store> = match options.steps {
         Some(_) => Arc::new(SteppedStore::new(store, steps)),
         None => store,
@@ -134,6 +136,7 @@ async fn open(options: &ServeOptions, data: &Data, store: Arc<SqlStore>) -> Resu
         settings: Settings {
             park: ParkLimits { memory_bytes, count: options.park_count },
             budgets: budgets(options, path)?,
+            registry: Some(registry.shared()),
             ..Settings::default()
         },
     };

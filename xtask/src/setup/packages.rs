@@ -10,13 +10,19 @@ use super::mirror::Sources;
 use super::process::{find, run};
 use super::say;
 
+const REGISTRY: &str = "docker-registry";
+
 /// A program that must be there and the package that brings it.
-const PROGRAMS: [(&str, &str); 5] = [
+const PROGRAMS: [(&str, &str); 8] = [
     ("mmdebstrap", "mmdebstrap"),
     ("nft", "nftables"),
     ("ip", "iproute2"),
     ("mkfs.ext4", "e2fsprogs"),
     ("python3", "python3"),
+    // For tests of images from registries.
+    (REGISTRY, REGISTRY),
+    ("skopeo", "skopeo"),
+    ("umoci", "umoci"),
 ];
 
 const RELEASE: &str = "bookworm";
@@ -49,6 +55,10 @@ pub(super) fn ensure(log: &Path) -> Result<()> {
     run(apt().arg("update"), log)?;
     if !missing.is_empty() {
         say(&format!("installing {}", missing.join(", ")));
+        // Tests start registries of their own; that of the package would listen for everybody.
+        if missing.contains(&REGISTRY) && Path::new("/run/systemd/system").is_dir() {
+            run(Command::new("systemctl").args(["mask", "docker-registry.service"]), log)?;
+        }
         run(apt().args(["install", "--yes", "--no-install-recommends"]).args(&missing), log)?;
     }
     if without_runsc {

@@ -72,6 +72,9 @@ impl From<pool::Image> for wire::Image {
             bytes: image.bytes,
             files: image.files,
             created_at: time(image.created),
+            config: image.config.into(),
+            source: image.source.into(),
+            layers: image.layers,
         }
     }
 }
@@ -80,6 +83,8 @@ impl From<pool::Progress> for wire::ImportProgress {
     fn from(progress: pool::Progress) -> Self {
         let pool::Progress { stage, entries, bytes, bytes_total } = progress;
         let stage = match stage {
+            pool::Stage::Waiting => wire::ImportStage::Waiting,
+            pool::Stage::Fetching => wire::ImportStage::Fetching,
             pool::Stage::Unpacking => wire::ImportStage::Unpacking,
             pool::Stage::Hashing => wire::ImportStage::Hashing,
             pool::Stage::Syncing => wire::ImportStage::Syncing,

@@ -1,4 +1,4 @@
-//! Images.
+//! Images: from files, from registries, into files.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,8 @@ use axum::extract::{FromRequestParts, State};
 use axum::http::StatusCode;
 use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
-use dorm_service::ServiceError;
+use dorm_pool::{Image, Progress};
+use dorm_service::{PullPolicy, ServiceError};
 use futures_util::{StreamExt, stream};
 use tokio::sync::watch;
 use tokio_stream::wrappers::WatchStream;
@@ -14,7 +15,7 @@ use tokio_stream::wrappers::WatchStream;
 use crate::error::ApiError;
 use crate::extract::{Json, WantsEvents, parameter};
 use crate::routes::Api;
-use crate::{sse, wire};
+use crate::{convert, sse, wire};
 
 /// The `{reference}` of a path: a tag, a digest, or the beginning of one.
 pub(crate) struct Reference(String);
@@ -49,20 +50,55 @@ pub(crate) async fn import(
     WantsEvents(events): WantsEvents,
     Json(asked): Json<wire::ImportImage>,
 ) -> Result<Response, ApiError> {
-    let path = PathBuf::from(&asked.path);
-    if !path.is_absolute() {
-        let message = format!("'{}' is not an absolute path on the daemon's host", asked.path);
-        return Err(ApiError::invalid(message, "give the whole path, beginning with /"));
-    }
-    let (reports, progress) = watch::channel(None);
+    let path = absolute(&asked.path)?;
     let service = api.service.clone();
+    let tag = asked.tag;
+    follow(events, move |report| async move { service.import_image(&path, tag.as_deref(), report).await }).await
+}
+
+/// Fetches an image from a registry. What was fetched and checked before is not fetched again, also after a pull that did
+/// not come to its end. With `Accept: text/event-stream` it answers with the events `progress`, then `done` with the
+/// image, or `error`. When the caller goes away it goes on.
+#[utoipa::path(post, path = "/v1/images/pull", tag = "images", request_body = wire::PullImage, responses(
+    (status = 201, body = wire::Image),
+    (status = 200, description = "server-sent events", content_type = "text/event-stream", body = wire::ImportProgress),
+    (status = "default", body = wire::ErrorAnswer, description = "an error"),
+))]
+pub(crate) async fn pull(
+    State(api): State<Api>,
+    WantsEvents(events): WantsEvents,
+    Json(asked): Json<wire::PullImage>,
+) -> Result<Response, ApiError> {
+    let service = api.service.clone();
+    let wire::PullImage { reference, architecture, tag, insecure, pull } = asked;
+    let transport = convert::transport(insecure);
+    let asked = dorm_service::Pull { reference, architecture, transport };
+    follow(events, move |report| async move {
+        match (pull, tag) {
+            (wire::Pull::Always, tag) => service.pull_image(asked, tag.as_deref(), PullPolicy::Always, report).await,
+            (_, None) => service.find_image(asked, pull.into(), report).await,
+            (_, Some(tag)) => {
+                let image = service.find_image(asked, pull.into(), report).await?;
+                Ok(service.pool().tag(&image.digest, &tag).await?)
+            }
+        }
+    })
+    .await
+}
+
+/// Does what ends with an image, and tells how far it is where that is wanted.
+async fn follow<W>(
+    events: bool,
+    work: impl FnOnce(Box<dyn Fn(Progress) + Send + Sync>) -> W,
+) -> Result<Response, ApiError>
+where
+    W: Future<Output = Result<Image, ServiceError>> + Send + 'static,
+{
     // A watch: a caller that reads slowly misses steps and holds nothing up.
-    let work = async move {
-        let report = move |progress| {
-            let _ = reports.send(Some(wire::ImportProgress::from(progress)));
-        };
-        service.import_image(&path, asked.tag.as_deref(), report).await
-    };
+    let (reports, progress) = watch::channel(None);
+    let work = work(Box::new(move |progress| {
+        let _ = reports.send(Some(wire::ImportProgress::from(progress)));
+    }));
     if !events {
         return Ok((StatusCode::CREATED, axum::Json(wire::Image::from(work.await?))).into_response());
     }
@@ -77,6 +113,55 @@ pub(crate) async fn import(
         }
     });
     Ok(sse::answer(progress.chain(end)))
+}
+
+/// An image.
+#[utoipa::path(get, path = "/v1/images/{reference}", tag = "images",
+    params(("reference" = String, Path, description = "tag, digest, or the first 8 or more digits of one")),
+    responses(
+        (status = 200, body = wire::Image),
+        (status = "default", body = wire::ErrorAnswer, description = "an error"),
+    ))]
+pub(crate) async fn describe(
+    State(api): State<Api>,
+    Reference(reference): Reference,
+) -> Result<axum::Json<wire::Image>, ApiError> {
+    Ok(axum::Json(api.service.pool().resolve(&reference).await.map_err(ServiceError::from)?.into()))
+}
+
+/// Writes an image into a file of the daemon's own host: an OCI layout in a tar archive, with all files in one layer.
+/// The same image gives the same bytes.
+#[utoipa::path(post, path = "/v1/images/{reference}/export", tag = "images", request_body = wire::ExportImage,
+    params(("reference" = String, Path, description = "tag, digest, or the first 8 or more digits of one")),
+    responses(
+        (status = 201, body = wire::ExportedImage),
+        (status = "default", body = wire::ErrorAnswer, description = "an error"),
+    ))]
+pub(crate) async fn export(
+    State(api): State<Api>,
+    Reference(reference): Reference,
+    Json(asked): Json<wire::ExportImage>,
+) -> Result<(StatusCode, axum::Json<wire::ExportedImage>), ApiError> {
+    let path = absolute(&asked.path)?;
+    let pool = api.service.pool();
+    let image = pool.resolve(&reference).await.map_err(ServiceError::from)?;
+    let exported = pool.export(&image.digest, &path).await.map_err(ServiceError::from)?;
+    let answer = wire::ExportedImage {
+        image: image.digest.to_string(),
+        path: asked.path,
+        bytes: exported.bytes,
+        manifest: exported.manifest.to_string(),
+    };
+    Ok((StatusCode::CREATED, axum::Json(answer)))
+}
+
+fn absolute(path: &str) -> Result<PathBuf, ApiError> {
+    let whole = PathBuf::from(path);
+    if whole.is_absolute() {
+        return Ok(whole);
+    }
+    let message = format!("'{path}' is not an absolute path on the daemon's host");
+    Err(ApiError::invalid(message, "give the whole path, beginning with /"))
 }
 
 /// Removes an image that no living sandbox and no snapshot needs.

@@ -26,8 +26,7 @@ pub(crate) async fn start(
     Json(asked): Json<wire::StartProcess>,
 ) -> Result<(StatusCode, axum::Json<wire::ProcessStarted>), ApiError> {
     let spec = convert::process_spec(asked)?;
-    let (agent, _in_use) = api.service.agent(&id, Use::Process).await?;
-    Ok((StatusCode::CREATED, axum::Json(agent.start(&spec).await?.into())))
+    Ok((StatusCode::CREATED, axum::Json(api.service.start(&id, spec).await?.into())))
 }
 
 /// The processes that were started here, oldest first: all that live, and some that ended.

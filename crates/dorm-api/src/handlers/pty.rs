@@ -39,9 +39,9 @@ pub(crate) struct PtyQuery {
     rows: Option<u16>,
     /// Characters in a line. Default 80.
     cols: Option<u16>,
-    /// As whom: a name, a number, or `UID:GID`. Default: root.
+    /// As whom: a name, a number, or `UID:GID`. Default: whom the image names, else root.
     user: Option<String>,
-    /// Where it starts. Default: the user's home.
+    /// Where it starts. Default: where the image says, else the user's home.
     cwd: Option<String>,
     /// The value of `TERM`. Default `xterm-256color`.
     term: Option<String>,
@@ -77,9 +77,14 @@ impl FromRequestParts<Api> for Upgrade {
 pub(crate) async fn pty(
     State(api): State<Api>,
     Sandbox(id): Sandbox,
-    Query(query): Query<PtyQuery>,
+    Query(mut query): Query<PtyQuery>,
     Upgrade(upgrade): Upgrade,
 ) -> Result<Response, ApiError> {
+    if query.attach.is_none() {
+        let image = api.service.image_config(&id).await;
+        query.user = query.user.or(image.user);
+        query.cwd = query.cwd.or(image.directory);
+    }
     let size = wire::TerminalSize { rows: query.rows.unwrap_or(24), cols: query.cols.unwrap_or(80) };
     let (agent, in_use) = api.service.agent(&id, Use::Terminal).await?;
     let (started, from) = match query.attach {

@@ -3,7 +3,7 @@
 use axum::extract::State;
 use axum::http::StatusCode;
 use dorm_lifecycle::{Actor, IdError};
-use dorm_service::{CreateFrom, SnapshotSettings};
+use dorm_service::{CreateFrom, Pull, PullPolicy, SnapshotSettings, Transport};
 use dorm_store::SandboxFilter;
 use utoipa::IntoParams;
 
@@ -30,7 +30,16 @@ pub(crate) async fn create(
     Json(asked): Json<wire::CreateSandbox>,
 ) -> Result<(StatusCode, axum::Json<wire::Sandbox>), ApiError> {
     let (from, base) = match (&asked.image, &asked.snapshot) {
-        (Some(image), None) => (CreateFrom::Image(image.clone()), dorm_lifecycle::Resources::default()),
+        (Some(image), None) => {
+            let pull = asked.pull.map_or(PullPolicy::Missing, Into::into);
+            let wanted = Pull { reference: image.clone(), architecture: None, transport: Transport::Secure };
+            let found = api.service.find_image(wanted, pull, |_| {}).await?;
+            if asked.start && found.config.start().is_empty() {
+                let message = format!("the image '{image}' says nothing about what to start");
+                return Err(ApiError::invalid(message, "create without start, and run a command in the sandbox"));
+            }
+            (CreateFrom::Image(found.digest.to_string()), dorm_lifecycle::Resources::default())
+        }
         (None, Some(id)) => {
             let id = id.parse().map_err(|error: IdError| ApiError::invalid(format!("snapshot: {error}"), ""))?;
             let base = api.service.snapshot(&id).await?.resources;
@@ -41,8 +50,12 @@ pub(crate) async fn create(
             return Err(ApiError::invalid(message, "list the images or the snapshots that are there"));
         }
     };
+    let start = asked.start;
     let asked = convert::create(asked, from, base)?;
     let view = api.service.create(asked).await?;
+    if start {
+        api.service.start_image(&view.sandbox.id).await?;
+    }
     Ok((StatusCode::CREATED, axum::Json(view.into())))
 }
 

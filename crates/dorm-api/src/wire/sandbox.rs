@@ -7,6 +7,7 @@ use utoipa::ToSchema;
 
 use super::ErrorBody;
 use super::checkpoints::{Checkpoints, CheckpointsRequest};
+use super::image::Pull;
 use super::snapshot::Snapshot;
 use super::text::{NamedSecret, Secret, Time};
 use super::volume::{AttachVolume, AttachedVolume, FollowingVolumes};
@@ -15,9 +16,16 @@ use super::volume::{AttachVolume, AttachedVolume, FollowingVolumes};
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct CreateSandbox {
-    /// The image it starts from, cold: a tag, a digest, or the first 8 or more digits of one.
+    /// The image it starts from, cold: a tag, a digest, or the first 8 or more digits of one, or the name of one in a
+    /// registry.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub image: Option<String>,
+    /// When a registry is asked for the image. Default `missing`, which asks only the one that `image` names.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pull: Option<Pull>,
+    /// Whether to start what the image is made to run, as a process with the label `start`. Default: no.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub start: bool,
     /// The memory snapshot it goes on from. Image and resources come with it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub snapshot: Option<String>,

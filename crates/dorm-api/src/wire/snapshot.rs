@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use super::image::{ImageConfig, ImageSource};
 use super::sandbox::Resources;
 use super::text::Time;
 
@@ -132,6 +133,15 @@ pub struct Image {
     pub files: u64,
     /// When it was imported.
     pub created_at: Time,
+    /// How programs in it are run, where it says so.
+    #[serde(default)]
+    pub config: ImageConfig,
+    /// Where it came from, where that is known.
+    #[serde(default)]
+    pub source: ImageSource,
+    /// The layers it is made of, the lowest first, by the SHA-256 of each.
+    #[serde(default)]
+    pub layers: Vec<String>,
 }
 
 /// All images, ordered by digest.
@@ -145,7 +155,8 @@ pub struct ImageList {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ImportImage {
-    /// A directory or a tar archive, plain or gzip-compressed: an absolute path on the daemon's host.
+    /// A root filesystem, an OCI layout or a docker archive, as a directory or a tar archive, plain or compressed by
+    /// gzip or zstd: an absolute path on the daemon's host. What it is is told by what is in it.
     pub path: String,
     /// The tag it gets. Another image may have had it before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -169,6 +180,10 @@ pub struct ImportProgress {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ImportStage {
+    /// Somebody else fetches the same.
+    Waiting,
+    /// Blobs are fetched from a registry.
+    Fetching,
     /// Entries are read and written.
     Unpacking,
     /// The digest is computed.

@@ -1,4 +1,4 @@
-//! Reads a tar archive, plain or gzip-compressed. The archive may be hostile: what is parsed is never trusted, memory
+//! Reads a tar archive, plain or compressed by gzip or zstd. The archive may be hostile: what is parsed is never trusted, memory
 //! is bounded, and an archive that ends early is refused.
 
 use std::cell::Cell;
@@ -19,15 +19,23 @@ const PADDING_MAX: u64 = 16 << 20;
 const CAPABILITY: &str = "SCHILY.xattr.security.capability";
 
 /// Compressions that are known to be used for archives, but not read here.
-const OTHERS: [(&[u8], &str); 3] = [
-    (&[0x28, 0xb5, 0x2f, 0xfd], "it is compressed with zstd: unpack it with `zstd -d` first"),
+const OTHERS: [(&[u8], &str); 2] = [
     (&[0xfd, b'7', b'z', b'X', b'Z'], "it is compressed with xz: unpack it with `xz -d` first"),
     (b"BZh", "it is compressed with bzip2: unpack it with `bzip2 -d` first"),
 ];
 
-pub(super) fn read(sink: &mut Sink<'_>) -> Result<(), PoolError> {
-    let cannot = |sink: &Sink<'_>, error| sink.refused("cannot be read", Some(error));
-    let mut file = File::open(sink.source).map_err(|error| cannot(sink, error))?;
+/// Whether an archive has to say where it ends.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum End {
+    /// It has, or it is cut short.
+    IsMarked,
+    /// Something else says that it is whole.
+    MayBeMissing,
+}
+
+pub(super) fn read(sink: &mut Sink<'_, '_>) -> Result<(), PoolError> {
+    let cannot = |sink: &Sink<'_, '_>, error| sink.refused("cannot be read", Some(error));
+    let mut file = File::open(sink.job.source).map_err(|error| cannot(sink, error))?;
     let mut magic = Vec::new();
     (&mut file).take(5).read_to_end(&mut magic).map_err(|error| cannot(sink, error))?;
     file.rewind().map_err(|error| cannot(sink, error))?;
@@ -38,26 +46,29 @@ pub(super) fn read(sink: &mut Sink<'_>) -> Result<(), PoolError> {
     let file = Counted { inner: file, read: read.clone() };
     let file = BufReader::with_capacity(256 << 10, file);
     if magic.starts_with(&[0x1f, 0x8b]) {
-        read_tar(sink, BufReader::with_capacity(64 << 10, MultiGzDecoder::new(file)), &read)
+        read_tar(sink, BufReader::with_capacity(64 << 10, MultiGzDecoder::new(file)), &read, End::IsMarked)
+    } else if magic.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]) {
+        let decoder = zstd::stream::read::Decoder::with_buffer(file).map_err(|error| cannot(sink, error))?;
+        read_tar(sink, BufReader::with_capacity(64 << 10, decoder), &read, End::IsMarked)
     } else {
-        read_tar(sink, file, &read)
+        read_tar(sink, file, &read, End::IsMarked)
     }
 }
 
-fn read_tar(sink: &mut Sink<'_>, inner: impl Read, read: &Cell<u64>) -> Result<(), PoolError> {
+pub(super) fn read_tar(sink: &mut Sink<'_, '_>, inner: impl Read, read: &Cell<u64>, end: End) -> Result<(), PoolError> {
     let gauge = Rc::new(Gauge { allowance: Cell::new(HEADERS_MAX), ended: Cell::new(false) });
     let mut archive = Archive::new(Metered { inner, gauge: gauge.clone() });
-    let not_tar = |sink: &Sink<'_>, error| sink.refused("it is not a sound tar archive", Some(error));
+    let not_tar = |sink: &Sink<'_, '_>, error| sink.refused("it is not a sound tar archive", Some(error));
     for entry in archive.entries().map_err(|error| not_tar(sink, error))? {
         let mut entry = entry.map_err(|error| not_tar(sink, error))?;
         gauge.allowance.set(u64::MAX);
-        sink.state.bytes = read.get();
+        sink.job.state.bytes = read.get();
         add(sink, &mut entry)?;
         // The rest of an entry that was left out is skipped with its padding before the next headers.
         io::copy(&mut entry, &mut io::sink()).map_err(|error| not_tar(sink, error))?;
         gauge.allowance.set(HEADERS_MAX);
     }
-    if gauge.ended.get() {
+    if end == End::IsMarked && gauge.ended.get() {
         return Err(sink.refused("it is cut short: the mark at its end is missing", None));
     }
     // What follows the mark is padding. Reading it lets the decompressor check its sum.
@@ -66,10 +77,10 @@ fn read_tar(sink: &mut Sink<'_>, inner: impl Read, read: &Cell<u64>) -> Result<(
     Ok(())
 }
 
-fn add(sink: &mut Sink<'_>, entry: &mut Entry<'_, impl Read>) -> Result<(), PoolError> {
+fn add(sink: &mut Sink<'_, '_>, entry: &mut Entry<'_, impl Read>) -> Result<(), PoolError> {
     let name = String::from_utf8_lossy(&entry.path_bytes()).into_owned();
     match understand(entry) {
-        Ok(Some(node)) => sink.add(&name, &node, entry),
+        Ok(Some(node)) => sink.add(&name, node, entry),
         Ok(None) => sink.count(&name),
         Err(refusal) => Err(sink.entry_refused(&name, refusal)),
     }

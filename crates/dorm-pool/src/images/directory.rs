@@ -19,15 +19,15 @@ use super::listing;
 use super::node::{GuestPath, Kind, Node, Refusal};
 use crate::error::PoolError;
 
-pub(super) fn read(sink: &mut Sink<'_>) -> Result<(), PoolError> {
+pub(super) fn read(sink: &mut Sink<'_, '_>) -> Result<(), PoolError> {
     let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
-    let cannot = |sink: &Sink<'_>, error: rustix::io::Errno| sink.refused("cannot be read", Some(error.into()));
-    let root = rustix::fs::openat(CWD, sink.source, flags, Mode::empty()).map_err(|error| cannot(sink, error))?;
+    let cannot = |sink: &Sink<'_, '_>, error: rustix::io::Errno| sink.refused("cannot be read", Some(error.into()));
+    let root = rustix::fs::openat(CWD, sink.job.source, flags, Mode::empty()).map_err(|error| cannot(sink, error))?;
     let facts = rustix::fs::fstat(&root).map_err(|error| cannot(sink, error))?;
     let device = facts.st_dev;
     let mut first_names = HashMap::new();
     let node = node(&[], Kind::Directory, &facts);
-    node.map_err(|refusal| sink.entry_refused(".", refusal)).and_then(|node| sink.add(".", &node, &mut io::empty()))?;
+    node.map_err(|refusal| sink.entry_refused(".", refusal)).and_then(|node| sink.add(".", node, &mut io::empty()))?;
     let mut open = vec![PathBuf::new()];
     while let Some(relative) = open.pop() {
         let shown = relative.to_string_lossy().into_owned();
@@ -39,14 +39,17 @@ pub(super) fn read(sink: &mut Sink<'_>) -> Result<(), PoolError> {
                 Err(refusal) => return Err(sink.entry_refused(&shown, refusal)),
                 Ok(None) => sink.count(&shown)?,
                 Ok(Some((node, file))) => {
+                    let (bytes, is_directory) = match node.kind {
+                        Kind::File(bytes) => (bytes, false),
+                        Kind::Directory => (0, true),
+                        _ => (0, false),
+                    };
                     match file {
-                        Some(mut file) => sink.add(&shown, &node, &mut file)?,
-                        None => sink.add(&shown, &node, &mut io::empty())?,
+                        Some(mut file) => sink.add(&shown, node, &mut file)?,
+                        None => sink.add(&shown, node, &mut io::empty())?,
                     }
-                    if let Kind::File(bytes) = node.kind {
-                        sink.state.bytes += bytes;
-                    }
-                    if matches!(node.kind, Kind::Directory) {
+                    sink.job.state.bytes += bytes;
+                    if is_directory {
                         open.push(path);
                     }
                 }

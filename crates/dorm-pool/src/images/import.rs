@@ -5,9 +5,18 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use dorm_lifecycle::Digest;
+
+use super::bundle::{self, Bundle};
+use super::documents::{self, BlobDigest};
+use super::layers::{self, Layer, LayerEntries, Links};
 use super::node::{GuestPath, Kind, Node, Refusal};
+use super::settings::{ImageConfig, ImageSource};
 use super::tree::Tree;
-use super::{ABOUT, AboutV1, FORMAT, GUEST_ID_BASE, IMPORT, Image, Images, ROOTFS, archive, directory, listing, tags};
+use super::{
+    ABOUT, About, FORMAT, FORMAT_PLAIN, GUEST_ID_BASE, IMPORT, Image, Images, ROOTFS, archive, directory, listing,
+    tags, users,
+};
 use crate::disk;
 use crate::error::{PoolError, failed, is_full};
 use crate::steps::Step;
@@ -18,6 +27,10 @@ const REPORT_EVERY: u64 = 500;
 /// What an import does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Stage {
+    /// Somebody else fetches the same.
+    Waiting,
+    /// Blobs are fetched from a registry.
+    Fetching,
     /// Entries are read and written.
     Unpacking,
     /// The digest is computed.
@@ -63,16 +76,22 @@ const DIRECTORIES: [(&str, u32); 8] = [
     ("etc/dormouse", 0o755),
     ("etc/dormouse/on-resume.d", 0o755),
 ];
-const AGENT: &str = "dorm-agent";
+pub(super) const AGENT: &str = "dorm-agent";
 
 /// A directory that is being filled; removed when dropped, unless it has been renamed.
-struct Staging<'a> {
+pub(super) struct Staging<'a> {
     images: &'a Images,
     path: PathBuf,
     /// Whether it still has its name: once it is renamed, the name may be somebody else's.
     is_here: bool,
     /// Held for as long as it is being filled.
     _lock: File,
+}
+
+impl Staging<'_> {
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
 }
 
 impl Drop for Staging<'_> {
@@ -91,39 +110,163 @@ impl Images {
         &self,
         source: &Path,
         tag: Option<&str>,
+        architecture: Option<&str>,
         progress: &dyn Fn(Progress),
     ) -> Result<Image, PoolError> {
         tag.map_or(Ok(()), tags::check)?;
-        let mut staging = self.stage()?;
+        let mut job = Job { source, limits: self.limits, progress, state: START };
+        job.report(Stage::Unpacking);
+        let architecture = architecture.unwrap_or_else(|| documents::host_architecture());
+        match bundle::open(&mut job, architecture, self)? {
+            bundle::Found::Rootfs => self.import_rootfs(&mut job, tag),
+            bundle::Found::Spooled(file) => self.import_rootfs(&mut Job { source: file.path(), ..job }, tag),
+            bundle::Found::Image(bundle, _spooled) => self.import_bundle(bundle, tag, &mut job),
+        }
+    }
+
+    /// The image of a manifest and its blobs in `directory`. A blob may be missing where its layer is here already.
+    pub(crate) fn import_blobs(
+        &self,
+        directory: &Path,
+        manifest: &BlobDigest,
+        source: ImageSource,
+        tag: Option<&str>,
+        progress: &dyn Fn(Progress),
+    ) -> Result<Image, PoolError> {
+        tag.map_or(Ok(()), tags::check)?;
+        let mut job = Job { source: directory, limits: self.limits, progress, state: START };
+        job.report(Stage::Unpacking);
+        let bundle = bundle::of_manifest(&job, manifest, source, self)?;
+        self.import_bundle(bundle, tag, &mut job)
+    }
+
+    /// Makes an image of a directory, or of an archive of one.
+    fn import_rootfs(&self, job: &mut Job<'_>, tag: Option<&str>) -> Result<Image, PoolError> {
+        let staging = self.stage()?;
         let rootfs = staging.path.join(ROOTFS);
         disk::make_directory(&rootfs).map_err(failed("make the directory", &rootfs))?;
         let tree = Tree::open(&rootfs, GUEST_ID_BASE).map_err(failed("open", &rootfs))?;
-        let mut sink = Sink { tree, source, staging: &staging.path, limits: self.limits, progress, state: START };
+        let mut sink = Sink::new(job, tree, &staging.path);
         sink.unpack()?;
+        sink.complete()?;
+        self.publish(staging, Contents::default(), tag, job)
+    }
+
+    /// Makes an image of layers.
+    fn import_bundle(&self, bundle: Bundle, tag: Option<&str>, job: &mut Job<'_>) -> Result<Image, PoolError> {
+        if let Some(image) = self.same(&bundle)? {
+            if let Some(tag) = tag {
+                let _held = self.lock()?;
+                self.tag(tag, &image)?;
+            }
+            return self.get(&image);
+        }
+        let result = self.import_layers(bundle, tag, job);
+        if result.is_err() && self.steps.alive() {
+            // Layers that were whole before something else failed are nobody's.
+            self.clear_layers()?;
+        }
+        result
+    }
+
+    /// The image that is made of the same.
+    fn same(&self, bundle: &Bundle) -> Result<Option<Digest>, PoolError> {
+        let layers: Vec<_> = bundle.layers.iter().map(|layer| layer.diff_id.hex()).collect();
+        for digest in self.digests()? {
+            match self.about(&digest) {
+                Ok(about) if about.layers == layers && about.config.as_ref() == Some(&bundle.config) => {
+                    return Ok(Some(digest));
+                }
+                Ok(_) | Err(PoolError::NoImage { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(None)
+    }
+
+    fn import_layers(&self, bundle: Bundle, tag: Option<&str>, job: &mut Job<'_>) -> Result<Image, PoolError> {
+        let staging = self.stage()?;
+        let _kept = self.keep_layers()?;
+        let rootfs = staging.path.join(ROOTFS);
+        disk::make_directory(&rootfs).map_err(failed("make the directory", &rootfs))?;
+        let mut tree = Tree::open(&rootfs, GUEST_ID_BASE).map_err(failed("open", &rootfs))?;
+        let root = GuestPath::parse(b"").and_then(|path| tree.put(&directory_node(path, 0o755), &mut io::empty()));
+        root.map_err(|refusal| job.entry_refused("/", refusal, &staging.path))?;
+        let mut layers: Vec<Layer> = Vec::new();
+        for blob in &bundle.layers {
+            // Some images have a layer several times, most of them the empty one.
+            let at = match layers.iter().position(|layer| layer.diff_id == blob.diff_id.hex()) {
+                Some(at) => at,
+                None => {
+                    let found = match self.layer(blob.diff_id.hex())? {
+                        Some(layer) => layer,
+                        None => layers::unpack(self, blob, job)?,
+                    };
+                    layers.push(found);
+                    layers.len() - 1
+                }
+            };
+            layers::apply(&mut tree, &layers[at])
+                .map_err(|(entry, refusal)| job.entry_refused(&entry, refusal, &staging.path))?;
+        }
+        let mut config = bundle.config;
+        if let Some(directory) = &config.directory
+            && let Ok(path) = GuestPath::parse(directory.as_bytes())
+            && !tree.has(&path)
+        {
+            let made = tree.put(&directory_node(path, 0o755), &mut io::empty());
+            made.map_err(|refusal| job.entry_refused(directory, refusal, &staging.path))?;
+        }
+        let mut sink = Sink::new(job, tree, &staging.path);
+        sink.complete()?;
+        config.user = config.user.map(|user| users::numbered(&rootfs, user));
+        let order = bundle.layers.iter().map(|layer| layer.diff_id.hex().to_owned()).collect();
+        let contents = Contents { config: Some(config), source: Some(bundle.source), layers, order };
+        self.publish(staging, contents, tag, job)
+    }
+
+    /// Names what was unpacked by its content, makes it durable, and gives it its place.
+    fn publish(
+        &self,
+        mut staging: Staging<'_>,
+        mut contents: Contents,
+        tag: Option<&str>,
+        job: &mut Job<'_>,
+    ) -> Result<Image, PoolError> {
         self.steps.reach(Step::Unpacked)?;
-        sink.report(Stage::Hashing);
-        let listing = listing::list(&rootfs, GUEST_ID_BASE)?;
+        job.report(Stage::Hashing);
+        let path = staging.path.join(ABOUT);
+        let listing = listing::list(&staging.path.join(ROOTFS), GUEST_ID_BASE)?;
         self.steps.reach(Step::Listed)?;
-        let about = AboutV1 {
-            format: FORMAT,
-            digest: listing.digest.to_string(),
+        let digest = match &contents.config {
+            Some(config) => config.digest(&listing.digest).map_err(failed("name", &path))?,
+            None => listing.digest.clone(),
+        };
+        let about = About {
+            format: if contents.config.is_some() { FORMAT } else { FORMAT_PLAIN },
+            digest: digest.to_string(),
             bytes: listing.bytes,
             files: listing.files,
             created_ms: now_ms(),
+            config: contents.config.take(),
+            source: contents.source.take(),
+            layers: contents.order,
         };
-        let path = staging.path.join(ABOUT);
         let text =
             serde_json::to_vec_pretty(&about).map_err(|error| failed("put together", &path)(io::Error::from(error)))?;
         disk::write_new(&path, &text, &self.steps)?;
         disk::let_pass(&staging.path, GUEST_ID_BASE)?;
-        sink.report(Stage::Syncing);
+        job.report(Stage::Syncing);
         // One call for thousands of small files: syncing each would take minutes on a slow disk.
         File::open(&staging.path)
             .and_then(|directory| Ok(rustix::fs::syncfs(directory)?))
             .map_err(failed("sync the file system of", &staging.path))?;
         self.steps.reach(Step::ImageSynced)?;
+        if !contents.layers.is_empty() {
+            self.publish_layers(&mut contents.layers)?;
+        }
         let held = self.lock()?;
-        match disk::rename_new(&staging.path, &self.path(&listing.digest)) {
+        match disk::rename_new(&staging.path, &self.path(&digest)) {
             Ok(()) => staging.is_here = false,
             // Somebody has imported the same: both are right.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
@@ -132,15 +275,15 @@ impl Images {
         disk::sync_directory(&self.directory, &self.steps)?;
         self.steps.reach(Step::Published)?;
         if let Some(tag) = tag {
-            self.tag(tag, &listing.digest)?;
+            self.tag(tag, &digest)?;
         }
-        let image = self.get(&listing.digest);
+        let image = self.get(&digest);
         drop(held);
         image
     }
 
     /// An empty directory of our own, after clearing what dead imports left.
-    fn stage(&self) -> Result<Staging<'_>, PoolError> {
+    pub(super) fn stage(&self) -> Result<Staging<'_>, PoolError> {
         let held = self.lock()?;
         self.clear(&held)?;
         let mut number = 0u64;
@@ -161,66 +304,127 @@ impl Images {
 
 const START: Progress = Progress { stage: Stage::Unpacking, entries: 0, bytes: 0, bytes_total: None };
 
-/// Where a source brings its entries.
-pub(super) struct Sink<'a> {
-    tree: Tree,
+/// What an image has besides its files.
+#[derive(Default)]
+struct Contents {
+    config: Option<ImageConfig>,
+    source: Option<ImageSource>,
+    layers: Vec<Layer>,
+    /// The names of the layers, the lowest first; one may come several times.
+    order: Vec<String>,
+}
+
+/// One import: where from, how far it is, and how much more it may bring.
+pub(super) struct Job<'a> {
     pub(super) source: &'a Path,
-    staging: &'a Path,
-    limits: Limits,
+    pub(super) limits: Limits,
     progress: &'a dyn Fn(Progress),
     pub(super) state: Progress,
 }
 
-impl Sink<'_> {
+impl Job<'_> {
+    pub(super) fn report(&mut self, stage: Stage) {
+        self.state.stage = stage;
+        (self.progress)(self.state);
+    }
+
+    pub(super) fn refused(&self, what: &str, source: Option<io::Error>) -> PoolError {
+        match source {
+            Some(source) if is_full(&source) => PoolError::io("unpack into", self.source, source),
+            source => PoolError::Source { path: self.source.to_owned(), what: what.to_owned(), source },
+        }
+    }
+
+    pub(super) fn entry_refused(&self, entry: &str, refusal: Refusal, into: &Path) -> PoolError {
+        match refusal.source {
+            Some(source) if is_full(&source) => PoolError::io("unpack into", into, source),
+            source => PoolError::Entry {
+                path: self.source.to_owned(),
+                entry: entry.escape_debug().to_string(),
+                what: refusal.what,
+                source,
+            },
+        }
+    }
+}
+
+/// Where a source brings its entries.
+pub(super) struct Sink<'j, 'a> {
+    pub(super) job: &'j mut Job<'a>,
+    tree: Tree,
+    staging: &'j Path,
+    /// What cannot be said by an entry of a layer.
+    entries: Option<LayerEntries>,
+}
+
+impl<'j, 'a> Sink<'j, 'a> {
+    pub(super) fn new(job: &'j mut Job<'a>, tree: Tree, staging: &'j Path) -> Self {
+        Self { job, tree, staging, entries: None }
+    }
+
+    /// One whose entries are changes to what lies below.
+    pub(super) fn of_layer(self) -> Self {
+        Self { entries: Some(LayerEntries::default()), ..self }
+    }
+
     fn unpack(&mut self) -> Result<(), PoolError> {
-        let facts = fs::metadata(self.source).map_err(|error| self.refused("cannot be read", Some(error)))?;
-        self.report(Stage::Unpacking);
+        let source = self.job.source;
+        let facts = fs::metadata(source).map_err(|error| self.refused("cannot be read", Some(error)))?;
         if facts.is_dir() {
             directory::read(self)?;
         } else if facts.is_file() {
-            self.state.bytes_total = Some(facts.len());
+            self.job.state.bytes_total = Some(facts.len());
             archive::read(self)?;
         } else {
             return Err(self.refused("it is neither a directory nor an archive", None));
         }
-        if self.state.entries == 0 {
+        if self.job.state.entries == 0 {
             return Err(self.refused("there is nothing in it", None));
         }
-        self.complete()
+        Ok(())
     }
 
     /// Adds the mount points and sets the times of directories.
     fn complete(&mut self) -> Result<(), PoolError> {
-        let node = |path: &str, kind, mode| {
-            GuestPath::parse(path.as_bytes()).map(|path| Node {
-                path,
-                kind,
-                mode,
-                user: 0,
-                group: 0,
-                modified: 0,
-                capability: None,
-            })
-        };
         for (path, mode) in DIRECTORIES {
-            let made = node(path, Kind::Directory, mode).and_then(|node| match self.tree.has_directory(&node.path) {
+            let made = GuestPath::parse(path.as_bytes()).and_then(|parsed| match self.tree.has_directory(&parsed) {
                 true => Ok(()),
-                false => self.tree.put(&node, &mut io::empty()),
+                false => self.tree.put(&directory_node(parsed, mode), &mut io::empty()),
             });
             made.map_err(|refusal| self.entry_refused(path, refusal))?;
         }
-        let made = node(AGENT, Kind::File(0), 0o755).and_then(|node| self.tree.put(&node, &mut io::empty()));
+        let made = GuestPath::parse(AGENT.as_bytes()).and_then(|path| {
+            let node = Node { kind: Kind::File(0), ..directory_node(path, 0o755) };
+            self.tree.put(&node, &mut io::empty())
+        });
         made.map_err(|refusal| self.entry_refused(AGENT, refusal))?;
-        self.tree.finish_times();
+        self.finish_times();
         Ok(())
     }
 
+    pub(super) fn finish_times(&mut self) {
+        self.tree.finish_times();
+    }
+
+    /// The hard links to files of layers below.
+    pub(super) fn links(&mut self) -> Links {
+        self.entries.take().map(|entries| entries.links).unwrap_or_default()
+    }
+
     /// Writes one entry, unless it is too much.
-    pub(super) fn add(&mut self, name: &str, node: &Node, content: &mut dyn Read) -> Result<(), PoolError> {
+    pub(super) fn add(&mut self, name: &str, node: Node, content: &mut dyn Read) -> Result<(), PoolError> {
         self.count(name)?;
+        let node = match &mut self.entries {
+            None => Some(node),
+            Some(entries) => {
+                let read = entries.read(node, &self.tree);
+                read.map_err(|refusal| self.job.entry_refused(name, refusal, self.staging))?
+            }
+        };
+        let Some(node) = node else { return Ok(()) };
         if let Kind::File(bytes) = node.kind {
-            self.limits.bytes =
-                self.limits.bytes.checked_sub(bytes).ok_or_else(|| {
+            self.job.limits.bytes =
+                self.job.limits.bytes.checked_sub(bytes).ok_or_else(|| {
                     self.entry_refused(name, Refusal::because("would make the image larger than 64 GiB"))
                 })?;
             if bytes >= 64 << 20 {
@@ -230,41 +434,32 @@ impl Sink<'_> {
                 }
             }
         }
-        self.tree.put(node, content).map_err(|refusal| self.entry_refused(name, refusal))
+        self.tree.put(&node, content).map_err(|refusal| self.entry_refused(name, refusal))
     }
 
     /// Counts an entry, written or left out.
     pub(super) fn count(&mut self, name: &str) -> Result<(), PoolError> {
-        self.state.entries += 1;
-        if self.state.entries > self.limits.entries {
+        self.job.state.entries += 1;
+        if self.job.state.entries > self.job.limits.entries {
             return Err(self.entry_refused(name, Refusal::because("is one too many: images have 2,000,000 at most")));
         }
-        if self.state.entries.is_multiple_of(REPORT_EVERY) {
-            self.report(Stage::Unpacking);
+        if self.job.state.entries.is_multiple_of(REPORT_EVERY) {
+            self.job.report(Stage::Unpacking);
         }
         Ok(())
     }
 
-    fn report(&mut self, stage: Stage) {
-        self.state.stage = stage;
-        (self.progress)(self.state);
-    }
-
     pub(super) fn refused(&self, what: &str, source: Option<io::Error>) -> PoolError {
-        PoolError::Source { path: self.source.to_owned(), what: what.to_owned(), source }
+        self.job.refused(what, source)
     }
 
     pub(super) fn entry_refused(&self, entry: &str, refusal: Refusal) -> PoolError {
-        match refusal.source {
-            Some(source) if is_full(&source) => PoolError::io("unpack into", self.staging, source),
-            source => PoolError::Entry {
-                path: self.source.to_owned(),
-                entry: entry.escape_debug().to_string(),
-                what: refusal.what,
-                source,
-            },
-        }
+        self.job.entry_refused(entry, refusal, self.staging)
     }
+}
+
+fn directory_node(path: GuestPath, mode: u32) -> Node {
+    Node { path, kind: Kind::Directory, mode, user: 0, group: 0, modified: 0, capability: None }
 }
 
 fn now_ms() -> u64 {

@@ -1,4 +1,5 @@
-//! Tags: one small file each, which holds a digest and is replaced as a whole.
+//! Tags: one small file each, which holds a digest and is replaced as a whole. A `/` in a tag is `%2F` in the name of
+//! its file.
 
 use std::fs;
 use std::io;
@@ -6,7 +7,7 @@ use std::path::PathBuf;
 
 use dorm_lifecycle::Digest;
 
-use super::Images;
+use super::{Image, Images};
 use crate::disk;
 use crate::error::{PoolError, failed};
 
@@ -18,11 +19,12 @@ impl Images {
     pub(super) fn tags(&self) -> Result<Vec<(String, Digest)>, PoolError> {
         let directory = self.tags_directory();
         let mut tags = Vec::new();
-        for name in disk::names(&directory)? {
+        for file in disk::names(&directory)? {
+            let name = file.replace("%2F", "/");
             if check(&name).is_err() {
                 continue;
             }
-            let path = directory.join(&name);
+            let path = directory.join(&file);
             let text = match fs::read_to_string(&path) {
                 Ok(text) => text,
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
@@ -48,8 +50,18 @@ impl Images {
             _ => {}
         }
         disk::write_new(&new, format!("{digest}\n").as_bytes(), &self.steps)?;
-        fs::rename(&new, directory.join(tag)).map_err(failed("rename the new tag", &new))?;
+        fs::rename(&new, directory.join(file_name(tag))).map_err(failed("rename the new tag", &new))?;
         disk::sync_directory(&directory, &self.steps)
+    }
+
+    /// Gives an image that is there a tag.
+    pub(crate) fn name(&self, digest: &Digest, tag: &str) -> Result<Image, PoolError> {
+        check(tag)?;
+        let held = self.lock()?;
+        let image = self.get(digest)?;
+        self.tag(tag, &image.digest)?;
+        drop(held);
+        self.get(digest)
     }
 
     /// Removes all tags of `digest`. The caller holds the lock.
@@ -57,7 +69,7 @@ impl Images {
         let directory = self.tags_directory();
         for (tag, of) in self.tags()? {
             if of == *digest {
-                let path = directory.join(tag);
+                let path = directory.join(file_name(&tag));
                 fs::remove_file(&path).map_err(failed("remove the tag", &path))?;
             }
         }
@@ -69,10 +81,20 @@ impl Images {
     }
 }
 
-/// Refuses what is not a legal tag.
+fn file_name(tag: &str) -> String {
+    tag.replace('/', "%2F")
+}
+
+/// Refuses what is not a legal tag: one to several parts with `/` between.
 pub(super) fn check(tag: &str) -> Result<(), PoolError> {
-    let legal = (1..=128).contains(&tag.len())
-        && tag.as_bytes()[0].is_ascii_alphanumeric()
-        && tag.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-:".contains(&byte));
-    if legal { Ok(()) } else { Err(PoolError::Tag(tag.to_owned())) }
+    let legal_part = |part: &str| {
+        (1..=128).contains(&part.len())
+            && part.as_bytes()[0].is_ascii_alphanumeric()
+            && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-:@".contains(&byte))
+    };
+    if file_name(tag).len() <= 250 && tag.split('/').all(legal_part) {
+        Ok(())
+    } else {
+        Err(PoolError::Tag(tag.to_owned()))
+    }
 }

@@ -3,6 +3,8 @@
 //! The kernel resolves every path as if that directory were `/` (`openat2` with `RESOLVE_IN_ROOT`): absolute links and
 //! links with `..` in a hostile archive lead to places in the image. The last part of a path is never followed.
 
+mod lay;
+
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
@@ -21,6 +23,8 @@ const TRIES: usize = 256;
 pub(super) struct Tree {
     root: OwnedFd,
     id_base: u32,
+    /// Who owns directories that no entry names.
+    implied_owner: u32,
     /// The directory that was used last.
     parent: Option<(Vec<u8>, OwnedFd)>,
     /// Times of directories, to be set when nothing is added to them any more.
@@ -32,7 +36,14 @@ impl Tree {
     pub(super) fn open(root: &Path, id_base: u32) -> io::Result<Self> {
         let flags = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::RDONLY | OFlags::NOFOLLOW;
         let root = rustix::fs::openat(CWD, root, flags, Mode::empty())?;
-        Ok(Self { root, id_base, parent: None, directories: Vec::new(), buffer: vec![0; BUFFER] })
+        Ok(Self {
+            root,
+            id_base,
+            implied_owner: id_base,
+            parent: None,
+            directories: Vec::new(),
+            buffer: vec![0; BUFFER],
+        })
     }
 
     /// Writes one entry; one of that path that is there already is replaced, as archives have it.
@@ -239,7 +250,7 @@ impl Tree {
                     rustix::fs::mkdirat(&above, name, Mode::from_raw_mode(0o755)).map_err(refused)?;
                     let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::RDONLY | OFlags::CLOEXEC;
                     let made = rustix::fs::openat(&above, name, flags, Mode::empty()).map_err(refused)?;
-                    let base = (Uid::from_raw(self.id_base), Gid::from_raw(self.id_base));
+                    let base = (Uid::from_raw(self.implied_owner), Gid::from_raw(self.implied_owner));
                     rustix::fs::fchown(&made, Some(base.0), Some(base.1)).map_err(owner_refused)?;
                     rustix::fs::fchmod(&made, Mode::from_raw_mode(0o755)).map_err(refused)?;
                     made

@@ -174,14 +174,15 @@ pub(crate) async fn verify(shared: &Shared, capture: &CaptureId) -> Result<Captu
 }
 
 /// What the agent tells the sandbox about itself when a run begins or goes on.
-pub(super) fn identity(task: &Task) -> Identity {
+pub(super) async fn identity(task: &Task) -> Identity {
     let sandbox = &task.sandbox;
+    let image = task.shared.image_config(&sandbox.spec.image).await;
     let hostname = sandbox.spec.name.as_ref().map_or_else(|| sandbox.id.as_str(), |name| name.as_str());
     let own = [(SANDBOX_VARIABLE, sandbox.id.as_str())];
     let given = sandbox.spec.variables.0.iter().chain(&sandbox.spec.secrets.0);
     let given = given.map(|(name, value)| (name.as_str(), value.as_str()));
     // Of two of one name the later one counts.
-    let given: BTreeMap<_, _> = given.chain(own).collect();
+    let given: BTreeMap<_, _> = image.variables().chain(given).chain(own).collect();
     // A name or value that no variable can have was refused when the sandbox was asked for.
     let variables = given.into_iter().filter_map(|(name, value)| Variable::new(name, value).ok()).collect();
     Identity {

@@ -10,6 +10,7 @@ use dorm_store::{Change, NewEvent, SandboxRecord, SnapshotRecord};
 use tokio::sync::oneshot;
 
 use super::attach::{AttachVolume, FollowingVolumes, following};
+use super::settings::fits_host;
 use crate::actor::{Actor, First, Seat, record::first_operation};
 use crate::error::ServiceError;
 use crate::shared::Service;
@@ -170,6 +171,7 @@ impl Service {
         match &asked.from {
             CreateFrom::Image(reference) => {
                 let image = self.shared.pool.resolve(reference).await?;
+                fits_host(&image)?;
                 let resources = asked.resources.unwrap_or_default();
                 Ok(Source { image: image.digest, layer: None, resources, origin: Origin::Image })
             }

@@ -68,6 +68,7 @@ impl Service {
     ) -> Result<Execution, ServiceError> {
         spec.first_reader = FirstReader::Expected;
         spec.stdin = if input.is_some() { Stdin::Pipe } else { Stdin::Empty };
+        let spec = self.with_settings(id, spec).await?;
         let (agent, in_use) = self.agent(id, Use::Exec).await?;
         let started = agent.start(&spec).await?;
         let overtime = Arc::new(AtomicBool::new(false));

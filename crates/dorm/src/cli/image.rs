@@ -26,7 +26,41 @@ pub(crate) struct ImageOptions {
 enum ImageVerb {
     /// List images
     Ls,
-    /// Import a root filesystem: a directory, or a tar archive, plain or gzip-compressed
+    /// Show one image
+    Describe {
+        /// Its tag, digest, or the first 8 or more digits of that
+        image: String,
+    },
+    /// Fetch an image from a registry
+    ///
+    /// What was fetched before is not fetched again, also after a pull that was cut off. Logins are those of Docker's
+    /// configuration, as the user the daemon runs as has it.
+    Pull {
+        /// HOST/NAME with :TAG or @sha256:DIGEST; without a host that of Docker
+        #[arg(value_name = "REF")]
+        reference: String,
+        /// For another architecture than this host's, such as arm64
+        #[arg(long, value_name = "ARCH")]
+        arch: Option<String>,
+        /// Name it like this too; another image that had this tag loses it
+        #[arg(long)]
+        tag: Option<String>,
+        /// Speak to a registry of another host without TLS
+        #[arg(long)]
+        insecure: bool,
+        /// When to ask the registry
+        #[arg(long, value_enum, default_value = "always", value_name = "WHEN")]
+        pull: super::pull::When,
+    },
+    /// Write an image into a file that other tools read: an OCI layout in a tar archive
+    Export {
+        /// Its tag, digest, or the first 8 or more digits of that
+        image: String,
+        /// The file, on the daemon's host; it must not be there yet
+        path: PathBuf,
+    },
+    /// Import a root filesystem, an OCI layout or a docker archive: a directory, or a tar archive, plain or compressed by
+    /// gzip or zstd
     Import {
         /// The directory or archive, on the daemon's host
         path: PathBuf,
@@ -48,6 +82,12 @@ pub(crate) async fn run(options: ImageOptions) -> Done {
     let format = options.connection.output;
     match options.verb {
         ImageVerb::Ls => print(&client.images().await?, format),
+        ImageVerb::Describe { image } => describe(&client.image(&image).await?, format),
+        ImageVerb::Pull { reference, arch, tag, insecure, pull } => {
+            let asked = wire::PullImage { reference, architecture: arch, tag, insecure, pull: pull.into() };
+            finish(super::pull::pull(&client, &asked).await?, format)
+        }
+        ImageVerb::Export { image, path } => export(&client, &image, &path, format).await,
         ImageVerb::Import { path, tag } => import(&client, &path, tag, format).await,
         ImageVerb::Rm { images } => {
             for image in images {
@@ -60,36 +100,74 @@ pub(crate) async fn run(options: ImageOptions) -> Done {
 }
 
 async fn import(client: &Client, path: &Path, tag: Option<String>, format: Format) -> Done {
-    let whole = std::path::absolute(path).map_err(|error| Problem::host(format!("find {}", path.display()), &error))?;
-    let Some(path) = whole.to_str() else {
-        let message = format!("the path {} is not UTF-8", whole.display());
-        return Err(Problem::usage(message, "give it a name that is"));
-    };
+    let path = whole(path)?;
     let progress = Progress::new(&format!("importing {path}"));
-    let mut stream = client.import_image(&wire::ImportImage { path: path.to_owned(), tag }).await?;
-    while let Some(event) = stream.next().await? {
-        match event.kind.as_str() {
-            "progress" => progress.say(stage(&stream.parse(&event)?)),
-            "done" => {
-                let image: wire::Image = stream.parse(&event)?;
-                drop(progress);
-                return match format {
-                    Format::Json => output::json(&image).map(|()| exit::OK),
-                    Format::Table => print(&[image], format),
-                };
-            }
-            _ => {}
-        }
-    }
-    Err(stream.ended().into())
+    let stream = client.import_image(&wire::ImportImage { path, tag }).await?;
+    let image = super::pull::follow(stream, &progress).await?;
+    drop(progress);
+    finish(image, format)
 }
 
-fn stage(progress: &wire::ImportProgress) -> String {
-    let read = match progress.bytes_total {
-        Some(total) => format!("{} of {}", shown::size(progress.bytes), shown::size(total)),
-        None => shown::size(progress.bytes),
-    };
-    format!("{}: {} entries, {read}", shown::word(&progress.stage), progress.entries)
+async fn export(client: &Client, image: &str, path: &Path, format: Format) -> Done {
+    let path = whole(path)?;
+    let progress = Progress::new(&format!("writing {path}"));
+    let exported = client.export_image(image, &wire::ExportImage { path }).await?;
+    drop(progress);
+    match format {
+        Format::Json => output::json(&exported)?,
+        Format::Table => {
+            let row =
+                vec![shown::digest(&exported.image), exported.path, shown::size(exported.bytes), exported.manifest];
+            output::table(&["IMAGE", "FILE", "SIZE", "MANIFEST"], &[row])?;
+        }
+    }
+    Ok(exit::OK)
+}
+
+/// A path as the daemon can find it.
+fn whole(path: &Path) -> Result<String, Problem> {
+    let whole = std::path::absolute(path).map_err(|error| Problem::host(format!("find {}", path.display()), &error))?;
+    whole
+        .to_str()
+        .map(str::to_owned)
+        .ok_or_else(|| Problem::usage(format!("the path {} is not UTF-8", whole.display()), "give it a name that is"))
+}
+
+fn finish(image: wire::Image, format: Format) -> Done {
+    match format {
+        Format::Json => output::json(&image).map(|()| exit::OK),
+        Format::Table => print(&[image], format),
+    }
+}
+
+fn describe(image: &wire::Image, format: Format) -> Done {
+    if format == Format::Json {
+        return output::json(image).map(|()| exit::OK);
+    }
+    let wire::Image { digest, tags, bytes, files, created_at, config, source, layers } = image;
+    let list = |list: &[String]| if list.is_empty() { shown::none() } else { list.join(", ") };
+    let text = |text: &Option<String>| text.clone().unwrap_or_else(shown::none);
+    let command = |words: &[String]| if words.is_empty() { shown::none() } else { words.join(" ") };
+    let rows = [
+        ("digest", digest.clone()),
+        ("tags", list(tags)),
+        ("size", shown::size(*bytes)),
+        ("files", files.to_string()),
+        ("age", shown::age(created_at.clone(), Timestamp::now())),
+        ("from", text(&source.reference)),
+        ("manifest", text(&source.manifest)),
+        ("architecture", text(&config.architecture)),
+        ("entrypoint", command(&config.entrypoint)),
+        ("command", command(&config.command)),
+        ("directory", text(&config.directory)),
+        ("user", text(&config.user)),
+        ("env", list(&config.env)),
+        ("ports", list(&config.ports)),
+        ("layers", layers.len().to_string()),
+    ];
+    let rows: Vec<_> = rows.into_iter().map(|(name, value)| vec![name.to_owned(), value]).collect();
+    output::table(&["FIELD", "VALUE"], &rows)?;
+    Ok(exit::OK)
 }
 
 fn print(images: &[wire::Image], format: Format) -> Done {
@@ -104,8 +182,9 @@ fn print(images: &[wire::Image], format: Format) -> Done {
             shown::size(image.bytes),
             image.files.to_string(),
             shown::age(image.created_at, now),
+            image.source.reference.clone().unwrap_or_else(shown::none),
         ]
     };
-    output::table(&["IMAGE", "TAGS", "SIZE", "FILES", "AGE"], &images.iter().map(row).collect::<Vec<_>>())?;
+    output::table(&["IMAGE", "TAGS", "SIZE", "FILES", "AGE", "FROM"], &images.iter().map(row).collect::<Vec<_>>())?;
     Ok(exit::OK)
 }

@@ -166,6 +166,22 @@ impl Client {
         self.stream(self.request(Method::POST, "/images/import").json(asked)).await
     }
 
+    pub(crate) async fn pull_image(&self, asked: &wire::PullImage) -> Result<Sse, ClientError> {
+        self.stream(self.request(Method::POST, "/images/pull").json(asked)).await
+    }
+
+    pub(crate) async fn image(&self, reference: &str) -> Result<wire::Image, ClientError> {
+        self.get(&format!("/images/{}", segment(reference))).await
+    }
+
+    pub(crate) async fn export_image(
+        &self,
+        reference: &str,
+        asked: &wire::ExportImage,
+    ) -> Result<wire::ExportedImage, ClientError> {
+        self.post(&format!("/images/{}/export", segment(reference)), asked).await
+    }
+
     pub(crate) async fn delete_image(&self, reference: &str) -> Result<(), ClientError> {
         self.tell(self.request(Method::DELETE, &format!("/images/{}", segment(reference)))).await
     }

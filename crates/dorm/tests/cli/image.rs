@@ -9,7 +9,7 @@ async fn an_image_is_imported_listed_used_and_removed() {
     let world = World::new().await;
     write(&world.path("rootfs/etc/motd"), b"hello");
     let rows = world.table(&["image", "import", "rootfs", "--tag", "mine"]).await;
-    assert_eq!(rows[0], ["IMAGE", "TAGS", "SIZE", "FILES", "AGE"]);
+    assert_eq!(rows[0], ["IMAGE", "TAGS", "SIZE", "FILES", "AGE", "FROM"]);
     assert_eq!((rows[1][0].len(), rows[1][1].as_str()), (12, "mine"));
     let mut tags: Vec<_> = world.table(&["image", "ls"]).await[1..].iter().map(|row| row[1].clone()).collect();
     tags.sort();
@@ -31,4 +31,22 @@ async fn what_is_no_image_is_refused() {
     assert_ne!(world.dorm(&["image", "import", "note", "--tag", "x"]).await.code, 0);
     world.dorm(&["image", "rm", "nothing"]).await.failed(3, "nothing");
     assert_eq!(world.json(&["image", "ls", "-o", "json"]).await.as_array().unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn an_oci_layout_is_exported_imported_and_described() {
+    let world = World::new().await;
+    write(&world.path("rootfs/etc/motd"), b"hello");
+    assert_eq!(world.dorm(&["image", "import", "rootfs", "--tag", "mine"]).await.code, 0);
+    let rows = world.table(&["image", "export", "mine", "image.tar"]).await;
+    assert_eq!(rows[0], ["IMAGE", "FILE", "SIZE", "MANIFEST"]);
+    let again = world.dorm(&["image", "export", "mine", "image.tar"]).await;
+    assert_ne!(again.code, 0, "a file that is there is left alone");
+    assert_eq!(world.dorm(&["image", "import", "image.tar", "--tag", "localhost:5000/team/mine:1"]).await.code, 0);
+    let rows = world.table(&["image", "describe", "localhost:5000/team/mine:1"]).await;
+    assert!(rows.contains(&vec!["layers".to_owned(), "1".to_owned()]), "{rows:?}");
+    assert_eq!(world.dorm(&["sbx", "create", "web", "--image", "localhost:5000/team/mine:1"]).await.code, 0);
+    world.dorm(&["sbx", "create", "--image", "localhost:5000/team/other"]).await.failed(2, "no registries");
+    world.dorm(&["sbx", "create", "--image", "localhost:5000/team/other", "--pull", "never"]).await.failed(3, "other");
+    world.dorm(&["sbx", "create", "--image", "mine", "--start"]).await.failed(2, "nothing about what to start");
 }

@@ -10,6 +10,7 @@ mod matrix;
 mod network;
 mod place;
 mod prove;
+mod registry;
 mod reseed;
 mod restarts;
 mod rewinds;

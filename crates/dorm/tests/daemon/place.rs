@@ -36,6 +36,17 @@ impl Place {
         Self { directory, daemon: Some(daemon) }
     }
 
+    /// One with images of its own, of which there are none yet.
+    pub(crate) fn without_images() -> Self {
+        use std::os::unix::fs::PermissionsExt as _;
+        let directory = tempfile::Builder::new().prefix("dormouse-test-").tempdir_in("/var/tmp").unwrap();
+        std::fs::set_permissions(directory.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+        let (data, log) = (directory.path().join("data"), directory.path().join("log"));
+        let dorm = Path::new(env!("CARGO_BIN_EXE_dorm"));
+        let daemon = Daemon::start(dorm, &data, &directory.path().join("images"), &log, &[]).unwrap();
+        Self { directory, daemon: Some(daemon) }
+    }
+
     pub(crate) fn daemon(&self) -> &Daemon {
         self.daemon.as_ref().unwrap()
     }

@@ -9,7 +9,7 @@ use super::{secrets, table};
 use crate::cli::output::Format;
 use crate::cli::problem::{Done, Problem};
 use crate::cli::progress::Progress;
-use crate::cli::values;
+use crate::cli::{pull, values};
 use crate::client::Client;
 
 /// The image of a sandbox when none is named.
@@ -69,9 +69,16 @@ enum OnTimeout {
 /// What every new sandbox can be given.
 #[derive(Debug, clap::Args)]
 pub(super) struct NewSandbox {
-    /// The image it starts from: a tag or digest [default: base]
+    /// The image it starts from: a tag or digest, or the name of one in a registry, such as
+    /// docker.io/library/python:3.12 [default: base]
     #[arg(long)]
     image: Option<String>,
+    /// When to ask the registry that the image names
+    #[arg(long, value_enum, default_value = "missing", value_name = "WHEN")]
+    pull: pull::When,
+    /// Start what the image is made to run, as a process with the label `start`
+    #[arg(long, conflicts_with = "snapshot")]
+    start: bool,
     /// Go on from this memory snapshot instead
     #[arg(long, value_name = "ID", conflicts_with = "image")]
     snapshot: Option<String>,
@@ -124,6 +131,8 @@ impl NewSandbox {
         let image = if self.snapshot.is_some() { None } else { self.image.or_else(|| Some(IMAGE.to_owned())) };
         Ok(wire::CreateSandbox {
             image,
+            pull: (self.snapshot.is_none() && self.pull != pull::When::Missing).then(|| self.pull.into()),
+            start: self.start,
             snapshot: self.snapshot,
             name,
             resources: asked.then_some(resources),
@@ -151,6 +160,7 @@ pub(super) async fn run(client: &Client, options: CreateOptions, format: Format)
     asked.on_unrestorable = options.keeping.on_unrestorable.map(Into::into);
     asked.checkpoints = options.checkpoints.request();
     asked.auto_resume = options.no_auto_resume.then_some(false);
+    pull::before(client, &mut asked).await?;
     let progress = Progress::new("creating a sandbox");
     let sandbox = client.create(&asked).await?;
     drop(progress);

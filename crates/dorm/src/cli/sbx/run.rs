@@ -9,6 +9,7 @@ use super::create::NewSandbox;
 use crate::cli::output::{self, Format};
 use crate::cli::problem::{Done, Problem};
 use crate::cli::progress::Progress;
+use crate::cli::pull;
 use crate::client::Client;
 
 /// In what, and what.
@@ -22,7 +23,9 @@ pub(crate) struct RunOptions {
 
 /// Runs it; the exit code is its own.
 pub(super) async fn run(client: &Client, options: RunOptions, format: Format) -> Done {
-    let (sandbox, signal) = create(client, &options.sandbox.request(None)?).await?;
+    let mut asked = options.sandbox.request(None)?;
+    pull::before(client, &mut asked).await?;
+    let (sandbox, signal) = create(client, &asked).await?;
     let ran = if let Some(number) = signal {
         Ok(command::ended_by(number))
     } else if format == Format::Json && options.command.fits_a_document() {

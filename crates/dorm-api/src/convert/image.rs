@@ -1,0 +1,35 @@
+//! Images.
+
+use dorm_pool as pool;
+use dorm_service::{PullPolicy, Transport};
+
+use crate::wire;
+
+impl From<pool::ImageConfig> for wire::ImageConfig {
+    fn from(config: pool::ImageConfig) -> Self {
+        let pool::ImageConfig { entrypoint, command, env, directory, user, ports, architecture } = config;
+        Self { entrypoint, command, env, directory, user, ports, architecture }
+    }
+}
+
+impl From<pool::ImageSource> for wire::ImageSource {
+    fn from(source: pool::ImageSource) -> Self {
+        let pool::ImageSource { reference, manifest } = source;
+        Self { reference, manifest }
+    }
+}
+
+impl From<wire::Pull> for PullPolicy {
+    fn from(pull: wire::Pull) -> Self {
+        match pull {
+            wire::Pull::Always => Self::Always,
+            wire::Pull::Missing => Self::Missing,
+            wire::Pull::Never => Self::Never,
+        }
+    }
+}
+
+/// Whether TLS may be left out.
+pub(crate) fn transport(insecure: bool) -> Transport {
+    if insecure { Transport::Insecure } else { Transport::Secure }
+}

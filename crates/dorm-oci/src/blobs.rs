@@ -1,0 +1,337 @@
+//! Blobs on the disk: fetched piece by piece, gone on with where they ended, and given their name only when their
+//! digest is right.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use dorm_pool::{BlobDigest, Descriptor};
+use dorm_service::RegistryError;
+use reqwest::header::CONTENT_RANGE;
+use reqwest::{Response, StatusCode};
+use sha2::{Digest as _, Sha256};
+
+use crate::client::RegistryClient;
+use crate::sending::{Failed, Tries};
+
+/// What nobody has asked for again for so long is not asked for again.
+const KEPT: Duration = Duration::from_secs(24 * 3600);
+const PART: &str = ".part";
+static NUMBERS: AtomicU64 = AtomicU64::new(0);
+
+/// The directory of blobs, which belongs to this process.
+#[derive(Debug)]
+pub(crate) struct Blobs {
+    directory: PathBuf,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Blobs that are being fetched: whoever wants one too waits.
+    fetching: BTreeMap<BlobDigest, Arc<tokio::sync::Mutex<()>>>,
+    pulls: usize,
+    /// Blobs of which images were made.
+    spent: BTreeSet<BlobDigest>,
+}
+
+/// A pull under way: what it needs stays.
+pub(crate) struct Using<'a>(&'a Blobs);
+
+impl Drop for Using<'_> {
+    fn drop(&mut self) {
+        let mut state = self.0.state();
+        state.pulls -= 1;
+        if state.pulls == 0 {
+            for digest in std::mem::take(&mut state.spent) {
+                self.0.remove(&digest);
+            }
+        }
+    }
+}
+
+impl Blobs {
+    pub(crate) fn open(directory: PathBuf) -> io::Result<Self> {
+        let blobs = Self { directory, state: Mutex::default() };
+        let place = blobs.place();
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(&place)?;
+        for entry in fs::read_dir(&place)? {
+            let entry = entry?;
+            let age = SystemTime::now().duration_since(entry.metadata()?.modified()?).unwrap_or_default();
+            if age > KEPT {
+                fs::remove_file(entry.path())?;
+            }
+        }
+        Ok(blobs)
+    }
+
+    pub(crate) fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    pub(crate) fn use_them(&self) -> Using<'_> {
+        self.state().pulls += 1;
+        Using(self)
+    }
+
+    /// An image was made of these: they go when no pull is under way.
+    pub(crate) fn spend(&self, digests: impl IntoIterator<Item = BlobDigest>) {
+        self.state().spent.extend(digests);
+    }
+
+    /// How many bytes of a blob are here.
+    pub(crate) fn here(&self, blob: &Descriptor) -> u64 {
+        let length = |path: PathBuf| fs::metadata(path).map(|facts| facts.len()).unwrap_or(0);
+        length(self.path(&blob.digest)).max(length(self.part(&blob.digest)).min(blob.bytes))
+    }
+
+    /// Keeps a document whose digest is known to be right.
+    pub(crate) fn put(&self, digest: &BlobDigest, content: &[u8]) -> Result<(), RegistryError> {
+        // Two pulls may do this at once: each has a file of its own, with the same content.
+        let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
+        let part = self.place().join(format!("{}-{number}{PART}", digest.hex()));
+        let write = || {
+            let mut file = open_part(&part)?;
+            file.set_len(0)?;
+            file.write_all(content)?;
+            file.sync_all()?;
+            fs::rename(&part, self.path(digest))?;
+            File::open(self.place())?.sync_all()
+        };
+        write().map_err(io_error("write", &part))
+    }
+
+    pub(crate) fn read(&self, digest: &BlobDigest) -> Result<Vec<u8>, RegistryError> {
+        let path = self.path(digest);
+        fs::read(&path).map_err(io_error("read", &path))
+    }
+
+    /// Sees to it that a blob is here, and tells how many more of its bytes are.
+    pub(crate) async fn fetch(
+        &self,
+        client: &RegistryClient<'_>,
+        blob: &Descriptor,
+        more: &(dyn Fn(i64) + Send + Sync),
+    ) -> Result<(), RegistryError> {
+        let one = self.state().fetching.entry(blob.digest.clone()).or_default().clone();
+        let _alone = one.lock().await;
+        let path = self.path(&blob.digest);
+        if fs::metadata(&path).is_ok_and(|facts| facts.len() == blob.bytes) {
+            return Ok(());
+        }
+        let mut fetching = Fetching {
+            blobs: self,
+            client,
+            blob,
+            more,
+            draft: Draft::open(self.part(&blob.digest), blob.bytes).await?,
+        };
+        let mut tries = Tries::new(client.config);
+        let mut lied = false;
+        loop {
+            let before = fetching.draft.have;
+            let failed = match fetching.once().await {
+                Ok(()) if fetching.draft.sum() == blob.digest => return fetching.keep(),
+                // What was here before may be what is wrong.
+                Ok(()) if before > 0 && !lied => {
+                    lied = true;
+                    fetching.begin_anew()?;
+                    continue;
+                }
+                Ok(()) => {
+                    let found = fetching.draft.sum();
+                    fetching.begin_anew()?;
+                    return Err(client.whom.lies(format!("a blob that is {found}, not {}", blob.digest)));
+                }
+                Err(failed) => failed,
+            };
+            if fetching.draft.have > before {
+                tries.start_again();
+            }
+            tries.next(failed).await?;
+        }
+    }
+
+    /// Gives what is whole its name.
+    fn name(&self, digest: &BlobDigest) -> io::Result<()> {
+        fs::rename(self.part(digest), self.path(digest))?;
+        File::open(self.place())?.sync_all()
+    }
+
+    fn remove(&self, digest: &BlobDigest) {
+        for path in [self.path(digest), self.part(digest)] {
+            match fs::remove_file(&path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    tracing::warn!(path = %path.display(), %error, "a blob stays until it is a day old");
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Where an OCI layout has its blobs.
+    fn place(&self) -> PathBuf {
+        self.directory.join("blobs/sha256")
+    }
+
+    fn path(&self, digest: &BlobDigest) -> PathBuf {
+        self.place().join(digest.hex())
+    }
+
+    fn part(&self, digest: &BlobDigest) -> PathBuf {
+        self.place().join(format!("{}{PART}", digest.hex()))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What is here of a blob, and the sum of it.
+struct Draft {
+    path: PathBuf,
+    file: File,
+    have: u64,
+    hasher: Sha256,
+}
+
+impl Draft {
+    async fn open(path: PathBuf, bytes: u64) -> Result<Self, RegistryError> {
+        let at = path.clone();
+        let open = move || {
+            let mut draft = Self { file: open_part(&path)?, path, have: 0, hasher: Sha256::new() };
+            if draft.file.metadata()?.len() > bytes {
+                draft.file.set_len(0)?;
+            }
+            let mut buffer = vec![0; 256 << 10];
+            loop {
+                let read = draft.file.read(&mut buffer)?;
+                if read == 0 {
+                    return Ok(draft);
+                }
+                draft.hasher.update(&buffer[..read]);
+                draft.have += read as u64;
+            }
+        };
+        let opened = tokio::task::spawn_blocking(open).await.unwrap_or_else(|error| Err(io::Error::other(error)));
+        opened.map_err(io_error("read", &at))
+    }
+
+    fn sum(&self) -> BlobDigest {
+        BlobDigest::from_bytes(&self.hasher.clone().finalize())
+    }
+
+    fn add(&mut self, chunk: &[u8]) -> io::Result<()> {
+        self.file.write_all(chunk)?;
+        self.hasher.update(chunk);
+        self.have += chunk.len() as u64;
+        Ok(())
+    }
+
+    fn clear(&mut self) -> io::Result<()> {
+        self.file.set_len(0)?;
+        self.file.seek(SeekFrom::Start(0))?;
+        self.have = 0;
+        self.hasher = Sha256::new();
+        Ok(())
+    }
+}
+
+struct Fetching<'a> {
+    blobs: &'a Blobs,
+    client: &'a RegistryClient<'a>,
+    blob: &'a Descriptor,
+    more: &'a (dyn Fn(i64) + Send + Sync),
+    draft: Draft,
+}
+
+impl Fetching<'_> {
+    /// Asks for what is missing and takes what comes. Everything is here when this succeeds.
+    async fn once(&mut self) -> Result<(), Failed> {
+        if self.draft.have == self.blob.bytes {
+            return Ok(());
+        }
+        let mut response = self.client.blob(&self.blob.digest, self.draft.have).await?;
+        if !self.goes_on(&response) {
+            self.begin_anew().map_err(Failed::Final)?;
+        }
+        if response.status() == StatusCode::RANGE_NOT_SATISFIABLE {
+            let error = self.client.whom.lies(format!("less of {} than it said there is", self.blob.digest));
+            return Err(Failed::Passing(error, None));
+        }
+        let missing = self.blob.bytes - self.draft.have;
+        if let Some(length) = response.content_length()
+            && length > missing
+        {
+            let (whole, bytes) = (self.draft.have + length, self.blob.bytes);
+            let what = format!("{whole} bytes for {}, which has {bytes}", self.blob.digest);
+            return Err(Failed::Final(self.client.whom.lies(what)));
+        }
+        loop {
+            let chunk = match response.chunk().await {
+                Ok(Some(chunk)) => chunk,
+                Ok(None) => break,
+                Err(error) => {
+                    return Err(self.broken(if error.is_timeout() { "said nothing more" } else { "stopped" }));
+                }
+            };
+            if self.draft.have + chunk.len() as u64 > self.blob.bytes {
+                self.begin_anew().map_err(Failed::Final)?;
+                let what = format!("more than the {} bytes of {}", self.blob.bytes, self.blob.digest);
+                return Err(Failed::Final(self.client.whom.lies(what)));
+            }
+            let added = self.draft.add(&chunk);
+            added.map_err(io_error("write", &self.draft.path)).map_err(Failed::Final)?;
+            (self.more)(i64::try_from(chunk.len()).unwrap_or(0));
+        }
+        if self.draft.have < self.blob.bytes { Err(self.broken("stopped")) } else { Ok(()) }
+    }
+
+    /// Whether an answer goes on where we are.
+    fn goes_on(&self, response: &Response) -> bool {
+        let range = response.headers().get(CONTENT_RANGE).and_then(|value| value.to_str().ok());
+        match response.status() {
+            StatusCode::PARTIAL_CONTENT => {
+                range.is_some_and(|range| range.starts_with(&format!("bytes {}-", self.draft.have)))
+            }
+            _ => self.draft.have == 0,
+        }
+    }
+
+    fn begin_anew(&mut self) -> Result<(), RegistryError> {
+        (self.more)(-i64::try_from(self.draft.have).unwrap_or(0));
+        self.draft.clear().map_err(io_error("empty", &self.draft.path))
+    }
+
+    fn keep(&self) -> Result<(), RegistryError> {
+        let kept = self.draft.file.sync_all().and_then(|()| self.blobs.name(&self.blob.digest));
+        kept.map_err(io_error("keep", &self.draft.path))
+    }
+
+    fn broken(&self, how: &'static str) -> Failed {
+        let error = RegistryError::Interrupted {
+            registry: self.client.whom.registry.clone(),
+            name: self.client.whom.name.clone(),
+            how,
+            got: self.draft.have,
+            bytes: self.blob.bytes,
+            digest: self.blob.digest.to_string(),
+            tries: self.client.config.tries,
+        };
+        Failed::Passing(error, None)
+    }
+}
+
+fn open_part(path: &Path) -> io::Result<File> {
+    OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)
+}
+
+fn io_error(operation: &'static str, path: &Path) -> impl FnOnce(io::Error) -> RegistryError {
+    let path = path.to_owned();
+    move |source| RegistryError::Io { operation, path, source }
+}

@@ -1,0 +1,75 @@
+//! What Docker's configuration knows us by.
+
+use std::fmt;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use docker_credential::{CredentialRetrievalError, DockerCredential};
+
+/// How we introduce ourselves. Never printed.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) enum Credentials {
+    None,
+    Password {
+        user: String,
+        password: String,
+    },
+    /// To be exchanged for a token.
+    Identity(String),
+}
+
+impl fmt::Debug for Credentials {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.shown())
+    }
+}
+
+impl Credentials {
+    /// What to tell a person about them.
+    pub(crate) fn shown(&self) -> &'static str {
+        match self {
+            Self::None => "asked without a login",
+            Self::Password { .. } | Self::Identity(_) => "asked with the login in Docker's configuration",
+        }
+    }
+}
+
+/// Looks them up under `key`. What is configured but cannot be read is told, and nothing is used then.
+pub(crate) fn find(directory: Option<&Path>, key: &str) -> Credentials {
+    let home = || std::env::var_os("HOME").map(|home| Path::new(&home).join(".docker"));
+    let set = || std::env::var_os("DOCKER_CONFIG").map(PathBuf::from);
+    let Some(directory) = directory.map(Path::to_owned).or_else(set).or_else(home) else { return Credentials::None };
+    let Ok(file) = File::open(directory.join("config.json")) else { return Credentials::None };
+    match docker_credential::get_credential_from_reader(file, key) {
+        Ok(DockerCredential::UsernamePassword(user, password)) if user == "<token>" => Credentials::Identity(password),
+        Ok(DockerCredential::UsernamePassword(user, password)) => Credentials::Password { user, password },
+        Ok(DockerCredential::IdentityToken(token)) => Credentials::Identity(token),
+        Err(CredentialRetrievalError::NoCredentialConfigured) => Credentials::None,
+        // A store has none for every registry that nobody logged in to.
+        Err(CredentialRetrievalError::HelperFailure { .. }) => Credentials::None,
+        Err(error) => {
+            tracing::warn!(registry = key, %error, "the login in Docker's configuration cannot be used");
+            Credentials::None
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn logins_are_found_by_registry_and_not_printed() {
+        let directory = tempfile::tempdir().unwrap();
+        let text = r#"{"auths":{"localhost:5000":{"auth":"YW5uOmh1bnRlcjI="},"x.y":{"identitytoken":"abc"}}}"#;
+        std::fs::write(directory.path().join("config.json"), text).unwrap();
+        let found = find(Some(directory.path()), "localhost:5000");
+        assert_eq!(found, Credentials::Password { user: "ann".into(), password: "hunter2".into() });
+        assert!(!format!("{found:?}").contains("hunter2"));
+        assert_eq!(find(Some(directory.path()), "x.y"), Credentials::Identity("abc".into()));
+        assert_eq!(find(Some(directory.path()), "other"), Credentials::None);
+        std::fs::write(directory.path().join("config.json"), "not JSON").unwrap();
+        assert_eq!(find(Some(directory.path()), "x.y"), Credentials::None);
+        assert_eq!(find(Some(Path::new("/absent")), "x.y"), Credentials::None);
+    }
+}

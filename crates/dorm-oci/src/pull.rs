@@ -1,0 +1,226 @@
+//! A pull: the documents first, which say what is needed, then what of it is not here, then the import.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use async_trait::async_trait;
+use dorm_pool::{
+    BlobDigest, Configuration, DOCUMENT_BYTES_MAX, Descriptor, Document, Image, ImageSource, Manifest, Pool, PoolError,
+    Progress, Stage, choose, host_architecture,
+};
+use dorm_service::{Pull, PullProgress, Registry, RegistryError};
+use futures_util::{StreamExt as _, TryStreamExt as _, stream};
+use reqwest::Client;
+
+use crate::blobs::Blobs;
+use crate::client::RegistryClient;
+use crate::reference::{Reference, Version};
+use crate::{Config, credentials};
+
+/// How many layers come at once.
+const AT_ONCE: usize = 4;
+/// How deep an index may lie in others.
+const INDEXES_MAX: usize = 3;
+/// How many bytes there are between two reports.
+const REPORT_EVERY: i64 = 1 << 20;
+
+/// Registries, asked as [`Config`] says.
+#[derive(Debug)]
+pub struct OciRegistry {
+    config: Config,
+    blobs: Blobs,
+    pool: PoolRef,
+    /// For registries of other hosts, by way of a proxy where the environment names one.
+    far: Client,
+    /// For those of this host.
+    near: Client,
+}
+
+struct PoolRef(Pool);
+
+impl std::fmt::Debug for PoolRef {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("the pool")
+    }
+}
+
+/// An image as the registry has it.
+struct Wanted {
+    manifest: BlobDigest,
+    layers: Vec<(Descriptor, BlobDigest)>,
+    /// Everything that was fetched for it.
+    blobs: Vec<BlobDigest>,
+}
+
+impl OciRegistry {
+    pub(crate) fn open(config: Config, pool: Pool) -> io::Result<Self> {
+        let client = || {
+            Client::builder()
+                .user_agent(concat!("dormouse/", env!("CARGO_PKG_VERSION")))
+                .connect_timeout(config.stall.min(std::time::Duration::from_secs(10)))
+                .read_timeout(config.stall)
+        };
+        let far = client().build().map_err(io::Error::other)?;
+        let near = client().no_proxy().build().map_err(io::Error::other)?;
+        let blobs = Blobs::open(config.directory.clone())?;
+        Ok(Self { config, blobs, pool: PoolRef(pool), far, near })
+    }
+
+    /// Follows indexes to the manifest of the image for `architecture`.
+    async fn find(
+        &self,
+        client: &RegistryClient<'_>,
+        reference: &Reference,
+        architecture: &str,
+    ) -> Result<(Manifest, BlobDigest, Vec<u8>), RegistryError> {
+        let mut version = reference.version.clone();
+        for _ in 0..=INDEXES_MAX {
+            let (text, digest) = client.manifest(&version).await?;
+            match Document::parse(&text).map_err(|what| client.whom.lies(format!("what cannot be read: {what}")))? {
+                Document::Manifest(manifest) => return Ok((manifest, digest, text)),
+                Document::Index(list) => {
+                    let chosen = choose(&list, architecture).map_err(|what| RegistryError::NotFound {
+                        registry: client.whom.registry.clone(),
+                        name: client.whom.name.clone(),
+                        what,
+                    })?;
+                    version = Version::Digest(chosen.digest.clone());
+                }
+            }
+        }
+        Err(client.whom.lies("indexes that lie too deep in each other"))
+    }
+
+    async fn documents(
+        &self,
+        client: &RegistryClient<'_>,
+        reference: &Reference,
+        architecture: &str,
+    ) -> Result<Wanted, RegistryError> {
+        let (manifest, digest, text) = self.find(client, reference, architecture).await?;
+        if manifest.config.bytes > DOCUMENT_BYTES_MAX {
+            return Err(client.whom.lies(format!("a configuration of {} bytes", manifest.config.bytes)));
+        }
+        self.blobs.put(&digest, &text)?;
+        self.blobs.fetch(client, &manifest.config, &|_| {}).await?;
+        let text = self.blobs.read(&manifest.config.digest)?;
+        let unreadable = |what| client.whom.lies(format!("what cannot be read: {what}"));
+        let configuration = Configuration::parse(&text).map_err(unreadable)?;
+        if configuration.diff_ids.len() != manifest.layers.len() {
+            let (layers, known) = (manifest.layers.len(), configuration.diff_ids.len());
+            return Err(client.whom.lies(format!("a manifest with {layers} layers and a configuration with {known}")));
+        }
+        let blobs = [&digest, &manifest.config.digest].into_iter().chain(manifest.layers.iter().map(|it| &it.digest));
+        let blobs = blobs.cloned().collect();
+        let layers = manifest.layers.into_iter().zip(configuration.diff_ids).collect();
+        Ok(Wanted { manifest: digest, layers, blobs })
+    }
+
+    async fn fetch(
+        &self,
+        client: &RegistryClient<'_>,
+        layers: &[&Descriptor],
+        progress: &PullProgress,
+    ) -> Result<(), RegistryError> {
+        let total: u64 = layers.iter().map(|layer| layer.bytes).fold(0, u64::saturating_add);
+        let here: u64 = layers.iter().map(|layer| self.blobs.here(layer)).sum();
+        let need_bytes = total.saturating_sub(here);
+        let name = || client.whom.name.clone();
+        let free_bytes =
+            self.pool.0.free_bytes().await.map_err(|source| RegistryError::Pool { name: name(), source })?;
+        if need_bytes > free_bytes {
+            return Err(RegistryError::NoRoom { name: name(), need_bytes, free_bytes });
+        }
+        let done = AtomicI64::new(i64::try_from(here).unwrap_or(i64::MAX));
+        let told = AtomicI64::new(0);
+        let tell = |now: i64| {
+            let bytes = u64::try_from(now).unwrap_or(0);
+            progress(Progress { stage: Stage::Fetching, entries: 0, bytes, bytes_total: Some(total) });
+        };
+        tell(done.load(Ordering::Relaxed));
+        let more = |bytes: i64| {
+            let now = done.fetch_add(bytes, Ordering::Relaxed) + bytes;
+            if now - told.load(Ordering::Relaxed) >= REPORT_EVERY || now == i64::try_from(total).unwrap_or(0) {
+                told.store(now, Ordering::Relaxed);
+                tell(now);
+            }
+        };
+        let more: &(dyn Fn(i64) + Send + Sync) = &more;
+        // The largest first: then none of them is waited for alone.
+        let mut order = layers.to_vec();
+        order.sort_by_key(|layer| std::cmp::Reverse(layer.bytes));
+        order.dedup_by(|a, b| a.digest == b.digest);
+        let mut fetches = Vec::new();
+        for layer in order {
+            fetches.push(self.blobs.fetch(client, layer, more));
+        }
+        stream::iter(fetches).buffer_unordered(AT_ONCE).try_collect::<Vec<()>>().await.map(drop)
+    }
+
+    async fn import(
+        &self,
+        wanted: &Wanted,
+        reference: &Reference,
+        tag: &str,
+        progress: &PullProgress,
+    ) -> Result<Image, PoolError> {
+        let source =
+            ImageSource { reference: Some(reference.to_string()), manifest: Some(wanted.manifest.to_string()) };
+        let progress = progress.clone();
+        let report = move |state: Progress| progress(state);
+        self.pool.0.import_blobs(self.blobs.directory(), &wanted.manifest, source, Some(tag), report).await
+    }
+}
+
+#[async_trait]
+impl Registry for OciRegistry {
+    fn whole_name(&self, reference: &str) -> Result<String, RegistryError> {
+        Ok(Reference::parse(reference)?.to_string())
+    }
+
+    fn names_registry(&self, reference: &str) -> bool {
+        Reference::names_registry(reference)
+    }
+
+    async fn pull(&self, asked: &Pull, tag: &str, progress: PullProgress) -> Result<Image, RegistryError> {
+        let reference = Reference::parse(&asked.reference)?;
+        let (directory, key) = (self.config.docker_config.clone(), reference.key().to_owned());
+        // A helper of Docker's is a program, which may take its time.
+        let found = tokio::task::spawn_blocking(move || credentials::find(directory.as_deref(), &key)).await;
+        let credentials = found.unwrap_or(credentials::Credentials::None);
+        let http = if reference.is_loopback() { &self.near } else { &self.far };
+        let client = RegistryClient::new(&self.config, http, &reference, asked.transport, credentials);
+        let _using = self.blobs.use_them();
+        let architecture = asked.architecture.as_deref().unwrap_or_else(|| host_architecture());
+        let wanted = self.documents(&client, &reference, architecture).await?;
+        let pool_error = |source| RegistryError::Pool { name: client.whom.name.clone(), source };
+        let mut missing = Vec::new();
+        for (layer, diff_id) in &wanted.layers {
+            if !self.pool.0.has_layer(diff_id).await.map_err(pool_error)? {
+                missing.push(layer);
+            }
+        }
+        self.fetch(&client, &missing, &progress).await?;
+        let mut imported = self.import(&wanted, &reference, tag, &progress).await;
+        let refused = |error: &PoolError| matches!(error, PoolError::Source { .. } | PoolError::Entry { .. });
+        if imported.as_ref().is_err_and(refused) && missing.len() < wanted.layers.len() {
+            // A layer that was here may have gone, or was found to be damaged.
+            let all: Vec<_> = wanted.layers.iter().map(|(layer, _)| layer).collect();
+            self.fetch(&client, &all, &progress).await?;
+            imported = self.import(&wanted, &reference, tag, &progress).await;
+        }
+        if imported.is_ok() || imported.as_ref().is_err_and(refused) {
+            self.blobs.spend(wanted.blobs);
+        }
+        imported.map_err(pool_error)
+    }
+}
+
+/// For whoever puts a daemon together.
+impl OciRegistry {
+    /// As the service wants it.
+    pub fn shared(self) -> Arc<dyn Registry> {
+        Arc::new(self)
+    }
+}

@@ -1,0 +1,278 @@
+//! Images in the forms that other tools write: OCI layouts, as directories and archives, and docker archives. What a
+//! source is is told by what is in it. Nothing of it is unpacked here: this finds the documents and the blobs.
+
+mod docker;
+mod index;
+
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+
+use flate2::read::MultiGzDecoder;
+use rustix::fs::{CWD, Mode, OFlags};
+
+use super::Images;
+use super::documents::{
+    BlobDigest, Configuration, DOCUMENT_BYTES_MAX, Descriptor, Document, Manifest, Packing, choose,
+};
+use super::import::{Job, Staging};
+use super::layers::{Blob, LayerBlob};
+use super::settings::{ImageConfig, ImageSource};
+use crate::error::{PoolError, failed, is_full};
+use index::Index;
+
+/// How deep an index may lie in others.
+const INDEXES_MAX: usize = 3;
+const LAYOUT: &str = "oci-layout";
+const INDEX: &str = "index.json";
+
+/// An image as its documents have it.
+pub(super) struct Bundle {
+    pub(super) config: ImageConfig,
+    pub(super) source: ImageSource,
+    pub(super) layers: Vec<LayerBlob>,
+}
+
+/// What a source is.
+pub(super) enum Found<'a> {
+    /// A root filesystem, as a directory or an archive.
+    Rootfs,
+    /// The archive of one, decompressed.
+    Spooled(Spooled<'a>),
+    /// An image. What was decompressed for it stays as long as this.
+    Image(Bundle, Option<Spooled<'a>>),
+}
+
+/// A decompressed archive; removed when dropped.
+pub(super) struct Spooled<'a> {
+    path: PathBuf,
+    _staging: Staging<'a>,
+}
+
+impl Spooled<'_> {
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+/// Where blobs are.
+trait Blobs {
+    /// The file of that name; `None` when there is none.
+    fn open(&self, name: &str) -> io::Result<Option<Blob>>;
+}
+
+/// Below a directory.
+struct In<'a>(&'a Path);
+
+impl Blobs for In<'_> {
+    fn open(&self, name: &str) -> io::Result<Option<Blob>> {
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let file = match rustix::fs::openat(CWD, self.0.join(name), flags, Mode::empty()) {
+            Ok(file) => File::from(file),
+            Err(rustix::io::Errno::NOENT) => return Ok(None),
+            Err(error) => return Err(error.into()),
+        };
+        match file.metadata()?.is_file() {
+            true => Blob::whole(file).map(Some),
+            false => Err(io::Error::other("it is not a file")),
+        }
+    }
+}
+
+/// Finds out what a source is.
+pub(super) fn open<'i>(job: &mut Job<'_>, architecture: &str, images: &'i Images) -> Result<Found<'i>, PoolError> {
+    let source = job.source;
+    let image = |bundle| Found::Image(bundle, None);
+    let facts = fs::metadata(source).map_err(|error| job.refused("cannot be read", Some(error)))?;
+    if facts.is_dir() {
+        let is_layout = source.join(LAYOUT).is_file() && source.join(INDEX).is_file();
+        return match is_layout {
+            true => of_layout(job, &In(source), architecture, images).map(image),
+            false => Ok(Found::Rootfs),
+        };
+    }
+    if !facts.is_file() {
+        return Ok(Found::Rootfs);
+    }
+    let file = File::open(source).map_err(|error| job.refused("cannot be read", Some(error)))?;
+    let mut start = Vec::new();
+    (&file).take(4).read_to_end(&mut start).map_err(|error| job.refused("cannot be read", Some(error)))?;
+    match Packing::of_content(&start) {
+        Packing::Plain => match index::read(file) {
+            Some(index) => of_archive(job, &index, architecture, images).map(image),
+            None => Ok(Found::Rootfs),
+        },
+        packing => match index::begins_like_one(unpacked(&file, packing)) {
+            false => Ok(Found::Rootfs),
+            true => {
+                let spooled = spool(job, &file, packing, images)?;
+                let file = File::open(spooled.path()).map_err(failed("open", spooled.path()))?;
+                match index::read(file) {
+                    Some(index) => {
+                        of_archive(job, &index, architecture, images).map(|bundle| Found::Image(bundle, Some(spooled)))
+                    }
+                    None => Ok(Found::Spooled(spooled)),
+                }
+            }
+        },
+    }
+}
+
+/// The image of a manifest in `directory`, in which blobs have their places in an OCI layout.
+pub(super) fn of_manifest(
+    job: &Job<'_>,
+    manifest: &BlobDigest,
+    source: ImageSource,
+    images: &Images,
+) -> Result<Bundle, PoolError> {
+    let blobs = In(job.source);
+    let text = document(job, &blobs, manifest, None)?;
+    match Document::parse(&text) {
+        Ok(Document::Manifest(found)) => assemble(job, &blobs, &found, source, images),
+        Ok(Document::Index(_)) => Err(job.refused("its manifest is an index", None)),
+        Err(what) => Err(job.refused(&what, None)),
+    }
+}
+
+fn unpacked<'a>(file: &'a File, packing: Packing) -> Box<dyn Read + 'a> {
+    let source = file.try_clone().and_then(Blob::whole).map(|blob| blob.reader());
+    match (packing, source) {
+        (Packing::Gzip, Ok(source)) => Box::new(MultiGzDecoder::new(io::BufReader::new(source))),
+        (Packing::Zstd, Ok(source)) => match zstd::stream::read::Decoder::new(source) {
+            Ok(decoder) => Box::new(decoder),
+            Err(_) => Box::new(io::empty()),
+        },
+        _ => Box::new(io::empty()),
+    }
+}
+
+/// Decompresses an archive of an image, whose parts are not read in their order.
+fn spool<'i>(job: &mut Job<'_>, file: &File, packing: Packing, images: &'i Images) -> Result<Spooled<'i>, PoolError> {
+    let staging = images.stage()?;
+    let spooled = Spooled { path: staging.path().join("archive.tar"), _staging: staging };
+    let mut to = File::create_new(&spooled.path).map_err(failed("make", &spooled.path))?;
+    let mut from = unpacked(file, packing);
+    let mut buffer = vec![0; 256 << 10];
+    let mut written = 0u64;
+    loop {
+        let read = from.read(&mut buffer).map_err(|error| job.refused("cannot be decompressed", Some(error)))?;
+        if read == 0 {
+            return Ok(spooled);
+        }
+        written += read as u64;
+        if written > job.limits.bytes {
+            return Err(job.refused("decompressed it is larger than 64 GiB", None));
+        }
+        match to.write_all(&buffer[..read]) {
+            Err(error) if is_full(&error) => return Err(PoolError::io("unpack into", &spooled.path, error)),
+            other => other.map_err(failed("write", &spooled.path))?,
+        }
+    }
+}
+
+fn of_archive(job: &mut Job<'_>, index: &Index, architecture: &str, images: &Images) -> Result<Bundle, PoolError> {
+    if index.has(LAYOUT) && index.has(INDEX) {
+        of_layout(job, index, architecture, images)
+    } else {
+        docker::read(job, index)
+    }
+}
+
+fn of_layout(job: &mut Job<'_>, blobs: &dyn Blobs, architecture: &str, images: &Images) -> Result<Bundle, PoolError> {
+    let refused = |what: &str| job.refused(what, None);
+    let text = named(job, blobs, INDEX)?;
+    let mut source = ImageSource::default();
+    let mut found = Document::parse(&text).map_err(|what| refused(&what))?;
+    for depth in 0..=INDEXES_MAX {
+        match found {
+            Document::Manifest(manifest) => return assemble(job, blobs, &manifest, source, images),
+            Document::Index(list) => {
+                if depth == 0 {
+                    only_one(&list).map_err(|what| refused(&what))?;
+                }
+                let chosen = choose(&list, architecture).map_err(|what| refused(&what))?;
+                source.reference = source.reference.or_else(|| chosen.name.clone());
+                source.manifest = Some(chosen.digest.to_string());
+                let text = document(job, blobs, &chosen.digest, Some(chosen.bytes))?;
+                found = Document::parse(&text).map_err(|what| refused(&what))?;
+            }
+        }
+    }
+    Err(refused("its indexes lie too deep in each other"))
+}
+
+/// Refuses a layout that holds several images, which are not one for several architectures.
+fn only_one(list: &[Descriptor]) -> Result<(), String> {
+    let unnamed = list.iter().filter(|entry| entry.platform.is_none()).count();
+    if list.len() > 1 && unnamed > 1 {
+        let names: Vec<_> = list.iter().filter_map(|entry| entry.name.as_deref()).take(20).collect();
+        let names = names.join(", ").escape_debug().to_string();
+        return Err(format!("it holds several images ({names}): copy the one that is meant, as `skopeo copy` can"));
+    }
+    Ok(())
+}
+
+fn assemble(
+    job: &Job<'_>,
+    blobs: &dyn Blobs,
+    manifest: &Manifest,
+    source: ImageSource,
+    images: &Images,
+) -> Result<Bundle, PoolError> {
+    let refused = |what: &str| job.refused(what, None);
+    let text = document(job, blobs, &manifest.config.digest, Some(manifest.config.bytes))?;
+    let configuration = Configuration::parse(&text).map_err(|what| refused(&what))?;
+    if configuration.diff_ids.len() != manifest.layers.len() {
+        let (layers, known) = (manifest.layers.len(), configuration.diff_ids.len());
+        return Err(refused(&format!("its manifest has {layers} layers, its configuration {known}")));
+    }
+    let mut layers = Vec::new();
+    for (descriptor, diff_id) in manifest.layers.iter().zip(configuration.diff_ids) {
+        let packing = Packing::of_media_type(&descriptor.media_type).map_err(|what| refused(&what))?;
+        let blob = blob(job, blobs, &descriptor.digest)?;
+        if let Some(blob) = &blob
+            && blob.bytes != descriptor.bytes
+        {
+            let (found, said) = (blob.bytes, descriptor.bytes);
+            return Err(refused(&format!("its layer {} has {found} bytes, not {said}", descriptor.digest)));
+        }
+        if blob.is_none() && !images.has_layer(diff_id.hex()) {
+            return Err(refused(&format!("its layer {} is missing", descriptor.digest)));
+        }
+        let digest = Some(descriptor.digest.clone());
+        layers.push(LayerBlob { diff_id, digest, packing: Some(packing), blob });
+    }
+    Ok(Bundle { config: configuration.settings, source, layers })
+}
+
+/// The text of a document, which is what its digest says.
+fn document(job: &Job<'_>, blobs: &dyn Blobs, digest: &BlobDigest, bytes: Option<u64>) -> Result<Vec<u8>, PoolError> {
+    use sha2::{Digest as _, Sha256};
+    let Some(blob) = blob(job, blobs, digest)? else {
+        return Err(job.refused(&format!("its document {digest} is missing"), None));
+    };
+    let text = read_document(job, &blob)?;
+    let found = BlobDigest::from_bytes(&Sha256::digest(&text));
+    if found != *digest || bytes.is_some_and(|bytes| bytes != blob.bytes) {
+        return Err(job.refused(&format!("its document {digest} is not what it should be: it is {found}"), None));
+    }
+    Ok(text)
+}
+
+fn blob(job: &Job<'_>, blobs: &dyn Blobs, digest: &BlobDigest) -> Result<Option<Blob>, PoolError> {
+    blobs
+        .open(&format!("blobs/sha256/{}", digest.hex()))
+        .map_err(|error| job.refused("a blob cannot be read", Some(error)))
+}
+
+fn named(job: &Job<'_>, blobs: &dyn Blobs, name: &str) -> Result<Vec<u8>, PoolError> {
+    let found = blobs.open(name).map_err(|error| job.refused("cannot be read", Some(error)))?;
+    match found {
+        Some(blob) => read_document(job, &blob),
+        None => Err(job.refused(&format!("{} is missing in it", name.escape_debug()), None)),
+    }
+}
+
+fn read_document(job: &Job<'_>, blob: &Blob) -> Result<Vec<u8>, PoolError> {
+    blob.read_all(DOCUMENT_BYTES_MAX).map_err(|error| job.refused("one of its documents cannot be read", Some(error)))
+}

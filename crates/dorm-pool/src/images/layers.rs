@@ -1,0 +1,204 @@
+//! Layers: what each layer of an image changes, unpacked once and shared by all images that have it.
+//!
+//! ```text
+//! layers/DIFFID/layer.json    the digest of what is in tree/, and links to files of layers below
+//! layers/DIFFID/tree/         its files; `.wh.NAME` where NAME is removed, `.wh..wh.opq` where all below is
+//! layers/.part-N/             being unpacked
+//! ```
+//!
+//! A directory that only is there because something in it is belongs to the host's root, which no guest is: it says
+//! nothing about the directory of that name in the layers below. The root filesystems of images have the files of
+//! layers by hard links, and directories of their own. An import holds `layers/.lock` together with others; layers
+//! that no image names are removed when nobody holds it.
+
+mod entries;
+mod flatten;
+mod unpack;
+
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::{GUEST_ID_BASE, Images, listing};
+use crate::disk;
+use crate::error::{PoolError, failed};
+use crate::steps::{Step, Steps};
+
+pub(super) use entries::LayerEntries;
+pub(super) use flatten::apply;
+pub(super) use unpack::{Blob, LayerBlob, unpack};
+
+pub(super) const DIRECTORY: &str = "layers";
+const PART: &str = ".part-";
+const GONE: &str = ".gone-";
+const LOCK: &str = ".lock";
+const TREE: &str = "tree";
+const ABOUT: &str = "layer.json";
+const FORMAT: u32 = 1;
+
+/// What a name begins with where something of a lower layer is removed.
+pub(super) const WHITEOUT: &[u8] = b".wh.";
+/// What is in a directory of which nothing in lower layers stays.
+pub(super) const OPAQUE: &[u8] = b".wh..wh.opq";
+
+/// Hard links to files of layers below: new name and target.
+pub(super) type Links = Vec<(Vec<u8>, Vec<u8>)>;
+
+/// `layer.json`.
+#[derive(Serialize, Deserialize)]
+struct AboutLayer {
+    format: u32,
+    /// The digest of the listing of `tree`.
+    tree: String,
+    bytes: u64,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    links: Links,
+}
+
+/// A layer that is unpacked, here under its name or not yet.
+pub(super) struct Layer {
+    pub(super) diff_id: String,
+    pub(super) tree: PathBuf,
+    links: Links,
+    /// Still to be given its name.
+    part: Option<Part>,
+}
+
+/// A layer that is being unpacked; removed when dropped.
+pub(super) struct Part {
+    path: PathBuf,
+    is_here: bool,
+    steps: Steps,
+}
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        if self.is_here
+            && self.steps.alive()
+            && let Err(error) = disk::remove_tree(&self.path)
+        {
+            tracing::warn!(path = %self.path.display(), %error, "a half-unpacked layer is left; the next import clears it");
+        }
+    }
+}
+
+impl Images {
+    fn layers_directory(&self) -> PathBuf {
+        self.directory.join(DIRECTORY)
+    }
+
+    /// Holds all layers that are there for as long as the answer is kept.
+    pub(super) fn keep_layers(&self) -> Result<File, PoolError> {
+        disk::make_directories(&self.layers_directory())?;
+        disk::close_directory(&self.layers_directory())?;
+        disk::lock_shared(&self.layers_directory().join(LOCK))
+    }
+
+    /// The layer with that content, if it is there and sound. A damaged one is set aside.
+    pub(super) fn layer(&self, diff_id: &str) -> Result<Option<Layer>, PoolError> {
+        let path = self.layers_directory().join(diff_id);
+        let about = path.join(ABOUT);
+        let text = match fs::read(&about) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(failed("read", &about)(error)),
+        };
+        let tree = path.join(TREE);
+        let sound = serde_json::from_slice::<AboutLayer>(&text).ok().filter(|about| about.format == FORMAT);
+        if let Some(about) = sound
+            && listing::list(&tree, GUEST_ID_BASE)?.digest.as_str() == about.tree
+        {
+            return Ok(Some(Layer { diff_id: diff_id.to_owned(), tree, links: about.links, part: None }));
+        }
+        tracing::warn!(layer = diff_id, "a layer is damaged: it is unpacked anew");
+        let gone = self.layers_directory().join(format!("{GONE}{diff_id}"));
+        disk::remove_tree(&gone)?;
+        fs::rename(&path, &gone).map_err(failed("set aside", &path))?;
+        disk::remove_tree(&gone)?;
+        Ok(None)
+    }
+
+    /// Whether a layer is there, without a look at what is in it.
+    pub(crate) fn has_layer(&self, diff_id: &str) -> bool {
+        is_diff_id(diff_id) && self.layers_directory().join(diff_id).join(ABOUT).is_file()
+    }
+
+    /// An empty place for a layer.
+    fn part(&self) -> Result<Part, PoolError> {
+        let mut number = 0u64;
+        loop {
+            let path = self.layers_directory().join(format!("{PART}{number}"));
+            match disk::make_directory(&path) {
+                Ok(()) => return Ok(Part { path, is_here: true, steps: self.steps.clone() }),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => number += 1,
+                Err(error) => return Err(failed("make the directory", &path)(error)),
+            }
+        }
+    }
+
+    /// Gives layers their names. Everything in them is on the disk already.
+    pub(super) fn publish_layers(&self, layers: &mut [Layer]) -> Result<(), PoolError> {
+        let directory = self.layers_directory();
+        for layer in layers {
+            let Some(part) = &mut layer.part else { continue };
+            match disk::rename_new(&part.path, &directory.join(&layer.diff_id)) {
+                Ok(()) => part.is_here = false,
+                // Somebody has unpacked the same: both are right.
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(failed("rename the complete layer", &part.path)(error)),
+            }
+        }
+        disk::sync_directory(&directory, &self.steps)?;
+        self.steps.reach(Step::LayersNamed)
+    }
+
+    /// Removes layers that no image names, and what dead imports left, unless an import is under way.
+    pub(super) fn clear_layers(&self) -> Result<(), PoolError> {
+        let directory = self.layers_directory();
+        if !directory.is_dir() {
+            return Ok(());
+        }
+        let Some(_alone) = disk::try_lock(&directory.join(LOCK))? else { return Ok(()) };
+        let mut needed = BTreeSet::new();
+        for digest in self.digests()? {
+            match self.about(&digest) {
+                Ok(about) => needed.extend(about.layers),
+                Err(PoolError::NoImage { .. }) => {}
+                // What cannot be read may need anything.
+                Err(error) => {
+                    tracing::warn!(image = %digest, error = %error, "layers are left, as an image cannot be read");
+                    return Ok(());
+                }
+            }
+        }
+        for name in disk::names(&directory)? {
+            let path = directory.join(&name);
+            if name.starts_with(PART) || name.starts_with(GONE) {
+                disk::remove_tree(&path)?;
+            } else if is_diff_id(&name) && !needed.contains(&name) {
+                let gone = directory.join(format!("{GONE}{name}"));
+                disk::remove_tree(&gone)?;
+                fs::rename(&path, &gone).map_err(failed("rename before removing", &path))?;
+                disk::remove_tree(&gone)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether it is the name of a layer: the SHA-256 of its archive.
+pub(super) fn is_diff_id(name: &str) -> bool {
+    name.len() == 64 && name.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte))
+}
+
+/// Writes what is known of a layer beside it.
+fn describe(part: &Path, links: &Links, images: &Images) -> Result<(), PoolError> {
+    let found = listing::list(&part.join(TREE), GUEST_ID_BASE)?;
+    let about = AboutLayer { format: FORMAT, tree: found.digest.to_string(), bytes: found.bytes, links: links.clone() };
+    let path = part.join(ABOUT);
+    let text = serde_json::to_vec(&about).map_err(|error| failed("put together", &path)(io::Error::from(error)))?;
+    disk::write_new(&path, &text, &images.steps)
+}

@@ -1,0 +1,57 @@
+//! What the entries of a layer mean: names that stand for the removal of something, and links to files that an
+//! earlier layer has.
+
+use super::{Links, OPAQUE, WHITEOUT};
+use crate::images::node::{GuestPath, Kind, Node, Refusal};
+use crate::images::tree::Tree;
+
+const LINKS_MAX: usize = 10_000;
+/// What older tools keep for themselves.
+const PRIVATE: &[u8] = b".wh..wh.";
+
+/// What the entries of one layer have brought that no file can say.
+#[derive(Default)]
+pub(in crate::images) struct LayerEntries {
+    pub(in crate::images) links: Links,
+}
+
+impl LayerEntries {
+    /// What is to be written for an entry; `None` where it is nothing.
+    pub(in crate::images) fn read(&mut self, node: Node, tree: &Tree) -> Result<Option<Node>, Refusal> {
+        let Some((directory, name)) = node.path.split() else { return Ok(Some(node)) };
+        let mut above = directory.split(|byte| *byte == b'/');
+        if above.clone().any(|part| part.starts_with(PRIVATE)) {
+            return Ok(None);
+        }
+        if above.any(|part| part.starts_with(WHITEOUT)) {
+            return Err(Refusal::because("is in something that stands for a removal"));
+        }
+        if name.starts_with(WHITEOUT) {
+            return if name == OPAQUE {
+                Ok(Some(mark(node)))
+            } else if name.starts_with(PRIVATE) {
+                Ok(None)
+            } else if matches!(&name[WHITEOUT.len()..], b"" | b"." | b"..") {
+                Err(Refusal::because("stands for the removal of something that no directory holds"))
+            } else {
+                Ok(Some(mark(node)))
+            };
+        }
+        match &node.kind {
+            Kind::HardLink(target) if !tree.has(target) => {
+                if self.links.len() >= LINKS_MAX {
+                    return Err(Refusal::because("is one link to a lower layer too many: layers have 10,000 at most"));
+                }
+                self.links.push((node.path.as_bytes().to_vec(), target.as_bytes().to_vec()));
+                Ok(None)
+            }
+            _ => Ok(Some(node)),
+        }
+    }
+}
+
+/// An empty file with the name of the entry.
+fn mark(node: Node) -> Node {
+    let path: GuestPath = node.path;
+    Node { path, kind: Kind::File(0), mode: 0, user: 0, group: 0, modified: 0, capability: None }
+}

@@ -1,0 +1,106 @@
+//! Laying layers on each other: the plain directory that engines are given. Files become hard links to those of the
+//! layer, directories are made anew, and what a layer removes is removed before anything of the layer is added.
+
+use std::ffi::OsString;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, ResolveFlags};
+
+use super::{Layer, OPAQUE, WHITEOUT};
+use crate::images::GUEST_ID_BASE;
+use crate::images::node::{GuestPath, Kind, Node, Refusal};
+use crate::images::tree::Tree;
+
+/// Lays `layer` on what is in `tree`. The error names the entry.
+pub(in crate::images) fn apply(tree: &mut Tree, layer: &Layer) -> Result<(), (String, Refusal)> {
+    let named = |path: &Path| path.to_string_lossy().into_owned();
+    let root = open_root(&layer.tree).map_err(|refusal| (".".to_owned(), refusal))?;
+    let mut open = vec![PathBuf::new()];
+    while let Some(relative) = open.pop() {
+        directory(tree, &root, &relative, &mut open).map_err(|refusal| (named(&relative), refusal))?;
+    }
+    for (name, target) in &layer.links {
+        let shown = String::from_utf8_lossy(name).into_owned();
+        link(tree, name, target).map_err(|refusal| (shown, refusal))?;
+    }
+    Ok(())
+}
+
+fn open_root(path: &Path) -> Result<OwnedFd, Refusal> {
+    let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    rustix::fs::openat(CWD, path, flags, Mode::empty()).map_err(|error| Refusal::system("cannot be opened", error))
+}
+
+/// One directory of the layer; what is below it is left in `open`.
+fn directory(tree: &mut Tree, root: &OwnedFd, relative: &Path, open: &mut Vec<PathBuf>) -> Result<(), Refusal> {
+    let refused = |error: rustix::io::Errno| Refusal::system("cannot be read back", error);
+    let (from, names) = list(root, relative).map_err(refused)?;
+    let path = GuestPath::parse(relative.as_os_str().as_bytes())?;
+    let facts = rustix::fs::fstat(&from).map_err(refused)?;
+    if facts.st_uid < GUEST_ID_BASE {
+        tree.imply(&path)?;
+    } else {
+        let node = Node {
+            path: path.clone(),
+            kind: Kind::Directory,
+            mode: facts.st_mode,
+            user: facts.st_uid - GUEST_ID_BASE,
+            group: facts.st_gid.saturating_sub(GUEST_ID_BASE),
+            modified: facts.st_mtime,
+            capability: None,
+        };
+        tree.put(&node, &mut io::empty())?;
+    }
+    if names.iter().any(|name| name.as_bytes() == OPAQUE) {
+        tree.empty(&path)?;
+    }
+    for name in &names {
+        if let Some(removed) = name.as_bytes().strip_prefix(WHITEOUT)
+            && name.as_bytes() != OPAQUE
+        {
+            tree.remove(&path, removed)?;
+        }
+    }
+    for name in names.into_iter().filter(|name| !name.as_bytes().starts_with(WHITEOUT)) {
+        let facts = rustix::fs::statat(&from, &name, AtFlags::SYMLINK_NOFOLLOW).map_err(refused)?;
+        let child = relative.join(&name);
+        if FileType::from_raw_mode(facts.st_mode) == FileType::Directory {
+            open.push(child);
+        } else {
+            tree.link_from(&GuestPath::parse(child.as_os_str().as_bytes())?, &from, &facts)?;
+        }
+    }
+    Ok(())
+}
+
+fn list(root: &OwnedFd, relative: &Path) -> rustix::io::Result<(OwnedFd, Vec<OsString>)> {
+    let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
+    let path = if relative.as_os_str().is_empty() { Path::new(".") } else { relative };
+    let directory = rustix::fs::openat2(root, path, flags, Mode::empty(), resolve)?;
+    let mut names = Vec::new();
+    for entry in Dir::read_from(&directory)? {
+        let name = entry?.file_name().to_bytes().to_vec();
+        if name != b"." && name != b".." {
+            names.push(OsString::from_vec(name));
+        }
+    }
+    Ok((directory, names))
+}
+
+fn link(tree: &mut Tree, name: &[u8], target: &[u8]) -> Result<(), Refusal> {
+    let node = Node {
+        path: GuestPath::parse(name)?,
+        kind: Kind::HardLink(GuestPath::parse(target)?),
+        mode: 0,
+        user: 0,
+        group: 0,
+        modified: 0,
+        capability: None,
+    };
+    tree.clear_way(&node.path)?;
+    tree.put(&node, &mut io::empty())
+}

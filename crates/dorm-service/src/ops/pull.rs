@@ -1,0 +1,139 @@
+//! Finding an image by what it is called, here or in a registry.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use dorm_pool::{Image, PoolError, Progress, Stage};
+
+use crate::error::ServiceError;
+use crate::registry::{Pull, PullProgress, RegistryError};
+use crate::shared::Service;
+
+/// When a registry is asked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum PullPolicy {
+    /// Also when the image is here: its tag may mean another one by now.
+    Always,
+    /// When it is not here, and the name says which registry has it.
+    #[default]
+    Missing,
+    /// Never.
+    Never,
+}
+
+/// Names under which something is being fetched: whoever wants the same waits for it.
+#[derive(Default)]
+pub(crate) struct Pulling(Mutex<BTreeMap<String, Arc<tokio::sync::Mutex<()>>>>);
+
+impl Pulling {
+    fn of(&self, name: &str) -> Arc<tokio::sync::Mutex<()>> {
+        let mut names = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        names.retain(|_, lock| Arc::strong_count(lock) > 1);
+        names.entry(name.to_owned()).or_default().clone()
+    }
+}
+
+impl Service {
+    /// The image that a reference means: by tag or digest here, else by its name in a registry.
+    ///
+    /// # Errors
+    /// [`PoolError::NoImage`] when it is not here and no registry is to be asked; any [`RegistryError`].
+    pub async fn find_image(
+        &self,
+        asked: Pull,
+        policy: PullPolicy,
+        progress: impl Fn(Progress) + Send + Sync + 'static,
+    ) -> Result<Image, ServiceError> {
+        let here = match policy {
+            PullPolicy::Always => None,
+            PullPolicy::Missing | PullPolicy::Never => self.image_here(&asked).await?,
+        };
+        if let Some(image) = here {
+            return Ok(image);
+        }
+        let registry = self.shared.settings.registry.as_ref();
+        let named = registry.is_some_and(|registry| registry.names_registry(&asked.reference));
+        match policy {
+            PullPolicy::Never => Err(self.shared.pool.resolve(&asked.reference).await.err().map_or_else(
+                || ServiceError::from(PoolError::NoImage { reference: asked.reference, available: Vec::new() }),
+                ServiceError::from,
+            )),
+            PullPolicy::Missing if !named => Ok(self.shared.pool.resolve(&asked.reference).await?),
+            PullPolicy::Missing | PullPolicy::Always => self.pull_image(asked, None, policy, progress).await,
+        }
+    }
+
+    /// Fetches an image from a registry; it gets the tag `tag` beside its whole name. Callers that want the same at
+    /// once fetch it once. It goes on when the caller goes away.
+    ///
+    /// # Errors
+    /// Any [`RegistryError`]; nothing half-imported stays, and what was fetched and checked is used by the next pull.
+    pub async fn pull_image(
+        &self,
+        asked: Pull,
+        tag: Option<&str>,
+        policy: PullPolicy,
+        progress: impl Fn(Progress) + Send + Sync + 'static,
+    ) -> Result<Image, ServiceError> {
+        let Some(registry) = self.shared.settings.registry.clone() else {
+            return Err(RegistryError::NoRegistries(asked.reference).into());
+        };
+        let name = registry.whole_name(&asked.reference)?;
+        let (service, tag) = (self.clone(), tag.map(str::to_owned));
+        let progress: PullProgress = Arc::new(progress);
+        let work = async move {
+            let one = service.shared.pulling.of(&name);
+            progress(Progress { stage: Stage::Waiting, entries: 0, bytes: 0, bytes_total: None });
+            let _alone = one.lock().await;
+            let here = match policy {
+                PullPolicy::Always => None,
+                PullPolicy::Missing | PullPolicy::Never => service.image_here(&asked).await?,
+            };
+            let image = match here {
+                Some(image) => image,
+                None => {
+                    service.shared.admit_write("pull an image", 0).await?;
+                    let image = registry.pull(&asked, &name, progress).await?;
+                    service.prepare(&image.digest);
+                    image
+                }
+            };
+            match tag {
+                Some(tag) => Ok(service.shared.pool.tag(&image.digest, &tag).await?),
+                None => Ok(image),
+            }
+        };
+        let stopping = self.shared.stopping.clone();
+        let work = async move {
+            tokio::select! {
+                biased;
+                () = stopping.cancelled() => Err(ServiceError::Stopping),
+                done = work => done,
+            }
+        };
+        self.shared.tasks.spawn(work).await.unwrap_or(Err(ServiceError::Stopping))
+    }
+
+    /// The image of that name that is here, unless it is for another architecture than is asked for.
+    async fn image_here(&self, asked: &Pull) -> Result<Option<Image>, ServiceError> {
+        let mut names = vec![asked.reference.clone()];
+        if let Some(registry) = &self.shared.settings.registry
+            && let Ok(whole) = registry.whole_name(&asked.reference)
+        {
+            names.push(whole);
+        }
+        for name in names {
+            match self.shared.pool.resolve(&name).await {
+                Ok(image) => {
+                    let found = image.config.architecture.as_deref();
+                    let fits =
+                        asked.architecture.as_deref().is_none_or(|wanted| found.is_none_or(|found| found == wanted));
+                    return Ok(fits.then_some(image));
+                }
+                Err(PoolError::NoImage { .. }) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(None)
+    }
+}

@@ -1,0 +1,97 @@
+//! How programs are run in a sandbox whose image says so: as whom, where, and what starts it.
+
+use dorm_agent_client::{GuestPath, GuestString, ProcessSpec, ProcessStarted, User};
+use dorm_lifecycle::{Digest, SandboxId};
+use dorm_pool::{Image, ImageConfig, PoolError, host_architecture};
+
+use crate::activity::Use;
+use crate::error::ServiceError;
+use crate::shared::{Service, Shared, chain};
+
+/// The word by which the process that an image starts with is found.
+pub const START_LABEL: &str = "start";
+
+/// Refuses an image whose programs cannot run on this host.
+pub(super) fn fits_host(image: &Image) -> Result<(), ServiceError> {
+    match &image.config.architecture {
+        Some(other) if other != host_architecture() => {
+            Err(ServiceError::ImageSetting { what: "architecture", value: other.clone() })
+        }
+        _ => Ok(()),
+    }
+}
+
+impl Shared {
+    /// How programs of an image are run; nothing special when that cannot be read.
+    pub(crate) async fn image_config(&self, image: &Digest) -> ImageConfig {
+        match self.pool.image_config(image).await {
+            Ok(config) => config,
+            // A sandbox that runs from memory needs nothing else of its image.
+            Err(PoolError::NoImage { .. }) => ImageConfig::default(),
+            Err(error) => {
+                tracing::warn!(%image, error = %chain(&error), "it cannot be read how programs of an image are run");
+                ImageConfig::default()
+            }
+        }
+    }
+}
+
+impl Service {
+    /// How programs in a sandbox are run when nobody says otherwise.
+    pub async fn image_config(&self, id: &SandboxId) -> ImageConfig {
+        match self.shared.actor(id) {
+            Some(handle) => self.shared.image_config(&handle.image).await,
+            None => ImageConfig::default(),
+        }
+    }
+
+    /// A process with the user and directory that the sandbox's image gives, where it has none of its own. A process
+    /// of another user does not get the directory of the image's.
+    ///
+    /// # Errors
+    /// When the image names a user or directory that cannot be.
+    pub async fn with_settings(&self, id: &SandboxId, mut spec: ProcessSpec) -> Result<ProcessSpec, ServiceError> {
+        if spec.user.is_some() && spec.directory.is_some() {
+            return Ok(spec);
+        }
+        let config = self.image_config(id).await;
+        if let (None, Some(user)) = (&spec.user, &config.user) {
+            let user =
+                user.parse::<User>().map_err(|_| ServiceError::ImageSetting { what: "user", value: user.clone() })?;
+            spec.user = Some(user);
+        }
+        if let (None, Some(directory)) = (&spec.directory, &config.directory) {
+            let path = GuestPath::try_from(directory.as_str());
+            spec.directory =
+                Some(path.map_err(|_| ServiceError::ImageSetting { what: "directory", value: directory.clone() })?);
+        }
+        Ok(spec)
+    }
+
+    /// Starts a process that goes on by itself.
+    ///
+    /// # Errors
+    /// Those of [`Service::agent`], and the agent's for a command that cannot be started.
+    pub async fn start(&self, id: &SandboxId, spec: ProcessSpec) -> Result<ProcessStarted, ServiceError> {
+        let spec = self.with_settings(id, spec).await?;
+        let (agent, _in_use) = self.agent(id, Use::Process).await?;
+        Ok(agent.start(&spec).await?)
+    }
+
+    /// Starts what the image of a sandbox is made to run, with the label [`START_LABEL`].
+    ///
+    /// # Errors
+    /// [`ServiceError::NothingToStart`], or as [`Service::start`].
+    pub async fn start_image(&self, id: &SandboxId) -> Result<ProcessStarted, ServiceError> {
+        let command = self.image_config(id).await.start();
+        if command.is_empty() {
+            return Err(ServiceError::NothingToStart(id.clone()));
+        }
+        let bad = |word: &String| ServiceError::ImageSetting { what: "command", value: word.clone() };
+        let words: Result<Vec<_>, _> =
+            command.iter().map(|word| GuestString::new(word.as_bytes().to_vec()).map_err(|_| bad(word))).collect();
+        let mut spec = ProcessSpec::new(words?);
+        spec.label = Some(START_LABEL.to_owned());
+        self.start(id, spec).await
+    }
+}
