@@ -46,7 +46,7 @@ async fn an_oci_layout_is_exported_imported_and_described() {
     let rows = world.table(&["image", "describe", "localhost:5000/team/mine:1"]).await;
     assert!(rows.contains(&vec!["layers".to_owned(), "1".to_owned()]), "{rows:?}");
     assert_eq!(world.dorm(&["sbx", "create", "web", "--image", "localhost:5000/team/mine:1"]).await.code, 0);
-    world.dorm(&["sbx", "create", "--image", "localhost:5000/team/other"]).await.failed(2, "no registries");
+    world.dorm(&["sbx", "create", "--image", "localhost:5000/team/other"]).await.failed(3, "other");
     world.dorm(&["sbx", "create", "--image", "localhost:5000/team/other", "--pull", "never"]).await.failed(3, "other");
     world.dorm(&["sbx", "create", "--image", "mine", "--start"]).await.failed(2, "nothing about what to start");
 }
