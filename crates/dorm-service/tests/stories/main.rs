@@ -13,4 +13,5 @@ mod rewinds;
 mod room;
 mod snapshots;
 mod timeouts;
+mod transfer;
 mod world;
