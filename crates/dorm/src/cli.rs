@@ -17,7 +17,7 @@ mod prove;
 mod reference;
 mod sbx;
 mod shown;
-mod values;
+pub(crate) mod values;
 mod webhook;
 mod why;
 

@@ -10,6 +10,7 @@ use dorm_store::{Change, NewEvent, SandboxRecord, SnapshotRecord};
 use tokio::sync::oneshot;
 
 use crate::actor::{Actor, First, Seat, record::first_operation};
+use crate::admission::Share;
 use crate::error::ServiceError;
 use crate::shared::Service;
 use crate::view::SandboxView;
@@ -111,7 +112,8 @@ impl Service {
         let staying = shared.holding.clone().read_owned().await;
         let Source { image, layer, resources, origin } = self.source(&asked).await?;
         shared.admit_write("create a sandbox", 0).await?;
-        let admitted = shared.admit_run("create a sandbox", resources.memory_bytes).await?;
+        let admitted = shared.admit_run("create a sandbox", Share::of(&resources)).await?;
+        shared.admit_another("create a sandbox", &admitted).await?;
         let spec = spec(asked, image, layer, resources);
         shared.look_at_clock();
         let jumps = shared.clock_watch.jumps();

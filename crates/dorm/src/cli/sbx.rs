@@ -27,6 +27,7 @@ mod suspend;
 mod table;
 mod terminate;
 mod timeout;
+mod top;
 mod transfer;
 mod tree;
 mod usage;
@@ -115,6 +116,8 @@ enum SbxVerb {
     Checkpoints(checkpoints::CheckpointsOptions),
     /// Reach a port inside a sandbox
     Port(port::PortOptions),
+    /// Show what all running sandboxes use on the host, beside their limits, as it changes
+    Top(top::TopOptions),
     /// Show what a sandbox uses on the host
     Usage(usage::UsageOptions),
 }
@@ -159,6 +162,7 @@ pub(crate) async fn run(options: SbxOptions) -> Done {
         SbxVerb::Tree(options) => tree::run(&client, options, format).await,
         SbxVerb::Timeout(options) => timeout::run(&client, options, format).await,
         SbxVerb::Port(options) => port::run(&client, options, format).await,
+        SbxVerb::Top(options) => top::run(&client, options, format).await,
         SbxVerb::Usage(options) => usage::run(&client, options, format).await,
     }
 }
