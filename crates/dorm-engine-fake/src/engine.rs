@@ -34,13 +34,9 @@ struct Call<'e> {
 }
 
 impl FakeEngine {
-    pub(crate) fn new(host: FakeHost, number: u64) -> Self {
-        let capabilities = Capabilities {
-            name: "fake",
-            build: "fake-1".to_owned(),
-            cpu: "fake".to_owned(),
-            holds_after_restore: false,
-        };
+    pub(crate) fn new(host: FakeHost, number: u64, build: &str) -> Self {
+        let capabilities =
+            Capabilities { name: "fake", build: build.to_owned(), cpu: "fake".to_owned(), holds_after_restore: false };
         Self { host, number, capabilities }
     }
 

@@ -59,9 +59,14 @@ impl FakeHost {
     /// An engine on this host. The one before is dead from now on, as its daemon is: its calls fail, and it gives no
     /// more notices.
     pub fn open(&self) -> Arc<FakeEngine> {
+        self.open_as("fake-1")
+    }
+
+    /// [`FakeHost::open`], of another build.
+    pub fn open_as(&self, build: &str) -> Arc<FakeEngine> {
         self.0.notices.unsubscribe();
         let number = self.0.opened.fetch_add(1, Ordering::SeqCst) + 1;
-        Arc::new(FakeEngine::new(self.clone(), number))
+        Arc::new(FakeEngine::new(self.clone(), number, build))
     }
 
     /// What is to go wrong on this host.

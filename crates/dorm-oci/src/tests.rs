@@ -86,7 +86,7 @@ async fn an_image_is_pulled_with_its_settings_and_nothing_but_the_image_stays() 
     let report = move |progress| tell.lock().unwrap().push(progress);
     let image = world.registry.pull(&asked, &reference, Arc::new(report)).await.unwrap();
     assert_eq!((text(&image, "one"), text(&image, "two")), (registry::content("one"), registry::content("two")));
-    assert_eq!(image.tags, [reference.clone()]);
+    assert_eq!(image.tags, std::slice::from_ref(&reference));
     assert_eq!(image.source.reference, Some(reference));
     assert!(image.source.manifest.is_some_and(|digest| digest.starts_with("sha256:")));
     assert_eq!(image.config.env, ["A=1"]);

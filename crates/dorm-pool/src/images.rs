@@ -41,7 +41,7 @@ use crate::disk;
 use crate::error::{PoolError, failed};
 use crate::steps::{Step, Steps};
 
-pub use export::Exported;
+pub use export::ExportedImage;
 pub(crate) use import::Limits;
 pub use import::{Progress, Stage};
 pub use settings::{ImageConfig, ImageSource};

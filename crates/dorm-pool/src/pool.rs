@@ -14,7 +14,7 @@ use crate::captures::{
 };
 use crate::error::PoolError;
 use crate::images::documents::BlobDigest;
-use crate::images::{Exported, Image, ImageConfig, ImageSource, Images, Progress};
+use crate::images::{ExportedImage, Image, ImageConfig, ImageSource, Images, Progress};
 use crate::steps::Steps;
 
 /// Images and captures on this host's disk. Cheap to clone; all clones are the same pool.
@@ -90,7 +90,7 @@ impl Pool {
     ///
     /// # Errors
     /// [`PoolError::NoImage`], [`PoolError::DamagedImage`], and [`PoolError::Io`] when the file cannot be written.
-    pub async fn export(&self, digest: &Digest, to: &Path) -> Result<Exported, PoolError> {
+    pub async fn export_image(&self, digest: &Digest, to: &Path) -> Result<ExportedImage, PoolError> {
         let (images, digest, to) = (self.images.clone(), digest.clone(), to.to_owned());
         self.blocking(move || images.export(&digest, &to)).await
     }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::sync::{Mutex, PoisonError};
 
-use dorm_lifecycle::{Sandbox, SandboxId, State};
+use dorm_lifecycle::{Resources, Sandbox, SandboxId, State};
 use dorm_store::{SandboxRecord, SnapshotStatus};
 use tokio::sync::MutexGuard;
 
@@ -22,6 +22,10 @@ pub struct Budgets {
     pub memory_bytes: Option<u64>,
     /// How much memory of the host must stay available, in bytes. Default 0.
     pub memory_reserve_bytes: u64,
+    /// What the CPU limits of all sandboxes that run may add up to, in thousandths of a CPU. None for any sum.
+    pub cpu_millis: Option<u64>,
+    /// How many sandboxes may live, running or not. None for any number.
+    pub sandboxes: Option<u64>,
     /// What sleep images and snapshots may occupy together, in bytes. None for any sum.
     pub disk_bytes: Option<u64>,
     /// How much of the disk must stay free, in bytes. Default 0.
@@ -47,10 +51,52 @@ impl HostFacts for ThisHost {
     }
 }
 
+/// What somebody who runs may use at most.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Share {
+    pub(crate) memory_bytes: u64,
+    pub(crate) cpu_millis: u64,
+}
+
+impl Share {
+    pub(crate) fn of(resources: &Resources) -> Self {
+        Self { memory_bytes: resources.memory_bytes, cpu_millis: resources.cpu_millis.into() }
+    }
+
+    /// What a recorded sandbox may use, or may use as soon as a rewind is through.
+    pub(crate) fn of_sandbox(sandbox: &Sandbox) -> Self {
+        let then = sandbox.state.rewind().map_or_else(Self::default, |rewind| Self::of(&rewind.resources));
+        Self::of(&sandbox.spec.resources).max(then)
+    }
+
+    pub(crate) fn times(self, count: u64) -> Self {
+        self.each(Self { memory_bytes: count, cpu_millis: count }, u64::saturating_mul)
+    }
+
+    pub(crate) fn plus(self, other: Self) -> Self {
+        self.each(other, u64::saturating_add)
+    }
+
+    pub(crate) fn minus(self, other: Self) -> Self {
+        self.each(other, u64::saturating_sub)
+    }
+
+    pub(crate) fn max(self, other: Self) -> Self {
+        self.each(other, u64::max)
+    }
+
+    fn each(self, other: Self, with: impl Fn(u64, u64) -> u64) -> Self {
+        Self {
+            memory_bytes: with(self.memory_bytes, other.memory_bytes),
+            cpu_millis: with(self.cpu_millis, other.cpu_millis),
+        }
+    }
+}
+
 /// What the sandboxes that run may use at most.
 #[derive(Default)]
 pub(crate) struct Ledger {
-    committed: Mutex<BTreeMap<SandboxId, u64>>,
+    committed: Mutex<BTreeMap<SandboxId, Share>>,
     /// Held from a question to the record of its answer, so that two do not get the same room.
     turn: tokio::sync::Mutex<()>,
 }
@@ -66,7 +112,7 @@ impl Ledger {
             | State::Suspending { .. }
             | State::Resuming { .. }
             | State::Terminating { .. } => {
-                committed.insert(sandbox.id.clone(), sandbox.memory_bytes());
+                committed.insert(sandbox.id.clone(), Share::of_sandbox(sandbox));
             }
             State::Suspended { .. } | State::Terminated { .. } => {
                 committed.remove(&sandbox.id);
@@ -75,12 +121,13 @@ impl Ledger {
     }
 
     /// Takes down what a sandbox may use that is about to run.
-    pub(crate) fn reserve(&self, sandbox: &SandboxId, memory_bytes: u64) {
-        self.committed.lock().unwrap_or_else(PoisonError::into_inner).insert(sandbox.clone(), memory_bytes);
+    pub(crate) fn reserve(&self, sandbox: &SandboxId, share: Share) {
+        self.committed.lock().unwrap_or_else(PoisonError::into_inner).insert(sandbox.clone(), share);
     }
 
-    pub(crate) fn committed(&self) -> u64 {
-        self.committed.lock().unwrap_or_else(PoisonError::into_inner).values().sum()
+    pub(crate) fn committed(&self) -> Share {
+        let committed = self.committed.lock().unwrap_or_else(PoisonError::into_inner);
+        committed.values().fold(Share::default(), |sum, share| sum.plus(*share))
     }
 }
 
@@ -88,11 +135,12 @@ impl Ledger {
 pub(crate) struct Admitted<'a>(#[allow(dead_code, reason = "it is held")] MutexGuard<'a, ()>);
 
 impl Shared {
-    /// Finds room for a run of `memory_bytes`, giving back what parked sandboxes hold where that helps.
-    pub(crate) async fn admit_run(&self, what: &'static str, memory_bytes: u64) -> Result<Admitted<'_>, ServiceError> {
+    /// Finds room for a run, giving back what parked sandboxes hold where that helps.
+    pub(crate) async fn admit_run(&self, what: &'static str, share: Share) -> Result<Admitted<'_>, ServiceError> {
         let turn = self.ledger.turn.lock().await;
         let budgets = self.settings.budgets;
-        let committed = self.ledger.committed();
+        let Share { memory_bytes: committed, cpu_millis } = self.ledger.committed();
+        let memory_bytes = share.memory_bytes;
         if let Some(budget) = budgets.memory_bytes
             && committed.saturating_add(memory_bytes) > budget
         {
@@ -102,11 +150,31 @@ impl Shared {
             );
             return Err(refused(what, reason));
         }
+        if let Some(budget) = budgets.cpu_millis
+            && cpu_millis.saturating_add(share.cpu_millis) > budget
+        {
+            let reason = format!(
+                "it may use {} thousandths of a CPU, and those that run may use {cpu_millis} of the {budget} that are to be \
+                 given out",
+                share.cpu_millis
+            );
+            return Err(refused(what, reason));
+        }
         while let Some(reason) = self.short_of_memory() {
             let Some(sandbox) = self.parking.oldest() else { return Err(refused(what, reason)) };
             self.give_back(&sandbox).await;
         }
         Ok(Admitted(turn))
+    }
+
+    /// Finds out whether one more may live. Only for whoever has the turn that comes with room for a run.
+    pub(crate) async fn admit_another(&self, what: &'static str, _: &Admitted<'_>) -> Result<(), ServiceError> {
+        let Some(budget) = self.settings.budgets.sandboxes else { return Ok(()) };
+        let living = u64::try_from(self.living().await?.len()).unwrap_or(u64::MAX);
+        if living < budget {
+            return Ok(());
+        }
+        Err(refused(what, format!("there are {living} sandboxes, and {budget} may live, running or not")))
     }
 
     /// Finds out whether anything more may be written to the disk.

@@ -267,7 +267,7 @@ pub enum ServiceError {
     Pool(#[from] PoolError),
     /// A volume stands in the way.
     #[error(transparent)]
-    Volume(#[from] VolumeProblem),
+    Volume(Box<VolumeProblem>),
     /// An image says something about how its programs are run that cannot be.
     #[error("the image names the {what} '{value}', which cannot be here")]
     ImageSetting {
@@ -281,10 +281,22 @@ pub enum ServiceError {
     NothingToStart(SandboxId),
     /// From a registry of images.
     #[error(transparent)]
-    Registry(#[from] RegistryError),
+    Registry(Box<RegistryError>),
     /// From the store.
     #[error(transparent)]
     Store(#[from] StoreError),
+}
+
+impl From<VolumeProblem> for ServiceError {
+    fn from(problem: VolumeProblem) -> Self {
+        Self::Volume(Box::new(problem))
+    }
+}
+
+impl From<RegistryError> for ServiceError {
+    fn from(error: RegistryError) -> Self {
+        Self::Registry(Box::new(error))
+    }
 }
 
 impl ServiceError {

@@ -125,10 +125,10 @@ impl Shared {
     }
 }
 
-fn usable<'a>(volumes: &'a BTreeMap<VolumeId, VolumeRecord>, id: &VolumeId) -> Result<&'a VolumeRecord, VolumeProblem> {
+fn usable<'a>(volumes: &'a BTreeMap<VolumeId, VolumeRecord>, id: &VolumeId) -> Result<&'a VolumeRecord, ServiceError> {
     match volumes.get(id) {
         Some(volume) if volume.status == VolumeStatus::Ready => Ok(volume),
-        Some(_) | None => Err(VolumeProblem::NoVolume(id.to_string())),
+        Some(_) | None => Err(VolumeProblem::NoVolume(id.to_string()).into()),
     }
 }
 

@@ -18,7 +18,7 @@ mod pull;
 mod reference;
 mod sbx;
 mod shown;
-mod values;
+pub(crate) mod values;
 mod volume;
 mod webhook;
 mod why;

@@ -48,6 +48,12 @@ pub(crate) struct ServeOptions {
     /// memory, since few use all they may
     #[arg(long, env = "DORM_MEMORY_BUDGET_MIB")]
     memory_budget_mib: Option<u64>,
+    /// What the CPU limits of sandboxes that run may add up to, such as 8 or 1.5. By default any sum
+    #[arg(long, env = "DORM_CPU_BUDGET", value_name = "COUNT", value_parser = crate::cli::values::cpus)]
+    cpu_budget: Option<u32>,
+    /// How many sandboxes may live, running or suspended. By default any number
+    #[arg(long, env = "DORM_SANDBOX_BUDGET", value_name = "COUNT")]
+    sandbox_budget: Option<u64>,
     /// How much of the host's memory must stay available for new work to be taken, in MiB. By default a twentieth
     #[arg(long, env = "DORM_MEMORY_RESERVE_MIB")]
     memory_reserve_mib: Option<u64>,
@@ -167,6 +173,8 @@ fn budgets(options: &ServeOptions, data: &Path) -> Result<Budgets> {
     Ok(Budgets {
         memory_bytes: Some(mib(options.memory_budget_mib).unwrap_or(memory / 2 * 3)),
         memory_reserve_bytes: mib(options.memory_reserve_mib).unwrap_or(memory / 20),
+        cpu_millis: options.cpu_budget.map(u64::from),
+        sandboxes: options.sandbox_budget,
         disk_bytes: mib(options.disk_budget_mib),
         disk_reserve_bytes: mib(options.disk_reserve_mib).unwrap_or((disk_bytes / 50).min(1 << 30)),
     })

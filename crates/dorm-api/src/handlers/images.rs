@@ -145,7 +145,7 @@ pub(crate) async fn export(
     let path = absolute(&asked.path)?;
     let pool = api.service.pool();
     let image = pool.resolve(&reference).await.map_err(ServiceError::from)?;
-    let exported = pool.export(&image.digest, &path).await.map_err(ServiceError::from)?;
+    let exported = pool.export_image(&image.digest, &path).await.map_err(ServiceError::from)?;
     let answer = wire::ExportedImage {
         image: image.digest.to_string(),
         path: asked.path,

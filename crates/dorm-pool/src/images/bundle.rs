@@ -40,7 +40,7 @@ pub(super) enum Found<'a> {
     /// The archive of one, decompressed.
     Spooled(Spooled<'a>),
     /// An image. What was decompressed for it stays as long as this.
-    Image(Bundle, Option<Spooled<'a>>),
+    Image(Box<Bundle>, Option<Spooled<'a>>),
 }
 
 /// A decompressed archive; removed when dropped.
@@ -82,7 +82,7 @@ impl Blobs for In<'_> {
 /// Finds out what a source is.
 pub(super) fn open<'i>(job: &mut Job<'_>, architecture: &str, images: &'i Images) -> Result<Found<'i>, PoolError> {
     let source = job.source;
-    let image = |bundle| Found::Image(bundle, None);
+    let image = |bundle| Found::Image(Box::new(bundle), None);
     let facts = fs::metadata(source).map_err(|error| job.refused("cannot be read", Some(error)))?;
     if facts.is_dir() {
         let is_layout = source.join(LAYOUT).is_file() && source.join(INDEX).is_file();
@@ -108,9 +108,8 @@ pub(super) fn open<'i>(job: &mut Job<'_>, architecture: &str, images: &'i Images
                 let spooled = spool(job, &file, packing, images)?;
                 let file = File::open(spooled.path()).map_err(failed("open", spooled.path()))?;
                 match index::read(file) {
-                    Some(index) => {
-                        of_archive(job, &index, architecture, images).map(|bundle| Found::Image(bundle, Some(spooled)))
-                    }
+                    Some(index) => of_archive(job, &index, architecture, images)
+                        .map(|bundle| Found::Image(Box::new(bundle), Some(spooled))),
                     None => Ok(Found::Spooled(spooled)),
                 }
             }

@@ -27,7 +27,7 @@ const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 
 /// What an export came to.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Exported {
+pub struct ExportedImage {
     /// The length of the file.
     pub bytes: u64,
     /// The digest of the manifest in it.
@@ -36,7 +36,7 @@ pub struct Exported {
 
 impl Images {
     /// Writes the image into `to`, which must not be there yet.
-    pub(crate) fn export(&self, digest: &Digest, to: &Path) -> Result<Exported, PoolError> {
+    pub(crate) fn export(&self, digest: &Digest, to: &Path) -> Result<ExportedImage, PoolError> {
         let image = self.verify(digest)?;
         let (Some(directory), Some(name)) = (to.parent(), to.file_name()) else {
             return Err(failed("write", to)(io::Error::from(io::ErrorKind::InvalidInput)));
@@ -60,14 +60,14 @@ impl Images {
         done
     }
 
-    fn write_into(&self, part: &Path, rootfs: &Path, config: &ImageConfig) -> Result<Exported, PoolError> {
+    fn write_into(&self, part: &Path, rootfs: &Path, config: &ImageConfig) -> Result<ExportedImage, PoolError> {
         let mut options = OpenOptions::new();
         let file = options.read(true).write(true).create(true).truncate(true).mode(0o600).open(part);
         let mut file = file.map_err(failed("write", part))?;
         let manifest = layout(&mut file, rootfs, config).map_err(failed("write", part))?;
         file.sync_all().map_err(failed("sync", part))?;
         self.steps.durable(part);
-        Ok(Exported { bytes: file.metadata().map_err(failed("look at", part))?.len(), manifest })
+        Ok(ExportedImage { bytes: file.metadata().map_err(failed("look at", part))?.len(), manifest })
     }
 }
 

@@ -120,7 +120,7 @@ impl Images {
         match bundle::open(&mut job, architecture, self)? {
             bundle::Found::Rootfs => self.import_rootfs(&mut job, tag),
             bundle::Found::Spooled(file) => self.import_rootfs(&mut Job { source: file.path(), ..job }, tag),
-            bundle::Found::Image(bundle, _spooled) => self.import_bundle(bundle, tag, &mut job),
+            bundle::Found::Image(bundle, _spooled) => self.import_bundle(*bundle, tag, &mut job),
         }
     }
 

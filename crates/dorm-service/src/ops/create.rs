@@ -12,6 +12,7 @@ use tokio::sync::oneshot;
 use super::attach::{AttachVolume, FollowingVolumes, following};
 use super::settings::fits_host;
 use crate::actor::{Actor, First, Seat, record::first_operation};
+use crate::admission::Share;
 use crate::error::ServiceError;
 use crate::shared::Service;
 use crate::view::SandboxView;
@@ -120,7 +121,8 @@ impl Service {
         };
         let Source { image, layer, resources, origin } = self.source(&asked).await?;
         shared.admit_write("create a sandbox", 0).await?;
-        let admitted = shared.admit_run("create a sandbox", resources.memory_bytes).await?;
+        let admitted = shared.admit_run("create a sandbox", Share::of(&resources)).await?;
+        shared.admit_another("create a sandbox", &admitted).await?;
         let attachments = self.attachments(asked.attachments.clone()).await?;
         let spec = SandboxSpec { attachments, ..spec(asked, image, layer, resources) };
         shared.look_at_clock();

@@ -47,7 +47,7 @@ impl Service {
             sandboxes,
             parked,
             parked_bytes,
-            committed_bytes: shared.ledger.committed(),
+            committed_bytes: shared.ledger.committed().memory_bytes,
             available_bytes: shared.settings.host.available_memory(),
             disk_free_bytes: shared.pool.free_bytes().await?,
             captures_bytes: shared.captures_bytes(&living).await?,

@@ -21,6 +21,7 @@ use futures_util::StreamExt as _;
 use super::attach::{FollowingVolumes, following};
 use super::create::CreateSandbox;
 use crate::actor::SnapshotAsked;
+use crate::admission::Share;
 use crate::effects;
 use crate::error::ServiceError;
 use crate::removals::Using;
@@ -77,7 +78,7 @@ impl Service {
         self.can_be_made(id, &source, &asked).await?;
         self.shared.admit_write("fork a sandbox", 0).await?;
         let count = u64::try_from(asked.children.len()).unwrap_or(u64::MAX);
-        drop(self.shared.admit_run("fork a sandbox", source.resources.memory_bytes.saturating_mul(count)).await?);
+        drop(self.shared.admit_run("fork a sandbox", Share::of(&source.resources).times(count)).await?);
         let plan = ForkPlan {
             snapshot: self.shared.ids().snapshot(),
             children: asked.children.iter().map(|_| self.shared.ids().sandbox()).collect(),

@@ -2,6 +2,7 @@
 
 use dorm_lifecycle::{Actor, Command, SandboxId, State};
 
+use crate::admission::Share;
 use crate::error::ServiceError;
 use crate::shared::Service;
 use crate::view::SandboxView;
@@ -16,9 +17,9 @@ impl Service {
     pub async fn resume(&self, id: &SandboxId, by: Actor) -> Result<SandboxView, ServiceError> {
         let sandbox = self.record(id).await?.sandbox;
         if let State::Suspended { .. } = &sandbox.state {
-            let bytes = sandbox.spec.resources.memory_bytes;
-            let admitted = self.shared.admit_run("resume a sandbox", bytes).await?;
-            self.shared.ledger.reserve(id, bytes);
+            let share = Share::of(&sandbox.spec.resources);
+            let admitted = self.shared.admit_run("resume a sandbox", share).await?;
+            self.shared.ledger.reserve(id, share);
             drop(admitted);
         }
         let answer = self.command(id, Command::Resume, by).await;

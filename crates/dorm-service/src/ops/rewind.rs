@@ -7,6 +7,7 @@ use dorm_lifecycle::{Command, Denied, Future, Rewind, SandboxId, SnapshotId, Sna
 use dorm_store::SnapshotRecord;
 
 use crate::actor::{Message, RewindAsked};
+use crate::admission::Share;
 use crate::effects;
 use crate::error::ServiceError;
 use crate::shared::Service;
@@ -85,10 +86,14 @@ impl Service {
         };
         verified.map_err(|source| ServiceError::SnapshotUnusable { snapshot: to.clone(), source })?;
         // One that runs has room already, but perhaps not for all it may use then.
-        let held = if matches!(sandbox.state, State::Suspended { .. }) { 0 } else { sandbox.memory_bytes() };
-        let need = snapshot.resources.memory_bytes;
-        if need > held {
-            let admitted = self.shared.admit_run("rewind a sandbox", need - held).await?;
+        let held = if matches!(sandbox.state, State::Suspended { .. }) {
+            Share::default()
+        } else {
+            Share::of_sandbox(&sandbox)
+        };
+        let need = Share::of(&snapshot.resources).max(held);
+        if need != held {
+            let admitted = self.shared.admit_run("rewind a sandbox", need.minus(held)).await?;
             self.shared.ledger.reserve(id, need);
             drop(admitted);
         }

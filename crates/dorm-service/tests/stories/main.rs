@@ -13,4 +13,6 @@ mod rewinds;
 mod room;
 mod snapshots;
 mod timeouts;
+mod transfer;
+mod volumes;
 mod world;

@@ -124,3 +124,36 @@ async fn everything_on_the_disk_is_told_with_its_reason_and_only_what_a_record_s
     assert_eq!(service.collect().await.unwrap(), []);
     service.resume(&id, Actor::User).await.unwrap();
 }
+
+#[tokio::test]
+async fn no_more_cpus_are_given_out_than_there_are_to_give() {
+    let mut world = World::new().await;
+    world.settings.budgets = Budgets { cpu_millis: Some(1500), ..Budgets::default() };
+    let service = world.daemon().await;
+    let first = create(&service, named("first")).await;
+    let refused = service.create(named("second")).await.unwrap_err();
+    assert_eq!(refused.code(), Code::NoRoom);
+    assert!(refused.message().contains("1000 thousandths of a CPU"), "{}", refused.message());
+    service.suspend(&first).await.unwrap();
+    let second = create(&service, named("second")).await;
+    assert_eq!(service.resume(&first, Actor::User).await.unwrap_err().code(), Code::NoRoom);
+    service.terminate(&second).await.unwrap();
+    service.resume(&first, Actor::User).await.unwrap();
+}
+
+#[tokio::test]
+async fn no_more_sandboxes_live_than_may_and_those_that_sleep_count() {
+    let mut world = World::new().await;
+    world.settings.budgets = Budgets { sandboxes: Some(2), ..Budgets::default() };
+    let service = world.daemon().await;
+    let first = create(&service, named("first")).await;
+    service.suspend(&first).await.unwrap();
+    let (second, third) = tokio::join!(service.create(named("second")), service.create(named("third")));
+    let refused = second.and(third).unwrap_err();
+    assert_eq!(refused.code(), Code::NoRoom);
+    assert!(refused.message().contains("2 may live"), "{}", refused.message());
+    service.resume(&first, Actor::User).await.unwrap();
+    service.terminate(&first).await.unwrap();
+    create(&service, named("fourth")).await;
+    world.is_sound().await;
+}

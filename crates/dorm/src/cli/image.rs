@@ -153,7 +153,7 @@ fn describe(image: &wire::Image, format: Format) -> Done {
         ("tags", list(tags)),
         ("size", shown::size(*bytes)),
         ("files", files.to_string()),
-        ("age", shown::age(created_at.clone(), Timestamp::now())),
+        ("age", shown::age(*created_at, Timestamp::now())),
         ("from", text(&source.reference)),
         ("manifest", text(&source.manifest)),
         ("architecture", text(&config.architecture)),

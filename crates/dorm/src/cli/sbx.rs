@@ -28,6 +28,7 @@ mod suspend;
 mod table;
 mod terminate;
 mod timeout;
+mod top;
 mod transfer;
 mod tree;
 mod usage;
@@ -122,6 +123,8 @@ enum SbxVerb {
     Checkpoints(checkpoints::CheckpointsOptions),
     /// Reach a port inside a sandbox
     Port(port::PortOptions),
+    /// Show what all running sandboxes use on the host, beside their limits, as it changes
+    Top(top::TopOptions),
     /// Show what a sandbox uses on the host
     Usage(usage::UsageOptions),
 }
@@ -168,6 +171,7 @@ pub(crate) async fn run(options: SbxOptions) -> Done {
         SbxVerb::Tree(options) => tree::run(&client, options, format).await,
         SbxVerb::Timeout(options) => timeout::run(&client, options, format).await,
         SbxVerb::Port(options) => port::run(&client, options, format).await,
+        SbxVerb::Top(options) => top::run(&client, options, format).await,
         SbxVerb::Usage(options) => usage::run(&client, options, format).await,
     }
 }

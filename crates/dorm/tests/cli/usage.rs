@@ -3,6 +3,21 @@
 use crate::world::World;
 
 #[tokio::test]
+async fn all_that_run_are_shown_beside_their_limits() {
+    let world = World::new().await;
+    let asked = ["sbx", "create", "web", "--memory", "256M", "--processes", "64", "-o", "json"];
+    assert_eq!(world.json(&asked).await["resources"]["processes"], 64);
+    world.named("other").await;
+    assert_eq!(world.dorm(&["sbx", "suspend", "other"]).await.code, 0);
+    let rows = world.table(&["sbx", "top"]).await;
+    assert_eq!(rows[0], ["SANDBOX", "NAME", "CPU", "CPUS", "CPU TIME", "MEMORY", "OF", "HOST PROCESSES"]);
+    assert_eq!((rows.len(), rows[1][1].as_str(), rows[1][6].as_str()), (2, "web", "256 MiB"), "{rows:?}");
+    let shown = world.json(&["sbx", "top", "-o", "json"]).await;
+    assert_eq!((shown.as_array().map(Vec::len), &shown[0]["name"]), (Some(1), &serde_json::json!("web")), "{shown}");
+    assert!(shown[0]["usage"]["memory_bytes"].is_number(), "{shown}");
+}
+
+#[tokio::test]
 async fn what_it_uses_is_told() {
     let world = World::new().await;
     world.named("web").await;

@@ -91,6 +91,9 @@ pub(super) struct NewSandbox {
     /// What it may write to its disk [default: 4G]
     #[arg(long, value_name = "SIZE", value_parser = values::size)]
     disk: Option<u64>,
+    /// How many processes and threads it may have [default: 512]
+    #[arg(long, value_name = "COUNT")]
+    processes: Option<u32>,
     /// How long it may run, such as 5m; counts anew with every resume
     #[arg(long, value_name = "TIME", value_parser = values::duration)]
     timeout: Option<f64>,
@@ -121,12 +124,12 @@ pub(super) struct NewSandbox {
 impl NewSandbox {
     /// The request for it.
     pub(super) fn request(self, name: Option<String>) -> Result<wire::CreateSandbox, Problem> {
-        let asked = self.cpus.is_some() || self.memory.is_some() || self.disk.is_some();
+        let asked = self.cpus.is_some() || self.memory.is_some() || self.disk.is_some() || self.processes.is_some();
         let resources = wire::ResourcesRequest {
             cpu_millis: self.cpus,
             memory_bytes: self.memory,
             disk_bytes: self.disk,
-            processes: None,
+            processes: self.processes,
         };
         let image = if self.snapshot.is_some() { None } else { self.image.or_else(|| Some(IMAGE.to_owned())) };
         Ok(wire::CreateSandbox {
