@@ -1,6 +1,8 @@
 //! What the host needs installed: Debian packages, gVisor from the backports, and the test runner.
 
 use std::fs;
+use std::io::{self, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::process::Command;
 
@@ -59,6 +61,7 @@ pub(super) fn ensure(log: &Path) -> Result<()> {
         if missing.contains(&REGISTRY) && Path::new("/run/systemd/system").is_dir() {
             run(Command::new("systemctl").args(["mask", "docker-registry.service"]), log)?;
         }
+        let _quiet = NoServices::begin()?;
         run(apt().args(["install", "--yes", "--no-install-recommends"]).args(&missing), log)?;
     }
     if without_runsc {
@@ -87,6 +90,34 @@ pub(super) fn ensure_nextest(log: &Path) -> Result<()> {
     say("building cargo-nextest, which takes some minutes");
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     run(Command::new(cargo).args(["install", "cargo-nextest", "--locked", "--version", NEXTEST]), log)
+}
+
+/// As long as it lives, packages start no services, as far as we have a say in it.
+struct NoServices {
+    is_ours: bool,
+}
+
+impl NoServices {
+    const POLICY: &str = "/usr/sbin/policy-rc.d";
+
+    fn begin() -> Result<Self> {
+        let made = fs::OpenOptions::new().write(true).create_new(true).mode(0o755).open(Self::POLICY);
+        match made.and_then(|mut file| file.write_all(b"#!/bin/sh\nexit 101\n")) {
+            Ok(()) => Ok(Self { is_ours: true }),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(Self { is_ours: false }),
+            Err(error) => Err(error).context(format!("write {}", Self::POLICY)),
+        }
+    }
+}
+
+impl Drop for NoServices {
+    fn drop(&mut self) {
+        if self.is_ours
+            && let Err(error) = fs::remove_file(Self::POLICY)
+        {
+            say(&format!("{} stays, and keeps packages from starting services: remove it ({error})", Self::POLICY));
+        }
+    }
 }
 
 fn apt() -> Command {
