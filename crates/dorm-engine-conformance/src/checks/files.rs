@@ -4,7 +4,7 @@ use dorm_agent_client::{Parents, RemoveScope};
 use dorm_engine::{EngineError, Layer, RunSpec};
 use dorm_lifecycle::Timestamp;
 use dorm_lifecycle::{CaptureId, RunCondition};
-use dorm_pool::{Below, CaptureFacts, Pool};
+use dorm_pool::{Below, Capture, CaptureFacts, Pool};
 
 use crate::story::{Guest, Image, Story, guest_path};
 
@@ -24,7 +24,13 @@ impl Stack {
     /// Puts the files of an image on top.
     async fn lay(&mut self, story: &Story, image: &Image, of: &Guest) {
         let id = CaptureId::from_random([u8::try_from(self.layers.len()).expect("few") + 1; 20]);
-        let draft = self.pool.begin(&id, 0).await.expect("a draft");
+        let capture = self.take(story, image, of, &id).await;
+        self.layers.insert(0, Layer { id, directory: capture.root() });
+    }
+
+    /// Makes a capture of the files of an image.
+    async fn take(&self, story: &Story, image: &Image, of: &Guest, id: &CaptureId) -> Capture {
+        let draft = self.pool.begin(id, 0).await.expect("a draft");
         let tree = draft.tree(Below::default()).expect("a tree");
         story.engine().read_files(&image.directory, Box::new(tree.clone())).await.expect("read the files");
         let capabilities = story.engine().capabilities().clone();
@@ -41,8 +47,8 @@ impl Stack {
             taken: Timestamp::from_millis(0),
         };
         let capture = draft.commit_tree(facts, tree).await.expect("commit");
-        self.pool.check(&id).await.expect("what was written is there");
-        self.layers.insert(0, Layer { id, directory: capture.root() });
+        self.pool.check(id).await.expect("what was written is there");
+        capture
     }
 
     /// A new sandbox on them.
@@ -117,11 +123,8 @@ pub(super) async fn a_run_on_layers_is_captured_and_restored_like_any_other(stor
     assert_eq!(restored.read("/root/own").await.expect("a file"), "above");
     assert_eq!(restored.read("/root/note").await.expect("a file"), "below");
     // Only what lies above is read.
-    let own = Stack::new(story);
-    let draft = own.pool.begin(&CaptureId::from_random([9; 20]), 0).await.expect("a draft");
-    let tree = draft.tree(Below::default()).expect("a tree");
-    story.engine().read_files(&image.directory, Box::new(tree)).await.expect("read the files");
-    assert!(draft.directory().join("root/root/own").exists() && !draft.directory().join("root/root/note").exists());
+    let own = Stack::new(story).take(story, &image, &restored, &CaptureId::from_random([9; 20])).await;
+    assert!(own.root().join("root/own").exists() && !own.root().join("root/note").exists());
 }
 
 pub(super) async fn files_are_not_read_out_of_what_is_no_image(story: &Story) {

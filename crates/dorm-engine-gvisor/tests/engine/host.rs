@@ -121,7 +121,10 @@ impl Place {
     fn look(&self) -> Vec<String> {
         let top = self.path().to_str().unwrap();
         let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
-        let mut left: Vec<String> = mounts.lines().filter(|line| line.contains(top)).map(str::to_owned).collect();
+        // Where volumes appear for all hulls: it is there as long as an engine is open.
+        let slots = format!(" {top}/engine/slots ");
+        let left = mounts.lines().filter(|line| line.contains(top) && !line.contains(&slots));
+        let mut left: Vec<String> = left.map(str::to_owned).collect();
         for device in fs::read_dir("/sys/block").unwrap().flatten() {
             let backing = fs::read_to_string(device.path().join("loop/backing_file")).unwrap_or_default();
             if backing.contains(top) {
@@ -156,6 +159,7 @@ impl Drop for Place {
         for hull in fs::read_dir(self.path().join("engine/hulls")).into_iter().flatten().flatten() {
             let _ = Disk::remove_in(&hull.path().join("disk"));
         }
+        let _ = rustix::mount::unmount(self.path().join("engine/slots"), rustix::mount::UnmountFlags::DETACH);
     }
 }
 
