@@ -2,7 +2,7 @@
 import hashlib, json, os, shutil, socket, subprocess, sys, time
 
 BIG = 64 << 20
-NOT_LOOKED_AT = ["/proc", "/sys", "/dev", "/dorm-agent", "/root/mounted"]
+NOT_LOOKED_AT = ["/proc", "/sys", "/dev", "/dorm-agent", "/.dorm-volumes", "/root/mounted"]
 
 
 def write(path, data):
