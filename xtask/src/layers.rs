@@ -12,6 +12,7 @@ use serde_json::Value;
 const RINGS: &[(&str, u8, &[&str])] = &[
     ("dorm-lifecycle", 0, &[]),
     ("dorm-steps", 0, &[]),
+    ("dorm-build", 0, &[]),
     ("dorm-agent-proto", 1, &[]),
     ("dorm-disk", 1, &[]),
     ("dorm-engine", 1, &[]),

@@ -116,6 +116,7 @@ routes! {
     get "/v1/images" images::list;
     post "/v1/images/import" images::import;
     post "/v1/images/pull" images::pull;
+    post "/v1/images/compose" images::compose;
     get "/v1/images/{reference}" images::describe;
     post "/v1/images/{reference}/export" images::export;
     delete "/v1/images/{reference}" images::delete;

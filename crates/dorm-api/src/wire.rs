@@ -23,7 +23,7 @@ pub use daemon::{Artefact, ArtefactList, CreateWebhook, ReplayWebhook, Webhook, 
 pub use diff::{Diff, DiffChange, DiffEntry};
 pub use event::{Event, EventPage};
 pub use file::{FileKind, FileList, FileStat, MakeDirectory, Rename, WatchEvent, WatchKind};
-pub use image::{ExportImage, ExportedImage, ImageConfig, ImageSource, Pull, PullImage};
+pub use image::{ComposeImage, ExportImage, ExportedImage, ImageConfig, ImageSource, Pull, PullImage};
 pub use process::{
     Encoding, ExecRequest, ExecResult, ExitStatus, LostOutput, OutputChunk, OutputStream, Process, ProcessList,
     ProcessStarted, Resize, SignalRequest, SignalTarget, StartProcess, Stdin, StdinWritten, TerminalMessage,

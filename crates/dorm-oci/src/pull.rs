@@ -165,8 +165,11 @@ impl OciRegistry {
         tag: &str,
         progress: &PullProgress,
     ) -> Result<Image, PoolError> {
-        let source =
-            ImageSource { reference: Some(reference.to_string()), manifest: Some(wanted.manifest.to_string()) };
+        let source = ImageSource {
+            reference: Some(reference.to_string()),
+            manifest: Some(wanted.manifest.to_string()),
+            build: None,
+        };
         let progress = progress.clone();
         let report = move |state: Progress| progress(state);
         self.pool.0.import_blobs(self.blobs.directory(), &wanted.manifest, source, Some(tag), report).await

@@ -7,6 +7,8 @@
 //! ```
 
 mod batch;
+#[cfg(test)]
+mod compose_tests;
 mod content;
 mod copy;
 mod diff;
@@ -38,8 +40,10 @@ use crate::steps::{Step, Steps};
 pub(crate) use diff::diff;
 pub use diff::{Difference, Differing, Lister};
 pub use draft::CaptureDraft;
+pub(crate) use flatten::Merged;
 pub use listing::Listed;
 pub use transfer::{Export, ExportNote, Exported, ExportedTree, ImportAs, Imported, Incoming};
+pub(crate) use tree::set_attributes;
 pub use tree::{Below, TreeFacts, TreeWriter};
 
 const MANIFEST: &str = "manifest.json";

@@ -15,6 +15,7 @@
 
 mod archive;
 mod bundle;
+mod compose;
 mod directory;
 pub(crate) mod documents;
 mod export;

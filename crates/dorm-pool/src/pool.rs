@@ -85,6 +85,30 @@ impl Pool {
         self.blocking(move || images.import_blobs(&blobs, &manifest, source, tag.as_deref(), &progress)).await
     }
 
+    /// Makes an image of the files of `base`, with those of the capture of files `over` and all below that on them, and
+    /// with these settings. It needs neither afterwards. `build` is kept beside it.
+    ///
+    /// # Errors
+    /// [`PoolError::NoImage`], [`PoolError::Missing`], [`PoolError::Damaged`]; [`PoolError::Entry`] for what no image can
+    /// have. Then nothing is kept.
+    pub async fn compose_image(
+        &self,
+        base: &Digest,
+        over: Option<&CaptureId>,
+        config: ImageConfig,
+        build: Option<String>,
+        progress: impl Fn(Progress) + Send + 'static,
+    ) -> Result<Image, PoolError> {
+        let (images, captures) = (self.images.clone(), self.captures.clone());
+        let (base, over) = (base.clone(), over.cloned());
+        self.blocking(move || {
+            let rootfs = images.get(&base)?.rootfs;
+            let merged = over.map(|top| captures.merged(&top, &rootfs)).transpose()?;
+            images.compose(&base, merged.as_ref(), config, build, &progress)
+        })
+        .await
+    }
+
     /// Writes an image into the file `to`, which must not be there yet: an OCI layout in a tar archive, with all files
     /// in one layer. The same image gives the same bytes. The image is checked before.
     ///

@@ -1,5 +1,7 @@
 //! What a caller is told when it does not work: what was attempted, on what, why, and what to do next.
 
+use std::time::Duration;
+
 use dorm_agent_client::AgentError;
 use dorm_engine::EngineError;
 use dorm_lifecycle::{Denied, Digest, IdError, SandboxId, SnapshotId, SpecError, StateName, WebhookId};
@@ -271,10 +273,34 @@ pub enum ServiceError {
     /// An image says something about how its programs are run that cannot be.
     #[error("the image names the {what} '{value}', which cannot be here")]
     ImageSetting {
-        /// `user`, `directory`, `command` or `architecture`.
+        /// `user`, `directory`, `command`, `variable`, `ready command` or `architecture`.
         what: &'static str,
         /// What it says.
         value: String,
+    },
+    /// Files were asked for of a snapshot that has memory.
+    #[error("snapshot {0} is of memory: an image is made of files alone")]
+    MemorySnapshot(SnapshotId),
+    /// A sandbox of a new image could not sleep, or not wake.
+    #[error("image {image} is not kept: a sandbox of it could not be suspended and resumed")]
+    TrialFailed {
+        /// Which.
+        image: Digest,
+        /// Why not.
+        source: Box<ServiceError>,
+    },
+    /// After a sleep there are other processes than before.
+    #[error("sandbox {0} has other processes after a sleep than before")]
+    NotTheSame(SandboxId),
+    /// What an image is started with cannot be used.
+    #[error("after {} s `{line}` still does not end with 0{}{said}", within.as_secs(), if said.is_empty() { "" } else { ": " })]
+    NotReady {
+        /// What was asked.
+        line: String,
+        /// For how long.
+        within: Duration,
+        /// What it answered, the last time.
+        said: String,
     },
     /// An image has no command to start with.
     #[error("the image of sandbox {0} says nothing about what to start")]
@@ -318,13 +344,15 @@ impl ServiceError {
             | Self::ImageToImport { .. }
             | Self::HoldsSecrets { .. }
             | Self::NoMemory(_)
+            | Self::MemorySnapshot(_)
             | Self::NotRunning { .. }
             | Self::Denied { denied: Denied::NotSuspendable | Denied::TooManyHolds(_), .. } => Code::Conflict,
             Self::Spec(_) | Self::Id(_) | Self::BadFork { .. } | Self::DiskShrinks { .. } | Self::NoSecret { .. } => {
                 Code::InvalidArgument
             }
             Self::OperationFailed { .. } => Code::Failed,
-            Self::ForkFailed { source, .. } => source.code(),
+            Self::ForkFailed { source, .. } | Self::TrialFailed { source, .. } => source.code(),
+            Self::NotTheSame(_) | Self::NotReady { .. } => Code::Failed,
             Self::NotAdmitted { .. } => Code::NoRoom,
             Self::Stopping | Self::ForkNotRecorded { .. } | Self::StillWaking(_) => Code::Unavailable,
             Self::Agent(error) => agent_code(error),
@@ -362,6 +390,10 @@ impl ServiceError {
                 "make a snapshot of its files with `dorm sbx checkpoint files`, and export that"
             }
             Self::NoMemory(_) => "use it as it is",
+            Self::MemorySnapshot(_) => "take its files first, with `dorm sbx checkpoint files`",
+            Self::TrialFailed { source, .. } => source.next_step(),
+            Self::NotTheSame(_) => "look at what ends there while it sleeps",
+            Self::NotReady { .. } => "run that in a sandbox of the image, or say with another command when it is ready",
             Self::BadRewind { .. } => "create a new sandbox from that snapshot instead",
             Self::NotTerminated { state: StateName::Suspended, .. } => "resume it, or rewind it to a snapshot",
             Self::NotTerminated { .. } => "rewind it to a snapshot, or terminate it first",
@@ -387,6 +419,7 @@ impl ServiceError {
             }
             Self::Engine(_) => "look at `dorm doctor` and the daemon's log",
             Self::ImageSetting { what: "architecture", .. } => "pull or import it for this host's architecture",
+            Self::ImageSetting { what: "variable", .. } => "write it as NAME=VALUE",
             Self::ImageSetting { .. } => "say which user and directory it is to have",
             Self::NothingToStart(_) => "say which command to run in it",
             Self::Registry(error) => error.next_step(),

@@ -42,6 +42,7 @@ pub use identity::{Randomness, SystemRandomness};
 pub use ops::attach::{AttachVolume, FollowingVolumes};
 pub use ops::checkpoint::{Checkpointed, SnapshotSettings};
 pub use ops::collect::{Artefact, ArtefactKind, Fate};
+pub use ops::compose::Composition;
 pub use ops::create::{CreateFrom, CreateSandbox};
 pub use ops::diff::Moment;
 pub use ops::exec::Execution;

@@ -4,6 +4,7 @@ pub(crate) mod attach;
 pub(crate) mod checkpoint;
 mod checkpoints;
 pub(crate) mod collect;
+pub(crate) mod compose;
 pub(crate) mod create;
 mod describe;
 pub(crate) mod diff;

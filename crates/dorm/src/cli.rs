@@ -3,6 +3,7 @@
 //! One verb is one file under `cli/`. A verb asks the daemon through [`crate::client`], prints data on standard output
 //! and talk on standard error, and returns its exit code; see [`exit`] for their meanings.
 
+mod build;
 mod connection;
 mod doctor;
 mod events;

@@ -7,15 +7,22 @@ use crate::wire;
 
 impl From<pool::ImageConfig> for wire::ImageConfig {
     fn from(config: pool::ImageConfig) -> Self {
-        let pool::ImageConfig { entrypoint, command, env, directory, user, ports, architecture } = config;
-        Self { entrypoint, command, env, directory, user, ports, architecture }
+        let pool::ImageConfig { entrypoint, command, env, directory, user, ports, ready, architecture } = config;
+        Self { entrypoint, command, env, directory, user, ports, ready, architecture }
+    }
+}
+
+impl From<wire::ImageConfig> for pool::ImageConfig {
+    fn from(config: wire::ImageConfig) -> Self {
+        let wire::ImageConfig { entrypoint, command, env, directory, user, ports, ready, architecture } = config;
+        Self { entrypoint, command, env, directory, user, ports, ready, architecture }
     }
 }
 
 impl From<pool::ImageSource> for wire::ImageSource {
     fn from(source: pool::ImageSource) -> Self {
-        let pool::ImageSource { reference, manifest } = source;
-        Self { reference, manifest }
+        let pool::ImageSource { reference, manifest, build } = source;
+        Self { reference, manifest, build }
     }
 }
 

@@ -88,6 +88,7 @@ impl From<pool::Progress> for wire::ImportProgress {
             pool::Stage::Unpacking => wire::ImportStage::Unpacking,
             pool::Stage::Hashing => wire::ImportStage::Hashing,
             pool::Stage::Syncing => wire::ImportStage::Syncing,
+            pool::Stage::Trying => wire::ImportStage::Trying,
         };
         Self { stage, entries, bytes, bytes_total }
     }

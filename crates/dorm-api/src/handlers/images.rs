@@ -6,8 +6,9 @@ use axum::extract::{FromRequestParts, State};
 use axum::http::StatusCode;
 use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
+use dorm_lifecycle::IdError;
 use dorm_pool::{Image, Progress};
-use dorm_service::{PullPolicy, ServiceError};
+use dorm_service::{Composition, CreateFrom, PullPolicy, ServiceError};
 use futures_util::{StreamExt, stream};
 use tokio::sync::watch;
 use tokio_stream::wrappers::WatchStream;
@@ -84,6 +85,36 @@ pub(crate) async fn pull(
         }
     })
     .await
+}
+
+/// Makes an image of a filesystem snapshot or of another image, with settings of its own. It gets its tag when a sandbox of it
+/// has been suspended and resumed; when that fails, the image is gone again. With `Accept: text/event-stream` it answers
+/// with the events `progress`, then `done` with the image, or `error`. When the caller goes away it goes on.
+#[utoipa::path(post, path = "/v1/images/compose", tag = "images", request_body = wire::ComposeImage, responses(
+    (status = 201, body = wire::Image),
+    (status = 200, description = "server-sent events", content_type = "text/event-stream", body = wire::ImportProgress),
+    (status = "default", body = wire::ErrorAnswer, description = "an error"),
+))]
+pub(crate) async fn compose(
+    State(api): State<Api>,
+    WantsEvents(events): WantsEvents,
+    Json(asked): Json<wire::ComposeImage>,
+) -> Result<Response, ApiError> {
+    let wire::ComposeImage { image, snapshot, config, tag, build } = asked;
+    let from = match (image, snapshot) {
+        (Some(image), None) => CreateFrom::Image(image),
+        (None, Some(id)) => {
+            let id = id.parse().map_err(|error: IdError| ApiError::invalid(format!("snapshot: {error}"), ""))?;
+            CreateFrom::Snapshot(id)
+        }
+        _ => {
+            let message = "exactly one of image and snapshot says whose files the image gets";
+            return Err(ApiError::invalid(message, "list the images or the snapshots that are there"));
+        }
+    };
+    let asked = Composition { from, config: config.into(), tag, build };
+    let service = api.service.clone();
+    follow(events, move |report| async move { service.compose_image(asked, report).await }).await
 }
 
 /// Does what ends with an image, and tells how far it is where that is wanted.

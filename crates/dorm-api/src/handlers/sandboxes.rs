@@ -54,7 +54,9 @@ pub(crate) async fn create(
     let asked = convert::create(asked, from, base)?;
     let view = api.service.create(asked).await?;
     if start {
-        api.service.start_image(&view.sandbox.id).await?;
+        let id = &view.sandbox.id;
+        api.service.start_image(id).await?;
+        api.service.until_ready(id, &api.service.image_config(id).await).await?;
     }
     Ok((StatusCode::CREATED, axum::Json(view.into())))
 }

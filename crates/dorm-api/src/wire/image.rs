@@ -19,6 +19,9 @@ pub struct ImageConfig {
     pub user: Option<String>,
     /// Ports that something in it listens at, such as `8080/tcp`.
     pub ports: Vec<String>,
+    /// A line for `/bin/sh` that ends with 0 as soon as what starts it can be used.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ready: Option<String>,
     /// The architecture its programs are for, such as `amd64`.
     pub architecture: Option<String>,
 }
@@ -31,6 +34,31 @@ pub struct ImageSource {
     pub reference: Option<String>,
     /// The digest of its manifest there.
     pub manifest: Option<String>,
+    /// What it was built from, as its builder says.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub build: Option<String>,
+}
+
+/// Makes an image of a filesystem snapshot, or of another image, with settings of its own. Exactly one of `image` and
+/// `snapshot` is given.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct ComposeImage {
+    /// The image whose files it gets: a tag, a digest, or the beginning of one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub image: Option<String>,
+    /// The filesystem snapshot whose files it gets.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub snapshot: Option<String>,
+    /// How its programs are run; nothing of it comes from what it is made of.
+    pub config: ImageConfig,
+    /// The tag it gets. Another image may have had it before.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tag: Option<String>,
+    /// What it is built from, in the words of its builder. When an image with the same is here, that one gets the tag
+    /// and is the answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub build: Option<String>,
 }
 
 /// Fetches an image from a registry.

@@ -190,6 +190,8 @@ pub enum ImportStage {
     Hashing,
     /// The image is made durable.
     Syncing,
+    /// A sandbox of it is suspended and resumed.
+    Trying,
 }
 
 /// What answers here.

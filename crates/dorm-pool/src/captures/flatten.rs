@@ -153,7 +153,7 @@ impl Content for Copied {
 }
 
 /// What a stack of layers comes to: each entry, and where its content is.
-pub(super) struct Merged {
+pub(crate) struct Merged {
     pub(super) entries: Vec<(Listed, Source)>,
     /// Where the trees are, the lowest first.
     roots: Vec<PathBuf>,
@@ -163,6 +163,12 @@ pub(super) struct Merged {
 pub(super) type Source = (usize, Vec<u8>);
 
 impl Merged {
+    /// Each entry, a directory before what is in it, with the tree that has its content, and its path there.
+    pub(crate) fn each(&self) -> impl Iterator<Item = (&Entry, &Path, &[u8])> {
+        let root = |number: usize| self.roots.get(number).map_or(Path::new(""), PathBuf::as_path);
+        self.entries.iter().map(move |(listed, (number, path))| (&listed.entry, root(*number), &path[..]))
+    }
+
     /// The tree in which the content of something is.
     pub(super) fn root(&self, source: &Source) -> PathBuf {
         self.roots.get(source.0).cloned().unwrap_or_default()
@@ -171,7 +177,7 @@ impl Merged {
 
 impl Captures {
     /// What `top` and all below it come to on the image at `image`.
-    pub(super) fn merged(&self, top: &CaptureId, image: &Path) -> Result<Merged, PoolError> {
+    pub(crate) fn merged(&self, top: &CaptureId, image: &Path) -> Result<Merged, PoolError> {
         let layers = self.layers(top)?;
         let mut listings = Vec::new();
         for layer in layers.iter().rev() {

@@ -217,6 +217,11 @@ pub(super) fn dress(file: impl AsFd, entry: &Entry) -> io::Result<()> {
     let (user, group) = owner(entry)?;
     rustix::fs::fchown(&file, Some(user), Some(group))?;
     rustix::fs::fchmod(&file, mode(entry))?;
+    set_attributes(&file, entry)
+}
+
+/// Gives a file or directory the attributes that its guest has set.
+pub(crate) fn set_attributes(file: impl AsFd, entry: &Entry) -> io::Result<()> {
     for (name, value) in own_attributes(&entry.attributes) {
         rustix::fs::fsetxattr(&file, name, value, XattrFlags::empty())
             .map_err(|error| attribute_refused(name, error.into()))?;

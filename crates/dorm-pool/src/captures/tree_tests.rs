@@ -18,7 +18,7 @@ const MANIFEST_V2: &str = include_str!("tests/manifest-v2.json");
 const LISTING: &str = include_str!("tests/listing-v1.txt");
 
 /// Pieces with holes between them.
-struct Pieces(Vec<(u64, Vec<u8>)>, usize);
+pub(super) struct Pieces(Vec<(u64, Vec<u8>)>, usize);
 
 impl Content for Pieces {
     fn next(&mut self) -> io::Result<Option<(u64, &[u8])>> {
@@ -258,7 +258,7 @@ async fn whatever_step_of_a_tree_fails_it_is_wholly_there_or_not_there() {
 }
 
 /// Mounts trees over an empty image and lists what is seen: path, kind, mode, owner, content.
-fn seen(layers: &[&Capture], image: &Path, scratch: &Path) -> Vec<String> {
+pub(super) fn seen(layers: &[&Capture], image: &Path, scratch: &Path) -> Vec<String> {
     let mount = scratch.join("mount");
     let lower: Vec<_> = layers.iter().map(|layer| layer.root()).chain([image.to_owned()]).collect();
     let lower: Vec<_> = lower.iter().map(|path| path.to_str().unwrap()).collect();
@@ -271,7 +271,7 @@ fn seen(layers: &[&Capture], image: &Path, scratch: &Path) -> Vec<String> {
     listed.unwrap()
 }
 
-fn walk(root: &Path) -> Vec<String> {
+pub(super) fn walk(root: &Path) -> Vec<String> {
     let (mut open, mut all) = (vec![root.to_owned()], Vec::new());
     while let Some(path) = open.pop() {
         let facts = fs::symlink_metadata(&path).unwrap();
@@ -287,7 +287,11 @@ fn walk(root: &Path) -> Vec<String> {
 }
 
 /// A few names at which things are made, replaced and removed by chance.
-fn random_layer(random: &mut u64, number: u8, before: &mut BTreeMap<&'static str, bool>) -> Vec<(Entry, Pieces)> {
+pub(super) fn random_layer(
+    random: &mut u64,
+    number: u8,
+    before: &mut BTreeMap<&'static str, bool>,
+) -> Vec<(Entry, Pieces)> {
     let mut next = |below: u64| {
         *random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (*random >> 33) % below

@@ -294,6 +294,7 @@ impl Configuration {
             env: settings.env.unwrap_or_default(),
             directory: filled(settings.working_dir),
             user: filled(settings.user),
+            ready: None,
             ports: settings.exposed_ports.unwrap_or_default().into_keys().collect(),
             architecture: filled(raw.architecture),
         };

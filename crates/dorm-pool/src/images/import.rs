@@ -37,6 +37,8 @@ pub enum Stage {
     Hashing,
     /// The image is made durable.
     Syncing,
+    /// A sandbox of it is suspended and resumed.
+    Trying,
 }
 
 /// How far an import is.
@@ -114,8 +116,7 @@ impl Images {
         progress: &dyn Fn(Progress),
     ) -> Result<Image, PoolError> {
         tag.map_or(Ok(()), tags::check)?;
-        let mut job = Job { source, limits: self.limits, progress, state: START };
-        job.report(Stage::Unpacking);
+        let mut job = Job::start(source, self, progress);
         let architecture = architecture.unwrap_or_else(|| documents::host_architecture());
         match bundle::open(&mut job, architecture, self)? {
             bundle::Found::Rootfs => self.import_rootfs(&mut job, tag),
@@ -134,8 +135,7 @@ impl Images {
         progress: &dyn Fn(Progress),
     ) -> Result<Image, PoolError> {
         tag.map_or(Ok(()), tags::check)?;
-        let mut job = Job { source: directory, limits: self.limits, progress, state: START };
-        job.report(Stage::Unpacking);
+        let mut job = Job::start(directory, self, progress);
         let bundle = bundle::of_manifest(&job, manifest, source, self)?;
         self.import_bundle(bundle, tag, &mut job)
     }
@@ -210,14 +210,8 @@ impl Images {
                 .map_err(|(entry, refusal)| job.entry_refused(&entry, refusal, &staging.path))?;
         }
         let mut config = bundle.config;
-        if let Some(directory) = &config.directory
-            && let Ok(path) = GuestPath::parse(directory.as_bytes())
-            && !tree.has(&path)
-        {
-            let made = tree.put(&directory_node(path, 0o755), &mut io::empty());
-            made.map_err(|refusal| job.entry_refused(directory, refusal, &staging.path))?;
-        }
         let mut sink = Sink::new(job, tree, &staging.path);
+        sink.make_place(&config)?;
         sink.complete()?;
         config.user = config.user.map(|user| users::numbered(&rootfs, user));
         let order = bundle.layers.iter().map(|layer| layer.diff_id.hex().to_owned()).collect();
@@ -226,7 +220,7 @@ impl Images {
     }
 
     /// Names what was unpacked by its content, makes it durable, and gives it its place.
-    fn publish(
+    pub(super) fn publish(
         &self,
         mut staging: Staging<'_>,
         mut contents: Contents,
@@ -306,12 +300,12 @@ const START: Progress = Progress { stage: Stage::Unpacking, entries: 0, bytes: 0
 
 /// What an image has besides its files.
 #[derive(Default)]
-struct Contents {
-    config: Option<ImageConfig>,
-    source: Option<ImageSource>,
-    layers: Vec<Layer>,
+pub(super) struct Contents {
+    pub(super) config: Option<ImageConfig>,
+    pub(super) source: Option<ImageSource>,
+    pub(super) layers: Vec<Layer>,
     /// The names of the layers, the lowest first; one may come several times.
-    order: Vec<String>,
+    pub(super) order: Vec<String>,
 }
 
 /// One import: where from, how far it is, and how much more it may bring.
@@ -322,7 +316,14 @@ pub(super) struct Job<'a> {
     pub(super) state: Progress,
 }
 
-impl Job<'_> {
+impl<'a> Job<'a> {
+    /// One that has just begun.
+    pub(super) fn start(source: &'a Path, images: &Images, progress: &'a dyn Fn(Progress)) -> Self {
+        let mut job = Self { source, limits: images.limits, progress, state: START };
+        job.report(Stage::Unpacking);
+        job
+    }
+
     pub(super) fn report(&mut self, stage: Stage) {
         self.state.stage = stage;
         (self.progress)(self.state);
@@ -351,7 +352,7 @@ impl Job<'_> {
 /// Where a source brings its entries.
 pub(super) struct Sink<'j, 'a> {
     pub(super) job: &'j mut Job<'a>,
-    tree: Tree,
+    pub(super) tree: Tree,
     staging: &'j Path,
     /// What cannot be said by an entry of a layer.
     entries: Option<LayerEntries>,
@@ -384,8 +385,19 @@ impl<'j, 'a> Sink<'j, 'a> {
         Ok(())
     }
 
+    /// Makes the directory in which programs of the image begin, where there is none.
+    pub(super) fn make_place(&mut self, config: &ImageConfig) -> Result<(), PoolError> {
+        let Some(directory) = &config.directory else { return Ok(()) };
+        let Ok(path) = GuestPath::parse(directory.as_bytes()) else { return Ok(()) };
+        if self.tree.has(&path) {
+            return Ok(());
+        }
+        let made = self.tree.put(&directory_node(path, 0o755), &mut io::empty());
+        made.map_err(|refusal| self.entry_refused(directory, refusal))
+    }
+
     /// Adds the mount points and sets the times of directories.
-    fn complete(&mut self) -> Result<(), PoolError> {
+    pub(super) fn complete(&mut self) -> Result<(), PoolError> {
         for (path, mode) in DIRECTORIES {
             let made = GuestPath::parse(path.as_bytes()).and_then(|parsed| match self.tree.has_directory(&parsed) {
                 true => Ok(()),

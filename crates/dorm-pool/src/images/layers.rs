@@ -28,7 +28,7 @@ use crate::error::{PoolError, failed};
 use crate::steps::{Step, Steps};
 
 pub(super) use entries::LayerEntries;
-pub(super) use flatten::apply;
+pub(super) use flatten::{apply, link_all};
 pub(super) use unpack::{Blob, LayerBlob, unpack};
 
 pub(super) const DIRECTORY: &str = "layers";

@@ -31,6 +31,9 @@ pub struct ImageConfig {
     /// Ports that something in it listens at, such as `8080/tcp`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub ports: Vec<String>,
+    /// A line for `/bin/sh` that ends with 0 as soon as what the image is started with can be used.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ready: Option<String>,
     /// The architecture its programs are for, such as `amd64`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub architecture: Option<String>,
@@ -66,6 +69,9 @@ pub struct ImageSource {
     /// The digest of its manifest there, such as `sha256:…`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub manifest: Option<String>,
+    /// What it was built from, as its builder says; the same again is the same image.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub build: Option<String>,
 }
 
 #[cfg(test)]
@@ -93,6 +99,7 @@ mod tests {
             user: Some("ann".into()),
             ports: vec!["80/tcp".into()],
             architecture: Some("amd64".into()),
+            ready: None,
         };
         assert_eq!(
             all.digest(&rootfs).unwrap().as_str(),

@@ -86,10 +86,16 @@ impl Tree {
     /// Sets the times of directories; entries that follow change them again.
     pub(super) fn finish_times(&mut self) {
         for (path, modified) in std::mem::take(&mut self.directories) {
-            let Some((directory, name)) = path.split() else { continue };
-            // A time is a nicety: one that cannot be set, as the directory has been replaced meanwhile, is left.
-            if let (Ok(()), Ok(parent)) = (self.enter(directory), self.parent()) {
-                let _ = rustix::fs::utimensat(parent, name, &times(modified), AtFlags::SYMLINK_NOFOLLOW);
+            let Some((directory, name)) = path.split() else {
+                let _ = rustix::fs::futimens(&self.root, &times(modified));
+                continue;
+            };
+            // A time is a nicety: one that cannot be set, as the directory has been removed or replaced meanwhile, is
+            // left. What was removed must not be made again for it, and a file in its place may belong to a layer, too.
+            let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::RDONLY | OFlags::CLOEXEC;
+            let open = |parent| rustix::fs::openat(parent, name, flags, Mode::empty());
+            if let Ok(directory) = self.resolve(directory).and_then(open) {
+                let _ = rustix::fs::futimens(directory, &times(modified));
             }
         }
     }

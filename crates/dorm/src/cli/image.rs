@@ -31,6 +31,12 @@ enum ImageVerb {
         /// Its tag, digest, or the first 8 or more digits of that
         image: String,
     },
+    /// Build an image from a Dockerfile, or from steps given as options
+    ///
+    /// Each step that changes files runs in a sandbox of its own, and its files are kept for two weeks: the next build goes
+    /// on behind the last step that is the same, with the same files copied. The image gets its tag when a sandbox of it
+    /// has been suspended and resumed.
+    Build(Box<super::build::BuildOptions>),
     /// Fetch an image from a registry
     ///
     /// What was fetched before is not fetched again, also after a pull that was cut off. Logins are those of Docker's
@@ -83,6 +89,7 @@ pub(crate) async fn run(options: ImageOptions) -> Done {
     match options.verb {
         ImageVerb::Ls => print(&client.images().await?, format),
         ImageVerb::Describe { image } => describe(&client.image(&image).await?, format),
+        ImageVerb::Build(options) => super::build::run(&client, *options, format).await,
         ImageVerb::Pull { reference, arch, tag, insecure, pull } => {
             let asked = wire::PullImage { reference, architecture: arch, tag, insecure, pull: pull.into() };
             finish(super::pull::pull(&client, &asked).await?, format)
@@ -159,6 +166,7 @@ fn describe(image: &wire::Image, format: Format) -> Done {
         ("architecture", text(&config.architecture)),
         ("entrypoint", command(&config.entrypoint)),
         ("command", command(&config.command)),
+        ("ready", text(&config.ready)),
         ("directory", text(&config.directory)),
         ("user", text(&config.user)),
         ("env", list(&config.env)),
@@ -170,7 +178,7 @@ fn describe(image: &wire::Image, format: Format) -> Done {
     Ok(exit::OK)
 }
 
-fn print(images: &[wire::Image], format: Format) -> Done {
+pub(super) fn print(images: &[wire::Image], format: Format) -> Done {
     if format == Format::Json {
         return output::json(&images).map(|()| exit::OK);
     }

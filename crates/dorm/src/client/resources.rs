@@ -170,6 +170,10 @@ impl Client {
         self.stream(self.request(Method::POST, "/images/pull").json(asked)).await
     }
 
+    pub(crate) async fn compose_image(&self, asked: &wire::ComposeImage) -> Result<Sse, ClientError> {
+        self.stream(self.request(Method::POST, "/images/compose").json(asked)).await
+    }
+
     pub(crate) async fn image(&self, reference: &str) -> Result<wire::Image, ClientError> {
         self.get(&format!("/images/{}", segment(reference))).await
     }

@@ -52,5 +52,5 @@ pub(super) fn read(job: &Job<'_>, blobs: &dyn Blobs) -> Result<Bundle, PoolError
         layers.push(LayerBlob { diff_id, digest: None, packing: None, blob: Some(blob) });
     }
     let reference = entry.repo_tags.iter().flatten().next().cloned();
-    Ok(Bundle { config: configuration.settings, source: ImageSource { reference, manifest: None }, layers })
+    Ok(Bundle { config: configuration.settings, source: ImageSource { reference, ..ImageSource::default() }, layers })
 }

@@ -14,17 +14,39 @@ use crate::images::GUEST_ID_BASE;
 use crate::images::node::{GuestPath, Kind, Node, Refusal};
 use crate::images::tree::Tree;
 
-/// Lays `layer` on what is in `tree`. The error names the entry.
-pub(in crate::images) fn apply(tree: &mut Tree, layer: &Layer) -> Result<(), (String, Refusal)> {
-    let named = |path: &Path| path.to_string_lossy().into_owned();
-    let root = open_root(&layer.tree).map_err(|refusal| (".".to_owned(), refusal))?;
-    let mut open = vec![PathBuf::new()];
-    while let Some(relative) = open.pop() {
-        directory(tree, &root, &relative, &mut open).map_err(|refusal| (named(&relative), refusal))?;
-    }
+/// Why something could not be laid: the entry, and what is wrong with it.
+type Refused = (String, Refusal);
+
+/// Lays `layer` on what is in `tree`.
+pub(in crate::images) fn apply(tree: &mut Tree, layer: &Layer) -> Result<(), Refused> {
+    lay(tree, &layer.tree, Names::OfLayer)?;
     for (name, target) in &layer.links {
         let shown = String::from_utf8_lossy(name).into_owned();
         link(tree, name, target).map_err(|refusal| (shown, refusal))?;
+    }
+    Ok(())
+}
+
+/// Fills `tree`, which is empty, with all that is in the plain directory `root`.
+pub(in crate::images) fn link_all(tree: &mut Tree, root: &Path) -> Result<(), Refused> {
+    lay(tree, root, Names::Plain)
+}
+
+/// What names in a directory mean.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Names {
+    /// Some stand for removals.
+    OfLayer,
+    /// Nothing but themselves.
+    Plain,
+}
+
+fn lay(tree: &mut Tree, root: &Path, names: Names) -> Result<(), Refused> {
+    let named = |path: &Path| path.to_string_lossy().into_owned();
+    let root = open_root(root).map_err(|refusal| (".".to_owned(), refusal))?;
+    let mut open = vec![PathBuf::new()];
+    while let Some(relative) = open.pop() {
+        directory(tree, &root, &relative, names, &mut open).map_err(|refusal| (named(&relative), refusal))?;
     }
     Ok(())
 }
@@ -35,7 +57,13 @@ fn open_root(path: &Path) -> Result<OwnedFd, Refusal> {
 }
 
 /// One directory of the layer; what is below it is left in `open`.
-fn directory(tree: &mut Tree, root: &OwnedFd, relative: &Path, open: &mut Vec<PathBuf>) -> Result<(), Refusal> {
+fn directory(
+    tree: &mut Tree,
+    root: &OwnedFd,
+    relative: &Path,
+    names_mean: Names,
+    open: &mut Vec<PathBuf>,
+) -> Result<(), Refusal> {
     let refused = |error: rustix::io::Errno| Refusal::system("cannot be read back", error);
     let (from, names) = list(root, relative).map_err(refused)?;
     let path = GuestPath::parse(relative.as_os_str().as_bytes())?;
@@ -54,23 +82,24 @@ fn directory(tree: &mut Tree, root: &OwnedFd, relative: &Path, open: &mut Vec<Pa
         };
         tree.put(&node, &mut io::empty())?;
     }
-    if names.iter().any(|name| name.as_bytes() == OPAQUE) {
+    let is_removal = |name: &OsString| names_mean == Names::OfLayer && name.as_bytes().starts_with(WHITEOUT);
+    if names.iter().any(|name| is_removal(name) && name.as_bytes() == OPAQUE) {
         tree.empty(&path)?;
     }
-    for name in &names {
+    for name in names.iter().filter(|name| is_removal(name)) {
         if let Some(removed) = name.as_bytes().strip_prefix(WHITEOUT)
             && name.as_bytes() != OPAQUE
         {
             tree.remove(&path, removed)?;
         }
     }
-    for name in names.into_iter().filter(|name| !name.as_bytes().starts_with(WHITEOUT)) {
+    for name in names.into_iter().filter(|name| !is_removal(name)) {
         let facts = rustix::fs::statat(&from, &name, AtFlags::SYMLINK_NOFOLLOW).map_err(refused)?;
         let child = relative.join(&name);
         if FileType::from_raw_mode(facts.st_mode) == FileType::Directory {
             open.push(child);
         } else {
-            tree.link_from(&GuestPath::parse(child.as_os_str().as_bytes())?, &from, &facts)?;
+            tree.link_from(&GuestPath::parse(child.as_os_str().as_bytes())?, (&from, name.as_bytes()), &facts)?;
         }
     }
     Ok(())

@@ -145,6 +145,8 @@ async fn layers_are_laid_on_each_other_and_what_they_remove_is_gone() {
         file("opt/app/one", "1"),
         directory("srv/whole/"),
         file("srv/whole/a", "a"),
+        directory("srv/whole/deep/"),
+        directory("srv/whole/deep/er/"),
         file("was-file", "x"),
         directory("was-directory/"),
         file("was-directory/inside", "x"),

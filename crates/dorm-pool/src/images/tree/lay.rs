@@ -7,10 +7,12 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
+use dorm_engine::Entry;
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
 use super::{Tree, cannot_be_made};
+use crate::captures::set_attributes;
 use crate::images::listing;
 use crate::images::node::{GuestPath, Kind, Node, Refusal};
 
@@ -67,12 +69,12 @@ impl Tree {
         self.take_away(name)
     }
 
-    /// Puts an entry that is no directory there by a hard link to `from`, which has the same name; a copy where no
-    /// more links can be had. What is at its place goes.
+    /// Puts an entry that is no directory there by a hard link to one in another directory, by its name there; a copy
+    /// where no more links can be had. What is at its place goes.
     pub(in crate::images) fn link_from(
         &mut self,
         path: &GuestPath,
-        from: &OwnedFd,
+        (from, original): (&OwnedFd, &[u8]),
         facts: &Stat,
     ) -> Result<(), Refusal> {
         let Some((directory, name)) = path.split() else {
@@ -81,7 +83,7 @@ impl Tree {
         self.enter(directory)?;
         let kind = FileType::from_raw_mode(facts.st_mode);
         if kind != FileType::Fifo {
-            let link = |parent: &OwnedFd| rustix::fs::linkat(from, name, parent, name, AtFlags::empty());
+            let link = |parent: &OwnedFd| rustix::fs::linkat(from, original, parent, name, AtFlags::empty());
             let linked = match link(self.parent()?) {
                 Err(Errno::EXIST) => {
                     self.take_away(name)?;
@@ -96,10 +98,10 @@ impl Tree {
             }
         }
         self.take_away(name)?;
-        self.copy_from(path, name, from, facts)
+        self.copy_from(path, (from, original), facts)
     }
 
-    fn copy_from(&mut self, path: &GuestPath, name: &[u8], from: &OwnedFd, facts: &Stat) -> Result<(), Refusal> {
+    fn copy_from(&mut self, path: &GuestPath, (from, name): (&OwnedFd, &[u8]), facts: &Stat) -> Result<(), Refusal> {
         let unreadable = |error: Errno| Refusal::system("cannot be read back", error);
         let mut node = Node {
             path: path.clone(),
@@ -126,6 +128,19 @@ impl Tree {
                 self.put(&node, &mut file)
             }
         }
+    }
+
+    /// Gives a directory the attributes that its guest has set.
+    pub(in crate::images) fn set_attributes(&mut self, path: &GuestPath, entry: &Entry) -> Result<(), Refusal> {
+        if entry.attributes.is_empty() {
+            return Ok(());
+        }
+        self.enter(path.as_bytes())?;
+        let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
+        let directory = rustix::fs::openat(self.parent()?, ".", flags, Mode::empty());
+        let directory = directory.map_err(|error| Refusal::system("cannot be opened", error))?;
+        set_attributes(&directory, entry)
+            .map_err(|error| Refusal { what: "cannot be given its attributes".to_owned(), source: Some(error) })
     }
 
     /// Removes `name` from the entered directory, with all that is in it. Links are not followed.

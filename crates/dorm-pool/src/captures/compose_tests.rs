@@ -1,0 +1,120 @@
+//! Images made of captures: what was to be seen in the sandbox is to be seen in the image.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use dorm_engine::FileSink;
+use dorm_steps::pass;
+
+use super::tests::{facts, id, open};
+use super::tree_tests::{random_layer, seen, walk};
+use crate::steps::Step;
+use crate::steps::armed::{Armed, Ending};
+use crate::{Capture, CaptureFacts, Image, ImageConfig, Pool, PoolError};
+
+async fn image(home: &Path, pool: &Pool) -> Image {
+    let source = home.join("source");
+    fs::create_dir_all(source.join("a/y")).unwrap();
+    fs::write(source.join("a/x"), "of the image").unwrap();
+    fs::write(source.join("b"), "of the image").unwrap();
+    fs::create_dir(source.join("d")).unwrap();
+    pool.import(&source, None, |_| {}).await.unwrap()
+}
+
+/// Captures that lie on each other, the topmost first.
+async fn stack(pool: &Pool, image: &Image, seed: u64, count: u8) -> Vec<Capture> {
+    let (mut random, mut before, mut layers) = (seed, BTreeMap::new(), Vec::new());
+    for number in 1..=count {
+        let draft = pool.begin(&id(number), 0).await.unwrap();
+        let top = (number > 1).then(|| id(number - 1));
+        let below = pool.below(&image.digest, top.as_ref()).await.unwrap();
+        let mut tree = draft.tree(below).unwrap();
+        for (entry, mut content) in random_layer(&mut random, number, &mut before) {
+            tree.take(&entry, &mut content).unwrap();
+        }
+        let facts = CaptureFacts { layer: top, image: image.digest.clone(), ..facts() };
+        layers.insert(0, draft.commit_tree(facts, tree).await.unwrap());
+    }
+    layers
+}
+
+async fn compose(pool: &Pool, image: &Image, top: u8) -> Result<Image, PoolError> {
+    let config = ImageConfig { directory: Some("/a".into()), ..ImageConfig::default() };
+    pool.compose_image(&image.digest, Some(&id(top)), config, Some("key".into()), |_| {}).await
+}
+
+#[tokio::test]
+async fn an_image_of_captures_looks_as_they_do_on_theirs_and_needs_neither() {
+    for seed in 1..=60 {
+        let home = tempfile::tempdir().unwrap();
+        let pool = open(home.path(), pass());
+        let base = image(home.path(), &pool).await;
+        let layers = stack(&pool, &base, seed, 4).await;
+        let all: Vec<&Capture> = layers.iter().collect();
+        let wanted = seen(&all, &base.rootfs, home.path());
+        let made = match compose(&pool, &base, 4).await {
+            Ok(made) => made,
+            Err(PoolError::Entry { entry, .. }) if entry == "/a" => continue,
+            Err(error) => panic!("seed {seed}: {error}"),
+        };
+        for layer in &layers {
+            pool.remove(&layer.id).await.unwrap();
+        }
+        pool.remove_image(&base.digest, &[]).await.unwrap();
+        let added = |line: &&String| line.starts_with("a 40755 100000 0");
+        let found = walk(&made.rootfs);
+        assert_eq!(
+            found.iter().filter(|line| !added(line)).collect::<Vec<_>>(),
+            wanted.iter().filter(|line| !added(line)).collect::<Vec<_>>(),
+            "seed {seed}"
+        );
+        pool.verify_image(&made.digest).await.unwrap();
+        assert_eq!((made.source.build.as_deref(), made.config.directory.as_deref()), (Some("key"), Some("/a")));
+    }
+}
+
+#[tokio::test]
+async fn whatever_step_fails_the_image_is_whole_or_not_there() {
+    for step in [Step::Unpacked, Step::Listed, Step::ImageSynced, Step::Published] {
+        for ending in [Ending::Fails, Ending::Dies] {
+            let home = tempfile::tempdir().unwrap();
+            let armed = Armed::new();
+            let pool = open(home.path(), armed.clone());
+            let base = image(home.path(), &pool).await;
+            stack(&pool, &base, 7, 2).await;
+            armed.arm(step, ending);
+            compose(&pool, &base, 2).await.unwrap_err();
+            let pool = if ending == Ending::Dies { open(home.path(), pass()) } else { pool };
+            for image in pool.images().await.unwrap().into_iter().filter(|image| image.digest != facts().image) {
+                pool.verify_image(&image.digest).await.unwrap();
+            }
+            let names = fs::read_dir(home.path().join("images")).unwrap();
+            let names: Vec<_> = names.map(|name| name.unwrap().file_name().into_string().unwrap()).collect();
+            assert!(!names.iter().any(|name| name.starts_with(".import")), "{step:?} {ending:?}: {names:?}");
+            compose(&pool, &base, 2).await.unwrap();
+        }
+    }
+}
+
+#[tokio::test]
+async fn nothing_of_who_the_sandbox_was_gets_into_an_image() {
+    let home = tempfile::tempdir().unwrap();
+    let pool = open(home.path(), pass());
+    let base = image(home.path(), &pool).await;
+    let draft = pool.begin(&id(1), 0).await.unwrap();
+    let mut tree = draft.tree(pool.below(&base.digest, None).await.unwrap()).unwrap();
+    let directory = || dorm_engine::EntryKind::Directory { replaces: false };
+    for (path, kind) in [
+        ("", directory()),
+        ("run", directory()),
+        ("run/dormouse", directory()),
+        ("run/dormouse/sandbox", dorm_engine::EntryKind::File { bytes: 0 }),
+    ] {
+        tree.take(&super::tree_tests::entry(path.as_bytes(), kind), &mut dorm_engine::NoContent).unwrap();
+    }
+    let facts = CaptureFacts { image: base.digest.clone(), ..facts() };
+    draft.commit_tree(facts, tree).await.unwrap();
+    let made = compose(&pool, &base, 1).await.unwrap();
+    assert!(!made.rootfs.join("run/dormouse/sandbox").exists());
+}

@@ -1,0 +1,97 @@
+//! An image of what sandboxes have left: the files of an image with those of filesystem captures on them. Nothing is
+//! copied that a hard link can stand for; neither image nor captures are needed afterwards.
+
+use std::io;
+use std::path::Path;
+
+use dorm_engine::{Entry, EntryKind};
+use dorm_lifecycle::Digest;
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags};
+
+use super::import::{Contents, Job, Sink};
+use super::node::{GuestPath, Kind, Node, Refusal};
+use super::settings::{ImageConfig, ImageSource};
+use super::tree::Tree;
+use super::{GUEST_ID_BASE, Image, Images, Progress, ROOTFS, layers, users};
+use crate::captures::Merged;
+use crate::disk;
+use crate::error::{PoolError, failed};
+
+/// What is below here is of one sandbox, not of what is in it.
+const IDENTITY: &[u8] = b"run/dormouse/";
+
+impl Images {
+    /// Makes an image of `base`, with `over` on it where that is given, and these settings.
+    pub(crate) fn compose(
+        &self,
+        base: &Digest,
+        over: Option<&Merged>,
+        mut config: ImageConfig,
+        build: Option<String>,
+        progress: &dyn Fn(Progress),
+    ) -> Result<Image, PoolError> {
+        let below = self.get(base)?;
+        let mut job = Job::start(&below.rootfs, self, progress);
+        let staging = self.stage()?;
+        let rootfs = staging.path().join(ROOTFS);
+        disk::make_directory(&rootfs).map_err(failed("make the directory", &rootfs))?;
+        let tree = Tree::open(&rootfs, GUEST_ID_BASE).map_err(failed("open", &rootfs))?;
+        let mut sink = Sink::new(&mut job, tree, staging.path());
+        layers::link_all(&mut sink.tree, &below.rootfs)
+            .map_err(|(entry, refusal)| sink.entry_refused(&entry, refusal))?;
+        for (entry, root, path) in over.into_iter().flat_map(Merged::each) {
+            // Who the sandbox was is written there anew in each.
+            if entry.path.starts_with(IDENTITY) {
+                continue;
+            }
+            let name = String::from_utf8_lossy(&entry.path);
+            sink.count(&name)?;
+            put(&mut sink.tree, entry, root, path).map_err(|refusal| sink.entry_refused(&name, refusal))?;
+        }
+        sink.make_place(&config)?;
+        sink.complete()?;
+        config.user = config.user.map(|user| users::numbered(&rootfs, user));
+        let source = ImageSource { build, ..ImageSource::default() };
+        let contents = Contents { config: Some(config), source: Some(source), ..Contents::default() };
+        self.publish(staging, contents, None, &mut job)
+    }
+}
+
+/// One entry of a capture, whose content is below `root` at `path`.
+fn put(tree: &mut Tree, entry: &Entry, root: &Path, path: &[u8]) -> Result<(), Refusal> {
+    let at = GuestPath::parse(&entry.path)?;
+    let kind = match &entry.kind {
+        EntryKind::Directory { replaces } => {
+            if *replaces {
+                tree.clear_way(&at)?;
+            }
+            tree.put(&node(entry, at.clone(), Kind::Directory), &mut io::empty())?;
+            return tree.set_attributes(&at, entry);
+        }
+        EntryKind::File { .. } | EntryKind::Symlink(_) => return link(tree, &at, root, path),
+        EntryKind::Removed => return tree.clear_way(&at),
+        EntryKind::HardLink(of) => Kind::HardLink(GuestPath::parse(of)?),
+        EntryKind::Fifo => Kind::Fifo,
+    };
+    tree.clear_way(&at)?;
+    tree.put(&node(entry, at, kind), &mut io::empty())
+}
+
+fn node(entry: &Entry, path: GuestPath, kind: Kind) -> Node {
+    let Entry { mode, user, group, modified, .. } = *entry;
+    Node { path, kind, mode, user, group, modified: modified.0, capability: None }
+}
+
+/// A hard link at `at` to what a capture has.
+fn link(tree: &mut Tree, at: &GuestPath, root: &Path, path: &[u8]) -> Result<(), Refusal> {
+    let unreadable = |error| Refusal::system("cannot be found in its capture", error);
+    let source = GuestPath::parse(path)?;
+    let (directory, name) = source.split().ok_or_else(|| Refusal::because("has no name in its capture"))?;
+    let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    let root = rustix::fs::openat(CWD, root, flags, Mode::empty()).map_err(unreadable)?;
+    let directory = if directory.is_empty() { b"." } else { directory };
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
+    let from = rustix::fs::openat2(&root, directory, flags, Mode::empty(), resolve).map_err(unreadable)?;
+    let facts = rustix::fs::statat(&from, name, AtFlags::SYMLINK_NOFOLLOW).map_err(unreadable)?;
+    tree.link_from(at, (&from, name), &facts)
+}

@@ -1,0 +1,205 @@
+//! Making an image of a filesystem snapshot, and trying it: it is named when a sandbox of it has slept and woken.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use dorm_agent_client::{ExitStatus, GuestPath, GuestString, Output, ProcessSpec, ProcessStatus, User};
+use dorm_lifecycle::{Actor as By, OnTimeout, SandboxId, SnapshotKind, Timeouts};
+use dorm_pool::{Image, ImageConfig, Progress, Stage};
+use futures_util::StreamExt as _;
+use tokio::time::Instant;
+
+use super::create::{CreateFrom, CreateSandbox};
+use super::settings::fits_host;
+use crate::activity::Use;
+use crate::error::ServiceError;
+use crate::shared::{Service, chain};
+
+/// How long what an image is started with may take until it can be used.
+const READY_WITHIN: Duration = Duration::from_secs(300);
+/// How long one answer to whether it can be used may take.
+const READY_ANSWER: Duration = Duration::from_secs(60);
+/// The pause between two questions whether it can be used.
+const READY_AGAIN: Duration = Duration::from_millis(200);
+/// After this time a trial whose daemon has died is ended by the next one.
+const TRIAL_OVER: Duration = Duration::from_secs(1800);
+/// The label of sandboxes in which images are tried.
+const TRIAL_LABEL: &str = "dorm.trial";
+
+/// What an image is made of.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Composition {
+    /// An image, or a filesystem snapshot.
+    pub from: CreateFrom,
+    /// How its programs are run.
+    pub config: ImageConfig,
+    /// Its tag, which another image may have had before.
+    pub tag: Option<String>,
+    /// What it is made from, as whoever makes it says. When an image with the same is here, that is the answer.
+    pub build: Option<String>,
+}
+
+type Report = Arc<dyn Fn(Progress) + Send + Sync>;
+
+impl Service {
+    /// Makes an image of a filesystem snapshot or of another image, with settings of its own. A sandbox of it is
+    /// started, suspended, evicted and resumed before the image gets its tag. It goes on when the caller goes away.
+    ///
+    /// # Errors
+    /// [`ServiceError::ImageSetting`], [`ServiceError::MemorySnapshot`], those of the pool;
+    /// [`ServiceError::TrialFailed`] when its sandbox could not sleep or did not wake: then the image is gone again.
+    pub async fn compose_image(
+        &self,
+        asked: Composition,
+        progress: impl Fn(Progress) + Send + Sync + 'static,
+    ) -> Result<Image, ServiceError> {
+        let service = self.clone();
+        let stopping = self.shared.stopping.clone();
+        let work = async move {
+            tokio::select! {
+                biased;
+                () = stopping.cancelled() => Err(ServiceError::Stopping),
+                done = service.compose(asked, Arc::new(progress)) => done,
+            }
+        };
+        self.shared.tasks.spawn(work).await.unwrap_or(Err(ServiceError::Stopping))
+    }
+
+    async fn compose(&self, asked: Composition, report: Report) -> Result<Image, ServiceError> {
+        check(&asked.config)?;
+        self.shared.admit_write("make an image", 0).await?;
+        let pool = &self.shared.pool;
+        if let Some(build) = &asked.build
+            && let Some(image) =
+                pool.images().await?.into_iter().find(|image| image.source.build.as_ref() == Some(build))
+        {
+            return self.named(image, asked.tag.as_deref()).await;
+        }
+        let began = self.shared.now();
+        let tell = report.clone();
+        let tell = move |progress| tell(progress);
+        let image = match &asked.from {
+            CreateFrom::Image(reference) => {
+                let base = pool.resolve(reference).await?;
+                fits_host(&base)?;
+                pool.compose_image(&base.digest, None, asked.config, asked.build, tell).await?
+            }
+            CreateFrom::Snapshot(id) => {
+                let (_using, snapshot) = self.use_snapshot(id).await?;
+                if snapshot.kind != SnapshotKind::Filesystem {
+                    return Err(ServiceError::MemorySnapshot(id.clone()));
+                }
+                pool.compose_image(&snapshot.image, Some(&snapshot.capture), asked.config, asked.build, tell).await?
+            }
+        };
+        report(Progress { stage: Stage::Trying, entries: image.files, bytes: image.bytes, bytes_total: None });
+        self.prepare(&image.digest);
+        let Err(error) = self.try_image(&image).await else { return self.named(image, asked.tag.as_deref()).await };
+        // It may have been here before, and be somebody's.
+        if image.tags.is_empty()
+            && image.created >= began
+            && let Err(error) = self.remove_image(&image.digest).await
+        {
+            tracing::warn!(image = %image.digest, error = %chain(&error), "an image that failed its trial is left");
+        }
+        Err(ServiceError::TrialFailed { image: image.digest, source: Box::new(error) })
+    }
+
+    async fn named(&self, image: Image, tag: Option<&str>) -> Result<Image, ServiceError> {
+        match tag {
+            Some(tag) => Ok(self.shared.pool.tag(&image.digest, tag).await?),
+            None => Ok(image),
+        }
+    }
+
+    /// Has a sandbox of an image sleep and wake.
+    async fn try_image(&self, image: &Image) -> Result<(), ServiceError> {
+        let asked = CreateSandbox {
+            suspendable: Some(true),
+            on_timeout: Some(OnTimeout::Terminate),
+            timeouts: Timeouts { max_run: Some(TRIAL_OVER), ..Timeouts::default() },
+            labels: [(TRIAL_LABEL.to_owned(), image.digest.to_string())].into(),
+            ..CreateSandbox::new(CreateFrom::Image(image.digest.to_string()))
+        };
+        let id = self.create(asked).await?.sandbox.id;
+        let tried = self.sleep_and_wake(&id, &image.config).await;
+        let ended = self.terminate(&id).await;
+        tried?;
+        ended.map(drop)
+    }
+
+    async fn sleep_and_wake(&self, id: &SandboxId, config: &ImageConfig) -> Result<(), ServiceError> {
+        if config.ready.is_some() && !config.start().is_empty() {
+            self.start_image(id).await?;
+        }
+        if let Some(user) = &config.user
+            && user.parse::<User>().is_err()
+        {
+            return Err(ServiceError::ImageSetting { what: "user", value: user.clone() });
+        }
+        self.until_ready(id, config).await?;
+        let before = self.all_processes(id).await?;
+        self.suspend(id).await?;
+        self.evict(id).await?;
+        self.resume(id, By::User).await?;
+        let after = self.all_processes(id).await?;
+        let same = |(old, new): (&ProcessStatus, &ProcessStatus)| old.process == new.process && old.pid == new.pid;
+        if before.len() != after.len() || !before.iter().zip(&after).all(same) {
+            return Err(ServiceError::NotTheSame(id.clone()));
+        }
+        self.until_ready(id, config).await
+    }
+
+    async fn all_processes(&self, id: &SandboxId) -> Result<Vec<ProcessStatus>, ServiceError> {
+        let (agent, _in_use) = self.agent(id, Use::Process).await?;
+        Ok(agent.processes().await?)
+    }
+
+    /// Waits until what the image is started with can be used, where the image says how to find that out.
+    ///
+    /// # Errors
+    /// [`ServiceError::NotReady`] after five minutes.
+    pub async fn until_ready(&self, id: &SandboxId, config: &ImageConfig) -> Result<(), ServiceError> {
+        let Some(line) = &config.ready else { return Ok(()) };
+        let bad = |_| ServiceError::ImageSetting { what: "ready command", value: line.clone() };
+        let words = ["/bin/sh", "-c", line].map(|word| GuestString::new(word.as_bytes().to_vec()).map_err(bad));
+        let words = words.into_iter().collect::<Result<Vec<_>, _>>()?;
+        let until = Instant::now() + READY_WITHIN;
+        loop {
+            let mut answer = self.exec(id, ProcessSpec::new(words.clone()), None, Some(READY_ANSWER)).await?;
+            let mut said = Vec::new();
+            while let Some(output) = answer.next().await {
+                match output? {
+                    Output::Exited(ExitStatus::Code(0)) => return Ok(()),
+                    Output::Stdout { bytes, .. } | Output::Stderr { bytes, .. } if said.len() < 1000 => {
+                        said.extend_from_slice(&bytes[..bytes.len().min(1000)]);
+                    }
+                    _ => {}
+                }
+            }
+            if Instant::now() >= until {
+                let said = String::from_utf8_lossy(&said).trim().to_owned();
+                return Err(ServiceError::NotReady { line: line.clone(), within: READY_WITHIN, said });
+            }
+            tokio::time::sleep(READY_AGAIN).await;
+        }
+    }
+}
+
+/// Refuses settings with which nothing could be run.
+fn check(config: &ImageConfig) -> Result<(), ServiceError> {
+    let bad = |what: &'static str, value: &str| Err(ServiceError::ImageSetting { what, value: value.to_owned() });
+    if let Some(directory) = &config.directory
+        && (!directory.starts_with('/') || GuestPath::try_from(directory.as_str()).is_err())
+    {
+        return bad("directory", directory);
+    }
+    if let Some(word) = config.start().iter().chain(&config.ready).find(|word| word.contains('\0')) {
+        return bad("command", word);
+    }
+    let is_variable = |line: &&String| line.contains('\0') || line.find('=').is_none_or(|at| at == 0);
+    match config.env.iter().find(is_variable) {
+        Some(line) => bad("variable", line),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,253 @@
+//! `dorm image build`: an image from steps. Each step that changes files runs in a sandbox of its own, and what it leaves
+//! is kept as a filesystem snapshot under a hash over all that went into it: the next build begins behind the last step
+//! whose hash is the same.
+
+mod carry;
+mod context;
+mod options;
+
+use std::collections::{BTreeMap, HashMap};
+use std::time::Instant;
+
+use dorm_api::wire;
+use dorm_build::{BuildError, Kept, Keys, Placed, Plan, Settings, Step, from_dockerfile};
+use serde::Serialize;
+use tokio::signal::unix::{SignalKind, signal};
+
+use self::carry::{Carried, From, carry_out};
+use self::context::{Context, Files};
+pub(crate) use self::options::BuildOptions;
+use super::output::{self, Format};
+use super::problem::{Done, Problem};
+use super::progress::Progress;
+use super::{exit, pull, shown};
+use crate::client::Client;
+
+/// The label that the snapshots and sandboxes of steps have, with the hash of the step.
+const LABEL: &str = "dorm.build";
+
+/// What was built, and how.
+#[derive(Serialize)]
+struct Built {
+    image: wire::Image,
+    steps: Vec<BuiltStep>,
+    seconds: f64,
+}
+
+/// What became of a step.
+#[derive(Serialize)]
+struct BuiltStep {
+    step: String,
+    line: Option<usize>,
+    key: Option<String>,
+    /// Whether its files were here already.
+    cached: bool,
+    snapshot: Option<String>,
+    seconds: f64,
+}
+
+/// A step, what is set when it begins, and under which key its files are kept.
+struct Stage {
+    placed: Placed,
+    before: Settings,
+    files: Option<Files>,
+    key: Option<String>,
+}
+
+/// Builds, and prints the image.
+pub(crate) async fn run(client: &Client, options: BuildOptions, format: Format) -> Done {
+    let (mut interrupt, mut terminate) = (listen(SignalKind::interrupt())?, listen(SignalKind::terminate())?);
+    let built = tokio::select! {
+        built = build(client, options) => built?,
+        number = async {
+            tokio::select! {
+                _ = interrupt.recv() => SignalKind::interrupt(),
+                _ = terminate.recv() => SignalKind::terminate(),
+            }
+        } => {
+            output::talk("broken off: the sandbox of the step that ran is ended when its time is over; finished steps are kept");
+            return Ok(exit::SIGNAL.saturating_add(u8::try_from(number.as_raw_value()).unwrap_or(0)));
+        }
+    };
+    match format {
+        Format::Json => output::json(&built)?,
+        Format::Table => {
+            let cached = built.steps.iter().filter(|step| step.cached).count();
+            let kept = built.steps.iter().filter(|step| step.key.is_some()).count();
+            output::talk(&format!("built in {}; {cached} of {kept} steps were here", shown::length(built.seconds)));
+            super::image::print(&[built.image], format)?;
+        }
+    }
+    Ok(exit::OK)
+}
+
+fn listen(kind: SignalKind) -> Result<tokio::signal::unix::Signal, Problem> {
+    signal(kind).map_err(|error| Problem::host("listen for signals", &error))
+}
+
+async fn build(client: &Client, mut options: BuildOptions) -> Result<Built, Problem> {
+    let began = Instant::now();
+    let context = Context::open(&options.context)?;
+    let (base, plan) = plan(client, &mut options).await?;
+    let config = base.config.clone();
+    let (stages, settings, keys) = stages(&context, &base, plan)?;
+    let found = if options.no_cache { HashMap::new() } else { kept(client).await? };
+    // Each key is made of the one before: where the last one is here, all before it need not be.
+    let known = |stage: &Stage| stage.key.as_ref().and_then(|key| found.get(key));
+    let begin = stages.iter().rposition(|stage| known(stage).is_some());
+    let mut from = begin
+        .and_then(|at| known(&stages[at]))
+        .map_or(From::Image(base.digest), |snapshot| From::Snapshot(snapshot.clone()));
+    let mut steps = Vec::new();
+    for (at, stage) in stages.iter().enumerate() {
+        let title = shown_step(&stage.placed.step);
+        let cached = begin.is_some_and(|begin| at <= begin);
+        let note = if cached && stage.key.is_some() { " (kept from before)" } else { "" };
+        output::talk(&format!("[{}/{}] {title}{note}", at + 1, stages.len()));
+        let started = Instant::now();
+        let mut snapshot = known(stage).filter(|_| cached).cloned();
+        if let Some(key) = stage.key.as_ref().filter(|_| !cached) {
+            let Stage { placed, before, files, .. } = stage;
+            let step = Carried { placed, settings: before, files: files.as_ref(), key };
+            let place = match placed.line {
+                Some(line) => format!("line {line}: {title}"),
+                None => format!("step {}: {title}", at + 1),
+            };
+            let done = carry_out(client, &options, &from, &step).await.map_err(|problem| problem.during(&place))?;
+            from = From::Snapshot(done.clone());
+            snapshot = Some(done);
+        }
+        steps.push(BuiltStep {
+            step: title,
+            line: stage.placed.line,
+            key: stage.key.clone(),
+            cached: cached && stage.key.is_some(),
+            snapshot,
+            seconds: started.elapsed().as_secs_f64(),
+        });
+    }
+    let config = finished(config, settings, &options);
+    let text = serde_json::to_string(&config).map_err(|error| Problem::failed(error.to_string(), ""))?;
+    let key = keys.finish(&text).to_string();
+    let (image, snapshot) = match from {
+        From::Image(image) => (Some(image), None),
+        From::Snapshot(snapshot) => (None, Some(snapshot)),
+    };
+    let build = (!options.no_cache).then_some(key);
+    let asked = wire::ComposeImage { image, snapshot, config, tag: options.tag.clone(), build };
+    let progress = Progress::new("making the image");
+    let image = pull::follow(client.compose_image(&asked).await?, &progress).await?;
+    drop(progress);
+    Ok(Built { image, steps, seconds: began.elapsed().as_secs_f64() })
+}
+
+/// The image to begin with, and the steps.
+async fn plan(client: &Client, options: &mut BuildOptions) -> Result<(wire::Image, Plan), Problem> {
+    if let Some(from) = options.from.clone() {
+        let base = find(client, &from).await?;
+        let steps = std::mem::take(&mut options.steps.0);
+        return Ok((base, Plan { from, steps }));
+    }
+    let path = options.file.clone().unwrap_or_else(|| options.context.join("Dockerfile"));
+    let text = match std::fs::read_to_string(&path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            let message = format!("there is no {}", path.display());
+            return Err(Problem::not_found(message, "name it with --file, or begin with --from IMAGE and give steps"));
+        }
+        other => other.map_err(|error| Problem::host(format!("read {}", path.display()), &error))?,
+    };
+    let arguments: BTreeMap<_, _> = options.build_arg.iter().cloned().collect();
+    let wrong = |error: BuildError| Problem::usage(format!("{}: {error}", path.display()), "");
+    // What the image to begin with brings along is not known before its name is.
+    let first = from_dockerfile(&text, &arguments, &Kept::default()).map_err(wrong)?;
+    let base = find(client, &first.from).await?;
+    let plan = from_dockerfile(&text, &arguments, &brought(&base.config)).map_err(wrong)?;
+    Ok((base, plan))
+}
+
+async fn find(client: &Client, reference: &str) -> Result<wire::Image, Problem> {
+    let asked = wire::PullImage {
+        reference: reference.to_owned(),
+        architecture: None,
+        tag: None,
+        insecure: false,
+        pull: wire::Pull::Missing,
+    };
+    pull::pull(client, &asked).await
+}
+
+/// What an image brings along beside its files.
+fn brought(config: &wire::ImageConfig) -> Kept {
+    let words = |words: &Vec<String>| Some(words.clone()).filter(|words| !words.is_empty());
+    let pair = |line: &String| line.split_once('=').map(|(name, value)| (name.to_owned(), value.to_owned()));
+    Kept {
+        env: config.env.iter().filter_map(pair).collect(),
+        workdir: config.directory.clone(),
+        user: config.user.clone(),
+        entrypoint: words(&config.entrypoint),
+        cmd: words(&config.command),
+    }
+}
+
+/// The settings of the image: those of the one it begins with, as its steps have changed them.
+fn finished(base: wire::ImageConfig, settings: Settings, options: &BuildOptions) -> wire::ImageConfig {
+    let Settings(Kept { env, workdir, user, entrypoint, cmd }) = settings;
+    wire::ImageConfig {
+        entrypoint: entrypoint.unwrap_or_default(),
+        command: cmd.unwrap_or_default(),
+        env: env.into_iter().map(|(name, value)| format!("{name}={value}")).collect(),
+        directory: workdir,
+        user,
+        ready: options.ready_cmd.clone().or(base.ready),
+        ..wire::ImageConfig { ports: base.ports, architecture: base.architecture, ..Default::default() }
+    }
+}
+
+/// Everything that can be known before anything is run.
+fn stages(context: &Context, base: &wire::Image, plan: Plan) -> Result<(Vec<Stage>, Settings, Keys), Problem> {
+    let mut settings = Settings(brought(&base.config));
+    let mut keys = Keys::begin(&base.digest);
+    let mut stages = Vec::new();
+    for (at, placed) in plan.steps.into_iter().enumerate() {
+        let place = placed.line.map_or_else(|| format!("step {}", at + 1), |line| format!("line {line}"));
+        let files = match &placed.step {
+            Step::Copy(copy) => Some(context.collect(&copy.from).map_err(|problem| problem.during(&place))?),
+            _ => None,
+        };
+        let key = keys.next(&placed, &settings, files.as_ref().map(|files| &files.hash[..]));
+        let before = settings.clone();
+        settings.apply(&placed.step).map_err(|error| Problem::usage(format!("{place}: {error}"), ""))?;
+        stages.push(Stage { placed, before, files, key: key.map(|key| key.to_string()) });
+    }
+    Ok((stages, settings, keys))
+}
+
+/// The snapshots of steps that are here, by their keys.
+async fn kept(client: &Client) -> Result<HashMap<String, String>, Problem> {
+    let snapshots = client.snapshots().await?.into_iter();
+    let usable = snapshots.filter(|snapshot| {
+        snapshot.status == wire::SnapshotStatus::Completed
+            && snapshot.kind == wire::SnapshotKind::Filesystem
+            && !snapshot.goes_when_free
+    });
+    Ok(usable.filter_map(|snapshot| Some((snapshot.labels.get(LABEL)?.clone(), snapshot.id))).collect())
+}
+
+/// A step in one line.
+fn shown_step(step: &Step) -> String {
+    let text = match step {
+        Step::Run(dorm_build::Command::Shell(line)) => format!("RUN {line}"),
+        Step::Run(dorm_build::Command::Argv(argv)) => format!("RUN {argv:?}"),
+        Step::Copy(copy) => format!("COPY {} {}", copy.from.join(" "), copy.to),
+        Step::Env(name, value) => format!("ENV {name}={value}"),
+        Step::Workdir(path) => format!("WORKDIR {path}"),
+        Step::User(user) => format!("USER {user}"),
+        Step::Entrypoint(argv) => format!("ENTRYPOINT {argv:?}"),
+        Step::Cmd(argv) => format!("CMD {argv:?}"),
+    };
+    let line: String = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    match line.char_indices().nth(100) {
+        Some((end, _)) => format!("{}…", &line[..end]),
+        None => line,
+    }
+}

@@ -1,0 +1,231 @@
+//! Carrying out one step in a sandbox of its own, and keeping the files it leaves.
+
+use std::collections::BTreeMap;
+use std::io::Write as _;
+use std::path::Path;
+
+use dorm_api::wire;
+use dorm_build::{Command, Placed, Settings, Step};
+use futures_util::{StreamExt as _, TryStreamExt as _, stream};
+use tokio_util::io::ReaderStream;
+
+use super::context::{Files, Found, Kind};
+use super::options::BuildOptions;
+use crate::cli::problem::Problem;
+use crate::cli::{output, shown};
+use crate::client::{Client, CommandEvent, Wanted};
+
+/// How many files are on their way at once.
+const AT_ONCE: usize = 8;
+/// What the sandbox of a step lives on after the step may have, until somebody sees to its end.
+const GRACE_SECS: f64 = 600.0;
+/// How long the files of a step are kept for other builds.
+const KEPT_SECS: f64 = 14.0 * 86_400.0;
+
+/// What a step starts from.
+#[derive(Clone, Debug)]
+pub(super) enum From {
+    Image(String),
+    Snapshot(String),
+}
+
+/// One step with all it needs.
+pub(super) struct Carried<'a> {
+    pub(super) placed: &'a Placed,
+    pub(super) settings: &'a Settings,
+    pub(super) files: Option<&'a Files>,
+    pub(super) key: &'a str,
+}
+
+/// Does it in a new sandbox; answers the snapshot of what that left.
+pub(super) async fn carry_out(
+    client: &Client,
+    options: &BuildOptions,
+    from: &From,
+    step: &Carried<'_>,
+) -> Result<String, Problem> {
+    let sandbox = client.create(&sandbox(options, from, step.key)).await?.id;
+    let kept: Result<String, Problem> = async {
+        if let Some(directory) = &step.settings.0.workdir {
+            client.make_directory(&sandbox, directory).await?;
+        }
+        match &step.placed.step {
+            Step::Run(command) => run(client, &sandbox, options, step, command).await?,
+            Step::Copy(copy) => place(client, &sandbox, &step.settings.below(&copy.to), &copy.to, step.files).await?,
+            Step::Env(..) | Step::Workdir(_) | Step::User(_) | Step::Entrypoint(_) | Step::Cmd(_) => {}
+        }
+        let labels = [(super::LABEL.to_owned(), step.key.to_owned())].into();
+        let asked = wire::CheckpointRequest { labels, expires_secs: Some(KEPT_SECS), ..Default::default() };
+        Ok(client.checkpoint(&sandbox, &asked).await?.id)
+    }
+    .await;
+    // One that cannot be ended now is ended by its deadline.
+    let ended = client.command(&sandbox, "terminate").await;
+    let kept = kept?;
+    if let Err(error) = ended {
+        Problem::from(error).during(&format!("sandbox {sandbox} could not be ended yet")).tell();
+    }
+    Ok(kept)
+}
+
+fn sandbox(options: &BuildOptions, from: &From, key: &str) -> wire::CreateSandbox {
+    let (image, snapshot) = match from {
+        From::Image(image) => (Some(image.clone()), None),
+        From::Snapshot(snapshot) => (None, Some(snapshot.clone())),
+    };
+    let resources = wire::ResourcesRequest {
+        cpu_millis: options.cpus,
+        memory_bytes: options.memory,
+        disk_bytes: options.disk,
+        processes: None,
+    };
+    wire::CreateSandbox {
+        image,
+        snapshot,
+        resources: Some(resources),
+        egress: options.egress.clone(),
+        max_run_secs: Some(options.step_timeout + GRACE_SECS),
+        labels: [(super::LABEL.to_owned(), key.to_owned())].into(),
+        ..wire::CreateSandbox::default()
+    }
+}
+
+async fn run(
+    client: &Client,
+    sandbox: &str,
+    options: &BuildOptions,
+    step: &Carried<'_>,
+    command: &Command,
+) -> Result<(), Problem> {
+    let settings = &step.settings.0;
+    let mut env = step.placed.arguments.clone();
+    env.extend(settings.env.clone());
+    let user = match &settings.user {
+        Some(user) => Some(numbered(client, sandbox, user).await?),
+        None => None,
+    };
+    let asked = wire::ExecRequest {
+        argv: Some(command.argv().iter().map(|word| wire::Text::from_bytes(word.as_bytes())).collect()),
+        env,
+        cwd: Some(wire::Text::Plain(settings.workdir.clone().unwrap_or_else(|| "/".to_owned()))),
+        user,
+        timeout_secs: Some(options.step_timeout),
+        ..wire::ExecRequest::default()
+    };
+    let mut events = client.exec(sandbox, &asked).await?;
+    loop {
+        match events.next().await? {
+            CommandEvent::Stdout(bytes) | CommandEvent::Stderr(bytes) => {
+                // Nobody is left to be told that nobody listens.
+                let _ = std::io::stderr().write_all(&bytes);
+            }
+            CommandEvent::Exited(wire::ExitStatus { exit_code: Some(0), .. }) => return Ok(()),
+            CommandEvent::Exited(status) => {
+                let how = match status {
+                    wire::ExitStatus { timed_out: true, .. } => {
+                        format!("took longer than {}, and was ended", shown::length(options.step_timeout))
+                    }
+                    wire::ExitStatus { exit_code: Some(code), .. } => format!("ended with {code}"),
+                    status => format!("was ended by signal {}", status.signal.unwrap_or_default()),
+                };
+                let next = "its output is above; the steps before it are kept, so that the next build goes on here";
+                return Err(Problem::failed(format!("the command {how}"), next));
+            }
+            CommandEvent::Checkpoint(_) | CommandEvent::Started(_) | CommandEvent::Lost(_) => {}
+        }
+    }
+}
+
+/// `USER:GROUP` with the numbers that the lists of the sandbox have for them; everything else as it is.
+async fn numbered(client: &Client, sandbox: &str, user: &str) -> Result<String, Problem> {
+    let Some((name, group)) = user.split_once(':') else { return Ok(user.to_owned()) };
+    let mut numbers = Vec::new();
+    for (text, list) in [(name, "/etc/passwd"), (group, "/etc/group")] {
+        if text.parse::<u32>().is_ok() {
+            numbers.push(text.to_owned());
+            continue;
+        }
+        let content: Vec<_> = client.read_file(sandbox, list).await?.try_collect().await?;
+        let content = String::from_utf8_lossy(&content.concat()).into_owned();
+        let mut lines = content.lines().map(|line| line.split(':').collect::<Vec<_>>());
+        let number = lines.find(|fields| fields.first() == Some(&text)).and_then(|fields| fields.get(2).copied());
+        let missing = || {
+            let next = "have an earlier step make it, or give a number";
+            Problem::failed(format!("there is no '{text}' in {list} for the user '{user}'"), next)
+        };
+        numbers.push(number.ok_or_else(missing)?.to_owned());
+    }
+    Ok(numbers.join(":"))
+}
+
+/// Puts files to `target`, which was written as `written`.
+async fn place(
+    client: &Client,
+    sandbox: &str,
+    target: &str,
+    written: &str,
+    files: Option<&Files>,
+) -> Result<(), Problem> {
+    let Some(files) = files else { return Ok(()) };
+    let names_directory = |path: &str| matches!(path.rsplit('/').next(), Some("" | "." | ".."));
+    let into = !files.is_one_file
+        || names_directory(written)
+        || client.stat(sandbox, target).await?.is_some_and(|stat| stat.kind == wire::FileKind::Directory);
+    let target = target.trim_end_matches('/');
+    // What comes later replaces what came before under the same name.
+    let mut wanted = BTreeMap::new();
+    for found in &files.found {
+        wanted.insert(inside(target, found, into)?, &found.kind);
+    }
+    let parent = |path: &str| path.rsplit_once('/').map_or("/", |(parent, _)| parent).to_owned();
+    let mut directories: Vec<String> = wanted
+        .iter()
+        .map(|(path, kind)| if **kind == Kind::Directory { path.clone() } else { parent(path) })
+        .chain(into.then(|| target.to_owned()))
+        .filter(|path| !path.is_empty() && path != "/")
+        .collect();
+    directories.sort();
+    directories.dedup();
+    for directory in &directories {
+        client.make_directory(sandbox, directory).await?;
+    }
+    let sent = wanted.iter().map(|(path, kind)| send(client, sandbox, path, kind));
+    stream::iter(sent).buffer_unordered(AT_ONCE).try_collect::<Vec<()>>().await?;
+    output::talk(&format!("  {} entries", wanted.len()));
+    Ok(())
+}
+
+/// Where something goes.
+fn inside(target: &str, found: &Found, into: bool) -> Result<String, Problem> {
+    let below = found.below.to_str().unwrap_or_default();
+    Ok(match (below.is_empty(), into) {
+        (true, false) => target.to_owned(),
+        (true, true) => format!("{target}/{}", found.name),
+        (false, _) => format!("{target}/{below}"),
+    })
+}
+
+async fn send(client: &Client, sandbox: &str, path: &str, kind: &Kind) -> Result<(), Problem> {
+    match kind {
+        Kind::Directory => Ok(()),
+        Kind::File { path: from, mode, bytes } => {
+            let host = |error| Problem::host(format!("read {}", Path::new(from).display()), &error);
+            let file = tokio::fs::File::open(from).await.map_err(host)?;
+            let wanted = Wanted { mode: Some(*mode), length: Some(*bytes) };
+            Ok(client.write_file(sandbox, path, wanted, ReaderStream::new(file)).await?)
+        }
+        Kind::Link(target) => {
+            let argv = ["ln", "-sfn", "--", target, path];
+            let asked = wire::ExecRequest {
+                argv: Some(argv.iter().map(|word| wire::Text::from_bytes(word.as_bytes())).collect()),
+                user: Some("0".to_owned()),
+                ..wire::ExecRequest::default()
+            };
+            let made = client.exec_whole(sandbox, &asked).await?;
+            match made.exit_code {
+                Some(0) => Ok(()),
+                _ => Err(Problem::failed(format!("the link {path} could not be made: {}", made.stderr.trim()), "")),
+            }
+        }
+    }
+}
