@@ -1,6 +1,7 @@
 //! `cargo xtask bench`: Dormouse through its HTTP API beside bare `runsc` on the same root filesystem, in turns in the
 //! same run. Absolute times mean little on a noisy machine; the ratios are what is promised.
 
+mod build;
 mod lineage;
 mod peer;
 mod scale;
@@ -35,6 +36,8 @@ pub(crate) enum Part {
     Files,
     /// Going back to a snapshot.
     Rewind,
+    /// Building images.
+    Build,
     /// What the daemon uses when nothing happens.
     Idle,
     /// Many sandboxes, many deadlines, many requests.
@@ -80,6 +83,9 @@ pub(crate) async fn run(dorm: &Path, images: &Path, only: &[Part], json_file: Op
         }
         if wanted(Part::Rewind) {
             rows.extend(lineage::rewind(&daemon).await?);
+        }
+        if wanted(Part::Build) {
+            rows.extend(build::build(&daemon, dorm, &directory).await?);
         }
         let idle = if wanted(Part::Idle) { idle(&daemon).await? } else { String::new() };
         if wanted(Part::Scale) {

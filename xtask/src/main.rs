@@ -89,6 +89,7 @@ fn run(command: Command) -> Result<()> {
         Command::Layers => layers::check(&setup::root()?),
         Command::Bench { only, json } => {
             let environment = setup::ensure()?;
+            setup::ensure_tools(&environment)?;
             let dorm = build::dorm()?;
             wait(bench::run(&dorm, &environment.images, &only, json.as_deref()))
         }

@@ -40,6 +40,7 @@ pub(crate) struct Environment {
 /// Whatever is missing and cannot be had, with what to do.
 pub(crate) fn run() -> Result<()> {
     let environment = ensure()?;
+    ensure_tools(&environment)?;
     let Environment { root, target, work, images, base, base_tar, runsc } = &environment;
     println!("repository  {}", root.display());
     println!("target      {}", target.display());
@@ -72,10 +73,21 @@ pub(crate) fn ensure() -> Result<Environment> {
     packages::ensure(&log)?;
     packages::ensure_nextest(&log)?;
     let runsc = process::find("runsc").context("runsc is not on the PATH although its package is installed")?;
-    let base_tar = base::ensure_tar(&work, &log)?;
-    let (images, base) = ensure_image(&work, &base_tar)?;
+    let base_tar = base::ensure_tar(base::BASE, &work, &log)?;
+    let (images, base) = ensure_image(base::BASE, &work, &base_tar)?;
     drop(held);
     Ok(Environment { root, target, work, images, base, base_tar, runsc })
+}
+
+/// Makes sure that there is an image in which projects can be built, with the tag `tools`.
+///
+/// # Errors
+/// As [`ensure`].
+pub(crate) fn ensure_tools(environment: &Environment) -> Result<()> {
+    let work = &environment.work;
+    let _held = lock(&work.join("setup.lock"))?;
+    let tar = base::ensure_tar(base::TOOLS, work, &work.join("setup.log"))?;
+    ensure_image(base::TOOLS, work, &tar).map(drop)
 }
 
 /// The repository.
@@ -89,8 +101,8 @@ pub(crate) fn target() -> Result<PathBuf> {
     Ok(std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), |set| root.join(set)))
 }
 
-/// Imports the base image, unless it is there.
-fn ensure_image(work: &Path, tar: &Path) -> Result<(PathBuf, String)> {
+/// Imports an image, unless it is there.
+fn ensure_image(recipe: base::Recipe, work: &Path, tar: &Path) -> Result<(PathBuf, String)> {
     let runtime = tokio::runtime::Builder::new_current_thread().build().context("start a runtime")?;
     let mut images = work.join("images");
     let mut pool = Pool::open(&work.join("data"), &images).context("open the pool")?;
@@ -103,17 +115,19 @@ fn ensure_image(work: &Path, tar: &Path) -> Result<(PathBuf, String)> {
     // The digest is that of the archive's content, which only unpacking would tell: so it is noted beside it.
     let note = tar.with_extension("digest");
     if let Ok(noted) = fs::read_to_string(&note)
-        && let Ok(image) = runtime.block_on(pool.resolve("base"))
+        && let Ok(image) = runtime.block_on(pool.resolve(recipe.name))
         && image.digest.as_str() == noted.trim_end()
     {
         return Ok((images, image.digest.to_string()));
     }
-    say("importing the base image");
-    let image = runtime.block_on(pool.import(tar, Some("base"), |_| {})).context("import the base image")?;
+    let name = recipe.name;
+    say(&format!("importing the image '{name}'"));
+    let imported = runtime.block_on(pool.import(tar, Some(name), |_| {}));
+    let image = imported.with_context(|| format!("import the image '{name}'"))?;
     let new = note.with_extension("digest.new");
     fs::write(&new, format!("{}\n", image.digest)).with_context(|| format!("write {}", new.display()))?;
     fs::rename(&new, &note).with_context(|| format!("rename {}", new.display()))?;
-    say(&format!("base image {} with {} files", &image.digest.as_str()[..12], image.files));
+    say(&format!("image '{name}' {} with {} files", &image.digest.as_str()[..12], image.files));
     Ok((images, image.digest.to_string()))
 }
 

@@ -10,6 +10,7 @@ use crate::{layers, setup};
 /// Runs all of it, or only the tests whose names contain `filter`.
 pub(crate) fn run(filter: Option<&str>) -> Result<()> {
     let environment = setup::ensure()?;
+    setup::ensure_tools(&environment)?;
     if filter.is_none() {
         layers::check(&environment.root)?;
         cargo(&["fmt", "--all", "--check"])?;

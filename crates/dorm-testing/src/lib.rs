@@ -5,6 +5,7 @@
 mod daemon;
 mod host;
 pub mod matrix;
+pub mod project;
 
 pub use daemon::{Answer, Daemon, until};
 pub use host::{held_by_kernel, left_overs, processes_of};

@@ -1,4 +1,4 @@
-//! The archive of the base image: a small Debian with what agents reach for first.
+//! The archives of images: a small Debian with what agents reach for first, and one with what projects are built with.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,21 @@ use super::say;
 
 const RELEASE: &str = "bookworm";
 
-const PACKAGES: &str = "bash,coreutils,python3,git,curl,ca-certificates,sudo,procps";
+/// What an image is to have.
+#[derive(Clone, Copy)]
+pub(super) struct Recipe {
+    /// Its tag.
+    pub(super) name: &'static str,
+    packages: &'static str,
+}
+
+/// What sandboxes start from unless something else is asked for.
+pub(super) const BASE: Recipe =
+    Recipe { name: "base", packages: "bash,coreutils,python3,git,curl,ca-certificates,sudo,procps" };
+
+/// What the tests and the bench build projects with.
+pub(super) const TOOLS: Recipe =
+    Recipe { name: "tools", packages: "bash,coreutils,git,ca-certificates,python3-pip,npm" };
 
 /// Documentation, which nobody reads inside; licences stay.
 const EXCLUDED: [&str; 5] = [
@@ -46,46 +60,51 @@ rm -f var/cache/ldconfig/aux-cache var/log/*.log var/log/apt/*
 "#;
 
 /// Builds the archive, unless one of the same recipe is there.
-pub(super) fn ensure_tar(work: &Path, log: &Path) -> Result<PathBuf> {
-    let tar = work.join(format!("base-{}.tar", &recipe()[..12]));
+pub(super) fn ensure_tar(recipe: Recipe, work: &Path, log: &Path) -> Result<PathBuf> {
+    let Recipe { name, .. } = recipe;
+    let tar = work.join(format!("{name}-{}.tar", &recipe.hash()[..12]));
     if tar.is_file() {
         return Ok(tar);
     }
-    say("building the base image, which takes about a minute");
+    say(&format!("building the image '{name}', which takes a minute or two"));
     let sources = Sources::of_host();
     // The same mirror goes into the image; one that only this host can reach would be of no use there.
     let mirror = Some(sources.mirror(RELEASE)).filter(|uri| uri.starts_with("http")).unwrap_or(DEFAULT);
-    let new = work.join("new-base.tar");
-    let mut result = build(&["--mode=root"], mirror, &new, log);
+    let new = work.join(format!("new-{name}.tar"));
+    let mut result = build(recipe, &["--mode=root"], mirror, &new, log);
     if result.is_err() {
         say("that failed; trying without mounts, as in a container that forbids them");
-        result = build(&["--mode=root", "--skip=check/canmount"], mirror, &new, log);
+        result = build(recipe, &["--mode=root", "--skip=check/canmount"], mirror, &new, log);
     }
     if result.is_err() {
         say("that failed, too; trying without entering the new system");
-        result = build(&["--mode=chrootless"], mirror, &new, log);
+        result = build(recipe, &["--mode=chrootless"], mirror, &new, log);
     }
-    result.context("build the base image")?;
+    result.with_context(|| format!("build the image '{name}'"))?;
     fs::rename(&new, &tar).with_context(|| format!("rename {}", new.display()))?;
     Ok(tar)
 }
 
-fn build(mode: &[&str], mirror: &str, tar: &Path, log: &Path) -> Result<()> {
+fn build(recipe: Recipe, mode: &[&str], mirror: &str, tar: &Path, log: &Path) -> Result<()> {
     let mut command = Command::new("mmdebstrap");
     command.args(mode).args(["--variant=minbase", "--aptopt=Acquire::Retries \"3\""]);
-    command.arg(format!("--include={PACKAGES}"));
+    // What is half done is thrown away: nothing of it has to be on the disk before the end.
+    command.arg("--dpkgopt=force-unsafe-io");
+    command.arg(format!("--include={}", recipe.packages));
     command.args(EXCLUDED.iter().map(|option| format!("--dpkgopt={option}")));
     command.arg(format!("--customize-hook={CUSTOMIZE}"));
     command.arg(RELEASE).arg(tar).arg(mirror);
     run(&mut command, log)
 }
 
-/// A hash of all that makes the image what it is.
-fn recipe() -> String {
-    let mut hasher = blake3::Hasher::new();
-    for part in [RELEASE, PACKAGES, CUSTOMIZE].iter().chain(&EXCLUDED) {
-        hasher.update(part.as_bytes());
-        hasher.update(&[0]);
+impl Recipe {
+    /// A hash of all that makes the image what it is.
+    fn hash(&self) -> String {
+        let mut hasher = blake3::Hasher::new();
+        for part in [RELEASE, self.packages, CUSTOMIZE].iter().chain(&EXCLUDED) {
+            hasher.update(part.as_bytes());
+            hasher.update(&[0]);
+        }
+        hasher.finalize().to_hex().to_string()
     }
-    hasher.finalize().to_hex().to_string()
 }

@@ -1,6 +1,7 @@
 //! The built program, as users and scripts run it, against the real API on the fake engine and a store in memory.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod build;
 mod checkpoint;
 mod checkpoints;
 mod connection;

@@ -38,12 +38,28 @@ impl Place {
 
     /// One with images of its own, of which there are none yet.
     pub(crate) fn without_images() -> Self {
+        Self::with_images(&[])
+    }
+
+    /// One with images of its own: copies of those that have these tags.
+    pub(crate) fn with_images(tags: &[&str]) -> Self {
         use std::os::unix::fs::PermissionsExt as _;
         let directory = tempfile::Builder::new().prefix("dormouse-test-").tempdir_in("/var/tmp").unwrap();
         std::fs::set_permissions(directory.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
         let (data, log) = (directory.path().join("data"), directory.path().join("log"));
         let dorm = Path::new(env!("CARGO_BIN_EXE_dorm"));
-        let daemon = Daemon::start(dorm, &data, &directory.path().join("images"), &log, &[]).unwrap();
+        let own = directory.path().join("images");
+        for tag in tags {
+            let digest = std::fs::read_to_string(images().join("tags").join(tag));
+            let digest = digest.unwrap_or_else(|_| panic!("there is no image '{tag}': run `cargo xtask setup`"));
+            std::fs::create_dir_all(own.join("tags")).unwrap();
+            // Nothing is ever written into an image: its files may be those of the other.
+            let mut copy = std::process::Command::new("cp");
+            copy.arg("-al").args([images().join(digest.trim_end()), own.clone()]);
+            assert!(copy.status().unwrap().success(), "copy image '{tag}'");
+            std::fs::write(own.join("tags").join(tag), digest).unwrap();
+        }
+        let daemon = Daemon::start(dorm, &data, &own, &log, &[]).unwrap();
         Self { directory, daemon: Some(daemon) }
     }
 
