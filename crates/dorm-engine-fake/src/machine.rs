@@ -180,6 +180,7 @@ impl Machine {
             cpu_micros: guest.cpu_us(),
             memory_bytes: guest.memory().0,
             processes: u64::from(guest.metrics().processes),
+            disk_bytes: None,
         })
     }
 

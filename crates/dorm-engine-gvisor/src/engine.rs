@@ -233,6 +233,7 @@ impl Shared {
             cpu_micros: usage.cpu_micros.unwrap_or(0),
             memory_bytes: usage.memory_bytes,
             processes: usage.processes,
+            disk_bytes: hull.disk_bytes().await,
         })
     }
 }

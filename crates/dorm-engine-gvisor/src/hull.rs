@@ -97,6 +97,19 @@ impl Hull {
         let group = self.group.clone();
         Ok(tokio::task::spawn_blocking(move || call(&group)).await??)
     }
+
+    /// What of its disk is taken; `None` where that cannot be told.
+    pub(crate) async fn disk_bytes(&self) -> Option<u64> {
+        let home = self.home.disk();
+        let used = blocking(move || {
+            let disk = Disk::find(&home)?.filter(Disk::is_limited);
+            Ok(disk
+                .map(|disk| disk.usage())
+                .transpose()?
+                .map(|disk| disk.size_bytes.saturating_sub(disk.available_bytes)))
+        });
+        used.await.ok().flatten()
+    }
 }
 
 /// Runs `work`, which blocks, where it may.

@@ -109,6 +109,8 @@ pub struct Usage {
     pub memory_bytes: u64,
     /// Host processes.
     pub processes: u64,
+    /// What of its disk is taken, in bytes; `None` where its disk has no size of its own.
+    pub disk_bytes: Option<u64>,
 }
 
 /// A fact that nobody asked for.

@@ -284,5 +284,6 @@ pub(crate) async fn usage(State(api): State<Api>, Sandbox(id): Sandbox) -> Resul
         cpu_secs: std::time::Duration::from_micros(usage.cpu_micros).as_secs_f64(),
         memory_bytes: usage.memory_bytes,
         processes: usage.processes,
+        disk_bytes: usage.disk_bytes,
     }))
 }

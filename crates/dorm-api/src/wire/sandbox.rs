@@ -529,4 +529,6 @@ pub struct Usage {
     pub memory_bytes: u64,
     /// Host processes.
     pub processes: u64,
+    /// What of its disk is taken; none where its disk has no size of its own on this host.
+    pub disk_bytes: Option<u64>,
 }

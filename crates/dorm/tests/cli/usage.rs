@@ -10,7 +10,8 @@ async fn all_that_run_are_shown_beside_their_limits() {
     world.named("other").await;
     assert_eq!(world.dorm(&["sbx", "suspend", "other"]).await.code, 0);
     let rows = world.table(&["sbx", "top"]).await;
-    assert_eq!(rows[0], ["SANDBOX", "NAME", "CPU", "CPUS", "CPU TIME", "MEMORY", "OF", "HOST PROCESSES"]);
+    let titles = ["SANDBOX", "NAME", "CPU", "CPUS", "CPU TIME", "MEMORY", "OF", "DISK", "OF", "HOST PROCESSES"];
+    assert_eq!(rows[0], titles);
     assert_eq!((rows.len(), rows[1][1].as_str(), rows[1][6].as_str()), (2, "web", "256 MiB"), "{rows:?}");
     let shown = world.json(&["sbx", "top", "-o", "json"]).await;
     assert_eq!((shown.as_array().map(Vec::len), &shown[0]["name"]), (Some(1), &serde_json::json!("web")), "{shown}");
@@ -22,8 +23,8 @@ async fn what_it_uses_is_told() {
     let world = World::new().await;
     world.named("web").await;
     let rows = world.table(&["sbx", "usage", "web"]).await;
-    assert_eq!(rows[0], ["CPU TIME", "MEMORY", "HOST PROCESSES"]);
-    assert_eq!(rows[1].len(), 3);
+    assert_eq!(rows[0], ["CPU TIME", "MEMORY", "DISK", "HOST PROCESSES"]);
+    assert_eq!(rows[1].len(), 4);
     let usage = world.json(&["sbx", "usage", "web", "-o", "json"]).await;
     assert!(usage["cpu_secs"].is_number() && usage["memory_bytes"].is_number(), "{usage}");
     world.dorm(&["sbx", "usage", "nobody"]).await.failed(3, "there is no sandbox 'nobody'");

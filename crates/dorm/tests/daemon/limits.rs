@@ -14,6 +14,8 @@ async fn a_full_disk_is_an_error_inside_and_nothing_else() {
     let id = counter.id.clone();
     let (code, said) = daemon.exec(&id, &["dd", "if=/dev/zero", "of=/root/big", "bs=1M", "count=400"]).await.unwrap();
     assert!(code != 0 && said.contains("No space left"), "{code} {said}");
+    let used = daemon.get(&format!("/sandboxes/{id}/usage")).await.unwrap()["disk_bytes"].as_u64().unwrap();
+    assert!((200 << 20..=256 << 20).contains(&used), "{used} bytes of it are taken");
     assert_eq!(daemon.exec(&id, &["rm", "/root/big"]).await.unwrap().0, 0);
     assert_eq!(daemon.exec(&id, &["sh", "-c", "echo kept > /root/small"]).await.unwrap().0, 0);
     counter.is_whole(daemon).await;

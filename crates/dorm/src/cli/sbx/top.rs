@@ -14,7 +14,8 @@ use crate::client::{Client, ClientError};
 
 /// Every state in which something is used.
 const RUNNING: [&str; 4] = ["running", "snapshotting", "suspending", "resuming"];
-const TITLES: [&str; 8] = ["SANDBOX", "NAME", "CPU", "CPUS", "CPU TIME", "MEMORY", "OF", "HOST PROCESSES"];
+const TITLES: [&str; 10] =
+    ["SANDBOX", "NAME", "CPU", "CPUS", "CPU TIME", "MEMORY", "OF", "DISK", "OF", "HOST PROCESSES"];
 /// Empties a terminal.
 const CLEAR: &[u8] = b"\x1b[H\x1b[J";
 
@@ -109,6 +110,8 @@ fn show(rows: &[Row], now: &Sample, before: &Sample) -> Result<(), Problem> {
             format!("{:.3}s", row.usage.cpu_secs),
             shown::size(row.usage.memory_bytes),
             shown::size(row.resources.memory_bytes),
+            row.usage.disk_bytes.map_or_else(shown::none, shown::size),
+            shown::size(row.resources.disk_bytes),
             row.usage.processes.to_string(),
         ]
     };

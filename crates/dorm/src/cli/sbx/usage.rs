@@ -18,9 +18,13 @@ pub(super) async fn run(client: &Client, options: UsageOptions, format: Format) 
     match format {
         Format::Json => output::json(&usage)?,
         Format::Table => {
-            let row =
-                vec![format!("{:.3}s", usage.cpu_secs), shown::size(usage.memory_bytes), usage.processes.to_string()];
-            output::table(&["CPU TIME", "MEMORY", "HOST PROCESSES"], &[row])?;
+            let row = vec![
+                format!("{:.3}s", usage.cpu_secs),
+                shown::size(usage.memory_bytes),
+                usage.disk_bytes.map_or_else(shown::none, shown::size),
+                usage.processes.to_string(),
+            ];
+            output::table(&["CPU TIME", "MEMORY", "DISK", "HOST PROCESSES"], &[row])?;
         }
     }
     Ok(exit::OK)
