@@ -419,6 +419,7 @@ impl ServiceError {
             }
             Self::Engine(_) => "look at `dorm doctor` and the daemon's log",
             Self::ImageSetting { what: "architecture", .. } => "pull or import it for this host's architecture",
+            Self::ImageSetting { what: "ready command", .. } => "say what the image is started with, too",
             Self::ImageSetting { what: "variable", .. } => "write it as NAME=VALUE",
             Self::ImageSetting { .. } => "say which user and directory it is to have",
             Self::NothingToStart(_) => "say which command to run in it",

@@ -129,7 +129,7 @@ impl Service {
     }
 
     async fn sleep_and_wake(&self, id: &SandboxId, config: &ImageConfig) -> Result<(), ServiceError> {
-        if config.ready.is_some() && !config.start().is_empty() {
+        if config.ready.is_some() {
             self.start_image(id).await?;
         }
         if let Some(user) = &config.user
@@ -193,6 +193,11 @@ fn check(config: &ImageConfig) -> Result<(), ServiceError> {
         && (!directory.starts_with('/') || GuestPath::try_from(directory.as_str()).is_err())
     {
         return bad("directory", directory);
+    }
+    if let Some(line) = &config.ready
+        && config.start().is_empty()
+    {
+        return bad("ready command", line);
     }
     if let Some(word) = config.start().iter().chain(&config.ready).find(|word| word.contains('\0')) {
         return bad("command", word);

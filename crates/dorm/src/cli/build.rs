@@ -88,16 +88,18 @@ fn listen(kind: SignalKind) -> Result<tokio::signal::unix::Signal, Problem> {
 async fn build(client: &Client, mut options: BuildOptions) -> Result<Built, Problem> {
     let began = Instant::now();
     let context = Context::open(&options.context)?;
-    let (base, plan) = plan(client, &mut options).await?;
+    let (base, mut plan) = plan(client, &mut options).await?;
+    if let Some(line) = &options.cmd {
+        let step = Step::Entrypoint(vec!["/bin/sh".to_owned(), "-c".to_owned(), line.clone()]);
+        plan.steps.push(Placed { line: None, step, arguments: BTreeMap::new() });
+    }
     let config = base.config.clone();
     let (stages, settings, keys) = stages(&context, &base, plan)?;
     let found = if options.no_cache { HashMap::new() } else { kept(client).await? };
     // Each key is made of the one before: where the last one is here, all before it need not be.
     let known = |stage: &Stage| stage.key.as_ref().and_then(|key| found.get(key));
     let begin = stages.iter().rposition(|stage| known(stage).is_some());
-    let mut from = begin
-        .and_then(|at| known(&stages[at]))
-        .map_or(From::Image(base.digest), |snapshot| From::Snapshot(snapshot.clone()));
+    let mut from = begin.and_then(|at| known(&stages[at])).cloned().unwrap_or(From::Image(base.digest));
     let mut steps = Vec::new();
     for (at, stage) in stages.iter().enumerate() {
         let title = shown_step(&stage.placed.step);
@@ -105,7 +107,7 @@ async fn build(client: &Client, mut options: BuildOptions) -> Result<Built, Prob
         let note = if cached && stage.key.is_some() { " (kept from before)" } else { "" };
         output::talk(&format!("[{}/{}] {title}{note}", at + 1, stages.len()));
         let started = Instant::now();
-        let mut snapshot = known(stage).filter(|_| cached).cloned();
+        let mut snapshot = known(stage).filter(|_| cached).and_then(From::snapshot);
         if let Some(key) = stage.key.as_ref().filter(|_| !cached) {
             let Stage { placed, before, files, .. } = stage;
             let step = Carried { placed, settings: before, files: files.as_ref(), key };
@@ -114,8 +116,8 @@ async fn build(client: &Client, mut options: BuildOptions) -> Result<Built, Prob
                 None => format!("step {}: {title}", at + 1),
             };
             let done = carry_out(client, &options, &from, &step).await.map_err(|problem| problem.during(&place))?;
-            from = From::Snapshot(done.clone());
-            snapshot = Some(done);
+            snapshot = done.snapshot();
+            from = done;
         }
         steps.push(BuiltStep {
             step: title,
@@ -131,7 +133,7 @@ async fn build(client: &Client, mut options: BuildOptions) -> Result<Built, Prob
     let key = keys.finish(&text).to_string();
     let (image, snapshot) = match from {
         From::Image(image) => (Some(image), None),
-        From::Snapshot(snapshot) => (None, Some(snapshot)),
+        From::Snapshot { id, .. } => (None, Some(id)),
     };
     let build = (!options.no_cache).then_some(key);
     let asked = wire::ComposeImage { image, snapshot, config, tag: options.tag.clone(), build };
@@ -223,14 +225,14 @@ fn stages(context: &Context, base: &wire::Image, plan: Plan) -> Result<(Vec<Stag
 }
 
 /// The snapshots of steps that are here, by their keys.
-async fn kept(client: &Client) -> Result<HashMap<String, String>, Problem> {
+async fn kept(client: &Client) -> Result<HashMap<String, From>, Problem> {
     let snapshots = client.snapshots().await?.into_iter();
     let usable = snapshots.filter(|snapshot| {
         snapshot.status == wire::SnapshotStatus::Completed
             && snapshot.kind == wire::SnapshotKind::Filesystem
             && !snapshot.goes_when_free
     });
-    Ok(usable.filter_map(|snapshot| Some((snapshot.labels.get(LABEL)?.clone(), snapshot.id))).collect())
+    Ok(usable.filter_map(|snapshot| Some((snapshot.labels.get(LABEL)?.clone(), snapshot.into()))).collect())
 }
 
 /// A step in one line.

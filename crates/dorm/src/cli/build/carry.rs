@@ -26,7 +26,26 @@ const KEPT_SECS: f64 = 14.0 * 86_400.0;
 #[derive(Clone, Debug)]
 pub(super) enum From {
     Image(String),
-    Snapshot(String),
+    /// A snapshot, and the disk it was taken of: one that goes on from it can have no smaller one.
+    Snapshot {
+        id: String,
+        disk_bytes: u64,
+    },
+}
+
+impl From {
+    pub(super) fn snapshot(&self) -> Option<String> {
+        match self {
+            Self::Image(_) => None,
+            Self::Snapshot { id, .. } => Some(id.clone()),
+        }
+    }
+}
+
+impl std::convert::From<wire::Snapshot> for From {
+    fn from(snapshot: wire::Snapshot) -> Self {
+        Self::Snapshot { id: snapshot.id, disk_bytes: snapshot.resources.disk_bytes }
+    }
 }
 
 /// One step with all it needs.
@@ -43,9 +62,9 @@ pub(super) async fn carry_out(
     options: &BuildOptions,
     from: &From,
     step: &Carried<'_>,
-) -> Result<String, Problem> {
+) -> Result<From, Problem> {
     let sandbox = client.create(&sandbox(options, from, step.key)).await?.id;
-    let kept: Result<String, Problem> = async {
+    let kept: Result<From, Problem> = async {
         if let Some(directory) = &step.settings.0.workdir {
             client.make_directory(&sandbox, directory).await?;
         }
@@ -56,7 +75,7 @@ pub(super) async fn carry_out(
         }
         let labels = [(super::LABEL.to_owned(), step.key.to_owned())].into();
         let asked = wire::CheckpointRequest { labels, expires_secs: Some(KEPT_SECS), ..Default::default() };
-        Ok(client.checkpoint(&sandbox, &asked).await?.id)
+        Ok(client.checkpoint(&sandbox, &asked).await?.into())
     }
     .await;
     // One that cannot be ended now is ended by its deadline.
@@ -69,14 +88,14 @@ pub(super) async fn carry_out(
 }
 
 fn sandbox(options: &BuildOptions, from: &From, key: &str) -> wire::CreateSandbox {
-    let (image, snapshot) = match from {
-        From::Image(image) => (Some(image.clone()), None),
-        From::Snapshot(snapshot) => (None, Some(snapshot.clone())),
+    let (image, snapshot, least) = match from {
+        From::Image(image) => (Some(image.clone()), None, 0),
+        From::Snapshot { id, disk_bytes } => (None, Some(id.clone()), *disk_bytes),
     };
     let resources = wire::ResourcesRequest {
         cpu_millis: options.cpus,
         memory_bytes: options.memory,
-        disk_bytes: options.disk,
+        disk_bytes: options.disk.map(|bytes| bytes.max(least)),
         processes: None,
     };
     wire::CreateSandbox {

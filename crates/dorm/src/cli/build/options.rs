@@ -46,7 +46,7 @@ pub(crate) struct BuildOptions {
     /// The memory of a step [default: 512M]
     #[arg(long, value_name = "SIZE", value_parser = values::size)]
     pub(super) memory: Option<u64>,
-    /// What a step may write to its disk [default: 4G]
+    /// What a step may write to its disk, no less than steps before it [default: 4G]
     #[arg(long, value_name = "SIZE", value_parser = values::size)]
     pub(super) disk: Option<u64>,
     /// Where a step may connect to: public (the internet, never private networks), none, or networks with commas between
