@@ -166,10 +166,11 @@ impl Spares {
         None
     }
 
-    /// Hulls of images that are no longer among those used last.
+    /// Hulls of images that are no longer among those used last, or have been removed.
     fn unwanted(&self) -> Vec<Spare> {
         let mut shelf = lock(&self.shelf);
         let Shelf { ready, wanted, .. } = &mut *shelf;
+        wanted.retain(|(_, rootfs)| rootfs.is_dir());
         let unwanted = |spare: &mut Spare| !wanted.iter().any(|(image, _)| image.as_str() == spare.note.image);
         ready.extract_if(.., unwanted).collect()
     }
@@ -203,7 +204,11 @@ pub(crate) async fn keep_filled(engine: Weak<Shared>) {
             }
         }
         let outcome = match shared.spares.missing() {
-            Some((order, progress)) => fill_one(&shared, &order, progress).await,
+            // Its image may be removed meanwhile: then nobody misses it.
+            Some((order, progress)) => {
+                let filled = fill_one(&shared, &order, progress).await;
+                if order.rootfs.is_dir() { filled } else { Ok(()) }
+            }
             None => {
                 let wake = shared.spares.wake.clone();
                 // Waiting must not keep the engine alive.

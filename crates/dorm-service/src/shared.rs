@@ -5,9 +5,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use dorm_engine::Engine;
-use dorm_lifecycle::{Context, Digest, Limits, ProjectId, RunId, SandboxId, StateName, Timestamp};
+use dorm_lifecycle::{Actor, Context, Digest, Limits, ProjectId, RunId, SandboxId, StateName, Timestamp};
 use dorm_pool::Pool;
-use dorm_store::{Change, EventRecord, SandboxFilter, SandboxRecord, Store, StoreError};
+use dorm_store::{
+    Change, EventRecord, OperationKind, OperationRecord, SandboxFilter, SandboxRecord, Store, StoreError,
+};
 use dorm_volume::Volumes;
 use tokio::sync::{oneshot, watch};
 use tokio_util::sync::CancellationToken;
@@ -175,6 +177,23 @@ impl Shared {
     pub(crate) async fn living(&self) -> Result<Vec<SandboxRecord>, StoreError> {
         let states = StateName::ALL.into_iter().filter(|name| *name != StateName::Terminated).collect();
         self.store.sandboxes(&SandboxFilter { states, ..SandboxFilter::default() }).await
+    }
+
+    /// The record of an operation that begins now, is given up after `within`, and touches nothing yet.
+    pub(crate) fn operation(&self, kind: OperationKind, actor: Actor, within: Duration) -> OperationRecord {
+        let began = self.now();
+        OperationRecord {
+            id: self.ids().operation(),
+            kind,
+            sandbox: None,
+            actor,
+            began,
+            deadline: began.after(within),
+            capture: None,
+            fork: None,
+            promote: None,
+            ended: None,
+        }
     }
 
     pub(crate) fn ids(&self) -> Ids<'_> {

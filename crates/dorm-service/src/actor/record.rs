@@ -288,21 +288,13 @@ impl Actor {
         let Some(image) = sandbox.state.image().cloned() else {
             return Err(self.failed("take a snapshot of", "it has no image"));
         };
-        let now = self.shared.now();
         let (snapshot, capture) = (asked.id.clone(), self.shared.ids().capture());
         let mut record = snapshot_record(&self.shared, &sandbox, asked, &capture);
         record.generation = image.generation;
         let mut operation = OperationRecord {
-            id: self.shared.ids().operation(),
-            kind: OperationKind::Snapshot,
             sandbox: Some(sandbox.id.clone()),
-            actor: asked.by,
-            began: now,
-            deadline: now.after(self.shared.settings.limits.snapshot),
             capture: Some(capture.clone()),
-            fork: None,
-            promote: None,
-            ended: None,
+            ..self.shared.operation(OperationKind::Snapshot, asked.by, self.shared.settings.limits.snapshot)
         };
         let began =
             Change { operations: vec![operation.clone()], snapshots: vec![record.clone()], ..Change::default() };

@@ -68,18 +68,10 @@ impl Actor {
     /// that is being taken back.
     async fn copy_and_begin(&mut self, rewind: Rewind, to: &SnapshotRecord) -> Result<(), ServiceError> {
         let copy = rewind.target.as_ref().map(|target| target.capture.clone());
-        let now = self.shared.now();
         let operation = OperationRecord {
-            id: self.shared.ids().operation(),
-            kind: OperationKind::Rewind,
             sandbox: Some(self.record.sandbox.id.clone()),
-            actor: By::User,
-            began: now,
-            deadline: now.after(self.shared.settings.limits.resume),
             capture: copy.clone(),
-            fork: None,
-            promote: None,
-            ended: None,
+            ..self.shared.operation(OperationKind::Rewind, By::User, self.shared.settings.limits.resume)
         };
         self.shared.commit(Change { operations: vec![operation.clone()], ..Change::default() }).await?;
         let copied = match &copy {

@@ -264,16 +264,8 @@ impl Service {
         }
         let now = self.shared.now();
         let operation = OperationRecord {
-            id: self.shared.ids().operation(),
-            kind: OperationKind::DeleteSnapshot,
-            sandbox: None,
-            actor: By::User,
-            began: now,
-            deadline: now.after(self.shared.settings.limits.terminate),
             capture: Some(snapshot.capture.clone()),
-            fork: None,
-            promote: None,
-            ended: None,
+            ..self.shared.operation(OperationKind::DeleteSnapshot, By::User, self.shared.settings.limits.terminate)
         };
         snapshot.status = SnapshotStatus::Deleting;
         let began = Change { snapshots: vec![snapshot], operations: vec![operation.clone()], ..Change::default() };

@@ -33,16 +33,8 @@ impl Service {
         let now = shared.now();
         let to = shared.ids().capture();
         let mut operation = OperationRecord {
-            id: shared.ids().operation(),
-            kind: OperationKind::Snapshot,
-            sandbox: None,
-            actor: By::User,
-            began: now,
-            deadline: now.after(shared.settings.limits.snapshot),
             capture: Some(to.clone()),
-            fork: None,
-            promote: None,
-            ended: None,
+            ..shared.operation(OperationKind::Snapshot, By::User, shared.settings.limits.snapshot)
         };
         shared.commit(Change { operations: vec![operation.clone()], ..Change::default() }).await?;
         let error = match self.read_files(&source, &to).await {

@@ -122,18 +122,14 @@ impl Service {
         asked: ForkAsked,
     ) -> Result<Vec<Result<SandboxView, ServiceError>>, ServiceError> {
         let shared = &self.shared;
-        let now = shared.now();
         let operation = OperationRecord {
-            id: shared.ids().operation(),
-            kind: OperationKind::Fork,
             sandbox: Some(id.clone()),
-            actor: By::User,
-            began: now,
-            deadline: now.after(shared.settings.limits.snapshot).after(shared.settings.limits.start),
-            capture: None,
             fork: Some(plan.clone()),
-            promote: None,
-            ended: None,
+            ..shared.operation(
+                OperationKind::Fork,
+                By::User,
+                shared.settings.limits.snapshot + shared.settings.limits.start,
+            )
         };
         let _using = Using::of(shared, &plan.snapshot);
         shared.commit(Change { operations: vec![operation.clone()], ..Change::default() }).await?;

@@ -65,19 +65,10 @@ impl Service {
         if self.depth(&snapshot).await <= MANY || !self.holders(&snapshot).await?.is_empty() {
             return Ok(());
         }
-        let now = shared.now();
         let to = shared.ids().capture();
         let mut operation = OperationRecord {
-            id: shared.ids().operation(),
-            kind: OperationKind::MergeLayers,
-            sandbox: None,
-            actor: By::Host,
-            began: now,
-            deadline: now.after(shared.settings.limits.snapshot),
             capture: Some(to.clone()),
-            fork: None,
-            promote: None,
-            ended: None,
+            ..shared.operation(OperationKind::MergeLayers, By::Host, shared.settings.limits.snapshot)
         };
         shared.commit(Change { operations: vec![operation.clone()], ..Change::default() }).await?;
         let merged = match shared.pool.flatten(&snapshot.capture, &to).await {

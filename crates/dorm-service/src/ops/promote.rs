@@ -78,19 +78,12 @@ impl Service {
         keep: KeepFuture,
     ) -> Result<Promoted, ServiceError> {
         let shared = &self.shared;
-        let (now, limits) = (shared.now(), shared.settings.limits);
+        let limits = shared.settings.limits;
         let plan = PromotePlan { child: child.clone(), snapshot: shared.ids().snapshot() };
         let operation = OperationRecord {
-            id: shared.ids().operation(),
-            kind: OperationKind::Promote,
             sandbox: Some(parent.clone()),
-            actor: By::User,
-            began: now,
-            deadline: now.after(limits.snapshot).after(limits.suspend).after(limits.resume),
-            capture: None,
-            fork: None,
             promote: Some(plan.clone()),
-            ended: None,
+            ..shared.operation(OperationKind::Promote, By::User, limits.snapshot + limits.suspend + limits.resume)
         };
         let _using = Using::of(shared, &plan.snapshot);
         shared.commit(Change { operations: vec![operation.clone()], ..Change::default() }).await?;

@@ -124,20 +124,11 @@ impl Service {
         self.has_image(&about).await?;
         shared.admit_write("import a snapshot", about.need_bytes().unwrap_or(u64::MAX)).await?;
         let name = ImportAs { capture: shared.ids().capture(), layer: shared.ids().capture() };
-        let now = shared.now();
         let mut captures = vec![name.capture.clone()];
         captures.extend((about.is_of_memory() && about.tree.is_some()).then(|| name.layer.clone()));
         let operations = captures.iter().map(|capture| OperationRecord {
-            id: shared.ids().operation(),
-            kind: OperationKind::Import,
-            sandbox: None,
-            actor: By::User,
-            began: now,
-            deadline: now.after(shared.settings.limits.snapshot),
             capture: Some(capture.clone()),
-            fork: None,
-            promote: None,
-            ended: None,
+            ..shared.operation(OperationKind::Import, By::User, shared.settings.limits.snapshot)
         });
         let operations: Vec<_> = operations.collect();
         let ended = |result: &OperationResult| {
