@@ -26,5 +26,6 @@ mod timeout;
 mod transfer;
 mod tree;
 mod usage;
+mod volumes;
 mod why;
 mod world;
