@@ -22,7 +22,7 @@ mod registers;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::io::{self, Read as _, Write as _};
-use std::os::unix::ffi::OsStringExt as _;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -62,9 +62,14 @@ pub(crate) fn all(agent: &Agent) -> Result<(), Failure> {
     if mounts.is_empty() {
         return Ok(());
     }
+    let trouble = |Trouble { path, reason }: Trouble| fault::other(OPERATION, path.as_os_str().as_bytes(), reason);
+    let volumes: Vec<PathBuf> = mounts.keys().map(|path| path.as_path().to_owned()).collect();
+    if find::everywhere(&find::devices(&volumes)).map_err(trouble)?.is_empty() {
+        return Ok(());
+    }
     let wrong = |error: io::Error| fault::other("look for deleted files on", b"volumes", error);
     let mut command = Command::new("/proc/self/exe");
-    command.arg(ARGUMENT).args(mounts.keys().map(|path| path.as_path()));
+    command.arg(ARGUMENT).args(&volumes);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).current_dir("/");
     let mut output = agent.processes.start_helper(command).map_err(wrong)?;
     let mut said = Vec::new();

@@ -108,7 +108,7 @@ impl Held {
         thread.set_registers(&registers::calling(before.registers, call, operands))?;
         // Once to its beginning, once to its end.
         for _ in 0..2 {
-            thread.to_next_call()?;
+            thread.run_to_call()?;
         }
         let answer = registers::answer(&thread.registers()?);
         match usize::try_from(answer) {
@@ -186,7 +186,7 @@ impl Thread {
     }
 
     /// To the next beginning or end of a call.
-    fn to_next_call(&mut self) -> io::Result<()> {
+    fn run_to_call(&mut self) -> io::Result<()> {
         loop {
             ptrace(libc::PTRACE_SYSCALL, self.id, 0, 0)?;
             let status = self.wait()?;

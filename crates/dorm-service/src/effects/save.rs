@@ -13,6 +13,9 @@ use super::{Reason, Seen, Task, UNDO, connect, end, reason, within};
 /// How long the agent may take to finish what is on its way before it is captured as it is.
 const QUIESCE: Duration = Duration::from_secs(10);
 
+/// How long it may take to copy deleted files of volumes to its own disk.
+const EXCHANGE: Duration = Duration::from_secs(60);
+
 pub(super) async fn save(task: &Task, run: &RunId) -> Seen {
     let limit = task.shared.settings.limits.suspend;
     let taken = task.shared.now();
@@ -163,10 +166,11 @@ pub(crate) async fn files_of_image(task: &Task, image: &SleepImage) -> Result<Ca
 /// What must be done inside before the guest is held still.
 async fn make_ready(task: &Task, agent: &Agent) -> Result<(), Reason> {
     if !task.sandbox.spec.attachments.is_empty() {
-        match agent.exchange_deleted().await {
+        match tokio::time::timeout(EXCHANGE, agent.exchange_deleted()).await {
             // An agent of an earlier build does not know how; the engine refuses where it matters.
-            Ok(()) | Err(AgentError::Invalid(_)) => {}
-            Err(error) => return Err(reason(&error)),
+            Ok(Ok(()) | Err(AgentError::Invalid(_))) => {}
+            Ok(Err(error)) => return Err(reason(&error)),
+            Err(_) => return Err("its deleted files on volumes could not be kept in time".to_owned()),
         }
     }
     quiesce(agent).await
