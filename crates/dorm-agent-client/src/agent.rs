@@ -115,6 +115,14 @@ impl Agent {
         self.do_it(&Request::Mount { mounts, busy }).await
     }
 
+    /// Gives every program that has a deleted file of a volume open a copy of it on the sandbox's own disk.
+    ///
+    /// # Errors
+    /// [`AgentError::Other`], which names the file, where that cannot be; the program goes on as it was.
+    pub async fn exchange_deleted(&self) -> Result<(), AgentError> {
+        self.do_it(&Request::ExchangeDeleted).await
+    }
+
     /// Looks a user up in the sandbox's own user list.
     ///
     /// # Errors

@@ -186,6 +186,8 @@ pub enum Request {
         /// What to do about one that goes and is in use.
         busy: Busy,
     },
+    /// Give every program that has a deleted file of a volume open a copy of it on the sandbox's own disk: [`Answer::Done`].
+    ExchangeDeleted,
     /// Look a user up: [`Answer::Account`].
     Account {
         /// Who.

@@ -7,7 +7,7 @@ use dorm_agent_proto::{Answer, Failure, Request};
 use crate::agent::Agent;
 use crate::link::Gone;
 use crate::session::Call;
-use crate::{dial, files, identity, measure, mounts, users};
+use crate::{dial, exchange, files, identity, measure, mounts, users};
 
 /// Does what a request asks for. Runs on a worker's thread.
 pub(crate) fn serve(agent: &Arc<Agent>, call: &Call, request: Request) {
@@ -38,6 +38,7 @@ pub(crate) fn serve(agent: &Arc<Agent>, call: &Call, request: Request) {
         Request::Greediest => answer(call, Ok(Answer::Greediest(measure::greediest()))),
         Request::Dial { port } => dial::dial(agent, call, port),
         Request::Mount { mounts, busy } => done(call, mounts::set(agent, &mounts, busy)),
+        Request::ExchangeDeleted => done(call, exchange::all(agent)),
         Request::Account { user } => answer(call, users::account(&user).map(Answer::Account)),
     };
 }

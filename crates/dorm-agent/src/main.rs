@@ -18,6 +18,7 @@ mod agent;
 mod calls;
 mod channel;
 mod dial;
+mod exchange;
 mod fault;
 mod files;
 mod identity;
@@ -38,6 +39,13 @@ use std::sync::Arc;
 use crate::agent::Agent;
 
 fn main() -> ExitCode {
+    let mut arguments = std::env::args_os().skip(1);
+    if arguments.next().is_some_and(|argument| argument == exchange::ARGUMENT) {
+        return match exchange::run(arguments.map(PathBuf::from)) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(_) => ExitCode::FAILURE,
+        };
+    }
     let Some(root) = root_from(std::env::args().skip(1)) else {
         eprintln!("dorm-agent is the first process of a Dormouse sandbox. Usage: dorm-agent stdio");
         return ExitCode::from(2);

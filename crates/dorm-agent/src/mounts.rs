@@ -17,7 +17,7 @@ use crate::lock::lock;
 
 /// What appears where.
 #[derive(Default)]
-pub(crate) struct Mounts(Mutex<BTreeMap<GuestPath, GuestMount>>);
+pub(crate) struct Mounts(pub(crate) Mutex<BTreeMap<GuestPath, GuestMount>>);
 
 /// Makes volumes appear at these paths and at no others. After a failure what was to go may be gone.
 pub(crate) fn set(agent: &Agent, wanted: &[GuestMount], busy: Busy) -> Result<(), Failure> {

@@ -14,6 +14,7 @@ mod terminal;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::io;
+use std::process::{ChildStdout, Command};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
@@ -129,6 +130,14 @@ impl Processes {
         self.pump.add(process, spawned.sources, spawned.input);
         self.reaper.ring();
         Ok(started)
+    }
+
+    /// Starts a process of the agent's own, which nobody is told of; answers its output. It is buried with the others.
+    pub(crate) fn start_helper(&self, mut command: Command) -> io::Result<ChildStdout> {
+        let _alone = lock(&self.births_and_deaths);
+        let child = command.spawn()?;
+        self.reaper.ring();
+        child.stdout.ok_or_else(|| io::Error::other("a process without the output it was given"))
     }
 
     /// Answers with all processes, oldest first.

@@ -14,13 +14,13 @@ use dorm_agent_proto::{
     Account, Applied, ExitStatus, Failure, GuestMount, Hook, HookOutcome, Identity, Metrics, Parents, ProcessSpec,
     ProcessStarted, ProcessStatus, Resumed, Signal, Stdin, TerminalSize, User, Variable,
 };
-use dorm_engine::Layer;
+use dorm_engine::{Layer, MOUNTS, Mount};
 use dorm_lifecycle::Resources;
 use serde::{Deserialize, Serialize};
 
 use crate::error::FakeError;
 
-pub(crate) use files::{Files, Stamp};
+pub(crate) use files::{Files, Stamp, Volume};
 pub(crate) use process::Process;
 pub(crate) use program::Service;
 
@@ -52,6 +52,9 @@ pub(crate) struct Guest {
     /// The volumes that appear.
     #[serde(default)]
     pub(crate) mounts: Vec<GuestMount>,
+    /// What of the host is in its slots.
+    #[serde(skip)]
+    slots: Vec<Mount>,
     #[serde(skip)]
     pub(crate) files: Files,
 }
@@ -88,6 +91,7 @@ impl Guest {
             processes_most: resources.processes,
             processes: BTreeMap::new(),
             mounts: Vec::new(),
+            slots: Vec::new(),
             files: Files::of_an_image(resources.disk_bytes, unix_ms),
         }
     }
@@ -106,6 +110,32 @@ impl Guest {
         self.memory_bytes = resources.memory_bytes;
         self.processes_most = resources.processes;
         self.files.set_room(resources.disk_bytes);
+    }
+
+    /// Has these directories of the host in its slots from now on.
+    pub(crate) fn see(&mut self, slots: Vec<Mount>) {
+        self.slots = slots;
+        self.show_volumes();
+    }
+
+    /// Makes volumes appear at these paths and at no others.
+    pub(crate) fn mount(&mut self, mounts: Vec<GuestMount>) -> Result<(), Failure> {
+        let stamp = self.stamp();
+        for mount in mounts.iter().filter(|mount| !self.mounts.contains(mount)) {
+            self.files.make_directory(&mount.path, Parents::Create, stamp)?;
+        }
+        self.mounts = mounts;
+        self.show_volumes();
+        Ok(())
+    }
+
+    fn show_volumes(&mut self) {
+        let from = |mount: &GuestMount| {
+            let slot = self.slots.iter().find(|slot| mount.from.to_text() == format!("{MOUNTS}/{}", slot.slot))?;
+            Some(Volume::new(&mount.path, slot))
+        };
+        let volumes = self.mounts.iter().filter_map(from).collect();
+        self.files.set_volumes(volumes);
     }
 
     /// Lets every process do what it can now.

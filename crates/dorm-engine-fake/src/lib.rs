@@ -10,7 +10,8 @@
 //!
 //! Nothing is left to chance, and time is tokio's alone, so tests with paused time work. A memory image is real files
 //! with sums, so tests can damage it. The guest's programs are listed in `guest/program.rs`. Root filesystems and
-//! networks are not looked at. A guest's disk and memory limits are kept by counting.
+//! networks are not looked at; of the host a guest sees what is mounted for it. A guest's disk and memory limits are
+//! kept by counting.
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
 mod agent;

@@ -72,7 +72,8 @@ impl Machine {
     }
 
     /// Puts the guest in and lets it run.
-    pub(crate) fn begin(self: &Arc<Self>, guest: Guest) {
+    pub(crate) fn begin(self: &Arc<Self>, mut guest: Guest) {
+        guest.see(self.mounts());
         let mut state = self.lock();
         if self.ended.get() {
             return;
@@ -99,6 +100,7 @@ impl Machine {
 
     pub(crate) fn set_mounts(&self, mounts: &[Mount]) {
         *self.mounts.lock().unwrap_or_else(PoisonError::into_inner) = mounts.to_vec();
+        self.note(|guest| guest.see(mounts.to_vec()));
     }
 
     /// Stops the guest's clock. `None` when there is no guest.

@@ -109,8 +109,8 @@ impl GvisorEngine {
         let (root, hull_homes, blanks) = (make("runsc")?, make("hulls")?, make("blanks")?);
         root::make_directory(&root::directory(&hull_homes))
             .map_err(|source| unusable("make its directory writable", source))?;
-        slots::prepare(&hull_homes).map_err(|source| unusable("run it where mounting is allowed", source))?;
         let lock = lock_directory(&directory)?;
+        slots::prepare(&hull_homes).map_err(|source| unusable("run it where mounting is allowed", source))?;
         rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
             .map_err(|source| unusable("run it where prctl is allowed", io::Error::from(source)))?;
         let host = Host {

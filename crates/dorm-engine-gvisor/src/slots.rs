@@ -34,10 +34,11 @@ use crate::run::lock;
 /// One mount is put on a slot at a time, since there is one place to make it.
 static STAGE: Mutex<()> = Mutex::new(());
 
-/// Makes what all hulls share, beside their homes.
+/// Makes what all hulls share, beside their homes, or takes over what a daemon that was killed has left of it.
 pub(crate) fn prepare(hulls: &Path) -> Result<(), GvisorError> {
     let slots = directory(hulls);
     root::make_directory(&slots)?;
+    root::unmount(&stage(&slots))?;
     let wrong = |operation, source: Errno| GvisorError::file(operation, &slots, io::Error::from(source));
     if !root::is_mounted(&slots).map_err(|source| GvisorError::file("look at", &slots, source))? {
         rustix::mount::mount_bind(&slots, &slots).map_err(|error| wrong("mount", error))?;
@@ -75,6 +76,10 @@ pub(crate) fn is_in(rootfs: &Path) -> bool {
 
 fn directory(hulls: &Path) -> PathBuf {
     hulls.with_file_name("slots")
+}
+
+fn stage(slots: &Path) -> PathBuf {
+    slots.with_file_name("stage")
 }
 
 impl Home {
@@ -132,7 +137,7 @@ fn put(slot: &Path, mount: &Mount, slots: &Path) -> Result<(), GvisorError> {
         return Ok(());
     }
     root::unmount(slot)?;
-    let stage = slots.parent().unwrap_or(slots).with_file_name("stage");
+    let stage = stage(slots.parent().unwrap_or(slots));
     let _staged = lock(&STAGE);
     fs::create_dir_all(&stage).map_err(|source| GvisorError::file("create", &stage, source))?;
     // Left by a daemon that died here.

@@ -73,7 +73,7 @@ impl Traces {
         let hulls = self.hulls()?;
         runs(records, &hulls, &mut wrong);
         let known: BTreeSet<&str> = hulls.iter().map(|hull| hull.id.as_str()).collect();
-        self.processes(&known, &mut wrong);
+        self.processes(&known, &mounted(records), &mut wrong);
         self.files(&known, &mut wrong)?;
         self.control_groups(&known, &mut wrong);
         let leases: BTreeSet<u64> = hulls.iter().filter_map(|hull| hull.lease).collect();
@@ -164,7 +164,7 @@ impl Traces {
         Ok(hulls)
     }
 
-    fn processes(&self, known: &BTreeSet<&str>, wrong: &mut Vec<String>) {
+    fn processes(&self, known: &BTreeSet<&str>, volumes: &BTreeSet<String>, wrong: &mut Vec<String>) {
         let mut alive = BTreeSet::new();
         for (pid, line) in processes_of(&self.data) {
             // The daemon's own, and what it is just executing.
@@ -181,7 +181,10 @@ impl Traces {
         for found in held_by_kernel(&self.data) {
             // Where volumes appear for all hulls; a volume that is left there is named by its hull.
             let is_for_all = found.contains("/gvisor/slots ");
-            if !is_for_all && !known.iter().any(|id| found.contains(id)) {
+            // A run that has given a volume back may keep its device, which goes with the run at the latest.
+            let is_device = found.starts_with("loop device") && found.contains("/volumes/");
+            let is_volume = volumes.iter().any(|id| found.contains(&format!("/volumes/{id}/")));
+            if !is_for_all && !is_volume && !is_device && !known.iter().any(|id| found.contains(id)) {
                 wrong.push(format!("left over: {found}"));
             }
         }
@@ -299,6 +302,13 @@ fn run(program: &str, arguments: &[&str]) {
 
 /// Where programs of the host are; a shell made by `su` may not look there.
 pub(crate) const PATH: &str = "/usr/sbin:/sbin:/usr/bin:/bin";
+
+/// The volumes of those that run or are parked.
+fn mounted(records: &Records) -> BTreeSet<String> {
+    let has_them = |sandbox: &&Value| matches!(word(sandbox, "residence").as_str(), "running" | "parked");
+    let volumes = records.sandboxes.iter().filter(has_them).filter_map(|sandbox| sandbox["volumes"].as_array());
+    volumes.flatten().map(|volume| word(volume, "volume")).collect()
+}
 
 /// Each sandbox that runs or is parked has just one hull, and no other has any.
 fn runs(records: &Records, hulls: &[Hull], wrong: &mut Vec<String>) {

@@ -10,6 +10,7 @@ mod merge;
 mod perform;
 mod prepare;
 mod transfer;
+mod volumes;
 
 use serde_json::Value;
 
@@ -19,6 +20,7 @@ pub(crate) use images::{directory as images_directory, make_source};
 pub(crate) use judge::judge;
 pub(crate) use perform::perform;
 pub(crate) use prepare::prepare;
+pub(crate) use volumes::Diary;
 
 macro_rules! operations {
     ($($operation:ident $name:literal;)*) => {
@@ -59,6 +61,10 @@ operations! {
     ExportSnapshot "export snapshot";
     ImportSnapshot "import snapshot";
     FilesOfSnapshot "files of snapshot";
+    UseVolume "use volume";
+    CreateWithVolume "create with volume";
+    AttachVolume "attach volume";
+    SleepWithVolume "sleep with volume";
     TerminateRunning "terminate running";
     TerminateParked "terminate parked";
     TerminateEvicted "terminate evicted";

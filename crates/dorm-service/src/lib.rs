@@ -62,4 +62,4 @@ pub use secrets::{SecretAsked, SecretsAsked};
 pub use shared::{Parts, Service, Settings};
 pub use tree::{TreeFilter, TreeId, TreeNode, TreeState};
 pub use view::{Residence, SandboxView};
-pub use volumes::VolumeProblem;
+pub use volumes::{VolumeProblem, VolumeUse};

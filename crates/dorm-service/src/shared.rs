@@ -304,6 +304,9 @@ impl Service {
         self.shared.stopping.cancel();
         self.shared.tasks.close();
         self.shared.tasks.wait().await;
+        if self.shared.volumes.has_mounted() {
+            self.shared.settle_volumes_now().await;
+        }
         self.shared.engine.close().await;
     }
 

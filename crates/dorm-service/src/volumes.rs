@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use dorm_agent_client::{GuestMount, GuestPath};
 use dorm_engine::{MOUNTS, Mount};
@@ -20,6 +21,9 @@ use crate::shared::{Shared, chain};
 mod error;
 
 pub use error::VolumeProblem;
+
+/// How long after one that is still in use it is looked again.
+const BUSY: [Duration; 3] = [Duration::from_millis(100), Duration::from_secs(1), Duration::from_secs(10)];
 
 /// As long as it exists nobody else takes a lease.
 pub(crate) type Leasing = OwnedMutexGuard<()>;
@@ -101,27 +105,50 @@ impl Shared {
         Ok(mounts)
     }
 
-    /// Unmounts the volumes that no run may have any more.
+    /// Unmounts the volumes that no run may have any more, at once or soon.
     pub(crate) fn settle_volumes(self: &Arc<Self>) {
         let shared = self.clone();
         self.tasks.spawn(async move {
-            let _leasing = shared.leasing.clone().lock_owned().await;
-            match shared.living().await {
-                Ok(living) => {
-                    // A parked run has them mounted, frozen as it is.
-                    let uses = |sandbox: &Sandbox| {
-                        has_leases(&sandbox.state)
-                            || shared.parking.holds(&sandbox.id)
-                            || shared.unended().iter().any(|run| run.sandbox == sandbox.id)
-                    };
-                    let users = living.iter().map(|record| &record.sandbox).filter(|sandbox| uses(sandbox));
-                    let keep: BTreeSet<VolumeId> =
-                        users.flat_map(|one| one.spec.attachments.iter().map(|at| at.volume.clone())).collect();
-                    shared.volumes.settle(keep).await;
+            for pause in BUSY {
+                if shared.settle_volumes_now().await == 0 || shared.stops_within(pause).await {
+                    return;
                 }
-                Err(error) => tracing::warn!(error = %chain(&error), "unused volumes stay mounted for now"),
             }
         });
+    }
+
+    /// Unmounts the volumes that no run may have any more. Answers how many stay mounted because somebody uses them.
+    pub(crate) async fn settle_volumes_now(&self) -> usize {
+        let _leasing = self.leasing.clone().lock_owned().await;
+        let living = match self.living().await {
+            Ok(living) => living,
+            Err(error) => {
+                tracing::warn!(error = %chain(&error), "unused volumes stay mounted for now");
+                return 0;
+            }
+        };
+        // A parked run has them mounted, frozen as it is.
+        let uses = |sandbox: &Sandbox| {
+            has_leases(&sandbox.state)
+                || self.parking.holds(&sandbox.id)
+                || self.unended().iter().any(|run| run.sandbox == sandbox.id)
+        };
+        let users = living.iter().map(|record| &record.sandbox).filter(|sandbox| uses(sandbox));
+        let keep: BTreeSet<VolumeId> =
+            users.flat_map(|one| one.spec.attachments.iter().map(|at| at.volume.clone())).collect();
+        self.volumes.settle(keep).await
+    }
+}
+
+/// As long as it exists somebody works on a volume without a sandbox; afterwards it may not be needed any longer.
+pub struct VolumeUse(pub(crate) Arc<Shared>);
+
+impl Drop for VolumeUse {
+    fn drop(&mut self) {
+        // Without a runtime the daemon is ending, which looks itself.
+        if tokio::runtime::Handle::try_current().is_ok() {
+            self.0.settle_volumes();
+        }
     }
 }
 

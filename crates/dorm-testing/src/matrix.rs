@@ -2,8 +2,8 @@
 //! sentence and one check each, the same for every engine.
 //!
 //! A test binary that can make a [`Stage`] has one test per cell from [`matrix_tests!`](crate::matrix_tests). What is in
-//! `docs/reference/lifecycle-matrix.md` is written from the same table. A cell that has no check yet is on one list, and
-//! the page says so.
+//! `docs/reference/lifecycle-matrix.md` is written from the same table.
+//! A cell without a check, or with two, does not compile.
 
 mod destroy;
 mod exec;
@@ -17,6 +17,7 @@ mod stage;
 mod start;
 mod suspend;
 mod suspended;
+mod volume;
 
 pub use page::page;
 pub use stage::{BUDGET_MIB, Future, Stage};
@@ -130,24 +131,9 @@ impl std::fmt::Debug for Cell {
     }
 }
 
-/// The cells without a check: they wait until there are volumes. With the first check of a row it goes from here, and when
-/// the list is empty the page is complete.
-pub const OPEN: [(State, Aspect); 10] = [
-    (State::Creating, Aspect::Volumes),
-    (State::Running, Aspect::Volumes),
-    (State::Exec, Aspect::Volumes),
-    (State::Suspend, Aspect::Volumes),
-    (State::Suspended, Aspect::Volumes),
-    (State::Resume, Aspect::Volumes),
-    (State::Snapshot, Aspect::Volumes),
-    (State::Fork, Aspect::Volumes),
-    (State::Destroy, Aspect::Volumes),
-    (State::Error, Aspect::Volumes),
-];
-
 macro_rules! cells {
     ($($state:ident $aspect:ident $module:ident::$name:ident $says:literal;)*) => {
-        /// Every cell that has a check.
+        /// Every cell.
         pub const CELLS: &[Cell] = &[$(Cell {
             state: State::$state,
             aspect: Aspect::$aspect,
@@ -178,6 +164,8 @@ cells! {
         "Files are those of its image or snapshot, whatever others have written since.";
     Creating Processes start::nothing_runs_that_nobody_has_started
         "From an image or from files nothing runs before somebody starts it; from memory all that ran there.";
+    Creating Volumes start::volumes_are_there_first_and_a_second_writer_is_refused
+        "Its volumes are there before anything runs; one that takes a single writer and has it is refused by name, and nothing is left.";
     Creating Capacity start::one_that_is_being_created_counts_with_its_whole_limit
         "It counts with its whole limit from the moment it is asked for: of two at once with room for one, one is refused.";
     Running Memory running::memory_is_its_own
@@ -186,6 +174,8 @@ cells! {
         "What is written is there for the next call, and in no other sandbox of the same image.";
     Running Processes running::processes_outlive_the_call_that_started_them
         "A process goes on after the call that started it, is listed, and is listed as ended when it has ended.";
+    Running Volumes running::volumes_come_and_go_and_are_seen_from_outside
+        "Volumes come and go while it runs; what it writes on one is seen outside at once, and what is put there, inside.";
     Running Capacity running::one_that_runs_counts_with_its_limit
         "It counts with its limit, however little it uses: what does not fit beside it is refused, and says why.";
     Exec Memory exec::a_command_leaves_the_memory_of_others_alone
@@ -194,6 +184,8 @@ cells! {
         "What a command has written is there when it is over, also when it has failed.";
     Exec Processes exec::a_command_ends_with_its_own_code
         "A command ends with its own code and output; other processes go on.";
+    Exec Volumes exec::a_command_writes_to_a_volume_as_it_is_attached
+        "What a command has written on a volume is there for all, also when it has failed; where it is attached to be read, none can.";
     Exec Capacity exec::a_command_takes_no_room_of_its_own
         "A command needs no room of its own: it runs where nothing else could be created.";
     Suspend Memory suspend::memory_is_on_disk_when_it_is_answered
@@ -202,6 +194,8 @@ cells! {
         "Files are in its image, those that were written last, too.";
     Suspend Processes suspend::no_process_is_lost
         "No process is lost: each goes on as the same process.";
+    Suspend Volumes suspend::its_volume_is_free_when_it_is_answered
+        "Its volumes are given back when suspend is answered: another may write, and finds what it wrote last.";
     Suspend Capacity suspend::its_memory_is_given_back
         "Its memory is given out again as soon as suspend is answered.";
     Suspended Memory suspended::memory_can_be_copied_without_waking_it
@@ -210,6 +204,8 @@ cells! {
         "A filesystem snapshot of it can be taken; it does not wake, and what starts from that has its files.";
     Suspended Processes suspended::nothing_of_it_runs
         "Nothing of it runs: a command is refused, says that it is suspended, and does not wake it.";
+    Suspended Volumes suspended::it_keeps_its_wish_and_nothing_else
+        "It wishes its volumes still, so none is removed; others write to them, and they are exchanged without waking it.";
     Suspended Capacity suspended::it_counts_on_disk_alone
         "It takes none of the memory that is given out; its image counts on the disk and is on record.";
     Resume Memory resume::memory_goes_on
@@ -218,6 +214,8 @@ cells! {
         "Files are as they were, and can be written.";
     Resume Processes resume::the_same_processes_go_on
         "The same processes go on, in a run with a new generation when it was evicted.";
+    Resume Volumes resume::it_needs_its_volume_again_and_finds_what_others_have_written
+        "It takes its volumes anew, parked or evicted: refused by name while another one writes, and then finds what that wrote.";
     Resume Capacity resume::it_needs_room_again
         "It asks for room as a new one does: without it is refused, and sleeps on until there is some.";
     Snapshot Memory snapshot::memory_is_that_of_one_moment
@@ -226,6 +224,8 @@ cells! {
         "A filesystem snapshot has the files of one moment, and nothing that is written later.";
     Snapshot Processes snapshot::the_source_runs_on
         "The processes of its source run on; what starts from files alone has none.";
+    Snapshot Volumes snapshot::nothing_of_a_volume_is_in_it
+        "Nothing of a volume is in a snapshot, and its source goes on writing there.";
     Snapshot Capacity snapshot::it_takes_disk_alone
         "It is taken where no memory is left to give out, and its room on the disk is free again when it is deleted.";
     Fork Memory fork::children_have_its_memory_and_go_their_own_ways
@@ -234,6 +234,8 @@ cells! {
         "Each child begins with its files; what one writes no other one sees.";
     Fork Processes fork::children_have_its_processes
         "Each child has every process of it, and they run.";
+    Fork Volumes fork::children_have_its_volumes_as_it_is_asked
+        "Children have its volumes as it is asked: a second writer is refused by name, readers see what it writes, others nothing.";
     Fork Capacity fork::children_without_room_leave_nothing
         "Each child counts: of all or none for which there is no room nothing is left, and what was asked for is free again.";
     Destroy Memory destroy::no_memory_is_left
@@ -242,6 +244,8 @@ cells! {
         "Its files go with it; snapshots of it stay and can be used.";
     Destroy Processes destroy::nothing_of_it_answers
         "Nothing of it runs or answers: whatever is asked of it is told that it is over, and ending it again is fine.";
+    Destroy Volumes destroy::its_volume_stays_and_is_free_again
+        "Its volumes stay with all that is on them, and are free for others as soon as it is answered.";
     Destroy Capacity destroy::its_room_is_free_again
         "Its room is free again as soon as it is answered, whether it ran or slept.";
     Error Memory failure::memory_is_that_of_its_last_image
@@ -250,9 +254,35 @@ cells! {
         "When its run dies its files are those of its last image, and the events say that it was lost.";
     Error Processes failure::without_an_image_it_is_over_with_its_cause
         "Without an image nothing of it is left: it is over, and says why.";
+    Error Volumes failure::its_volume_is_free_again_when_its_run_dies
+        "When its run dies its volumes are free for others, with all that it has written, also since its last image.";
     Error Capacity failure::its_room_is_free_again_when_its_run_dies
         "A run that died counts no more: its room is given out again.";
 }
+
+/// How many checks a cell has.
+const fn checks(state: State, aspect: Aspect) -> usize {
+    let (mut at, mut found) = (0, 0);
+    while at < CELLS.len() {
+        if CELLS[at].state as usize == state as usize && CELLS[at].aspect as usize == aspect as usize {
+            found += 1;
+        }
+        at += 1;
+    }
+    found
+}
+
+const _: () = {
+    let mut row = 0;
+    while row < State::ALL.len() {
+        let mut column = 0;
+        while column < Aspect::ALL.len() {
+            assert!(checks(State::ALL[row], Aspect::ALL[column]) == 1, "a cell of the matrix has no check, or two");
+            column += 1;
+        }
+        row += 1;
+    }
+};
 
 /// Runs one check on a stage of its own, and clears the stage away.
 ///

@@ -5,10 +5,11 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd as _, OwnedFd};
 use std::path::Path;
 
 use dorm_lifecycle::VolumeId;
+use dorm_steps::AnySteps;
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
@@ -45,9 +46,11 @@ pub struct NewFile {
     id: VolumeId,
     path: String,
     parent: OwnedFd,
-    draft: String,
+    /// The name it has until it is whole; none where it needs none.
+    draft: Option<String>,
     name: String,
     file: Option<File>,
+    steps: AnySteps,
 }
 
 impl Volumes {
@@ -87,13 +90,22 @@ impl Volumes {
             make_directories(&top, &id, above)?;
             let wrong = |source| wrong("write", &id, &path, source);
             let parent = open(&top, above, OFlags::RDONLY | OFlags::DIRECTORY).map_err(wrong)?;
-            let draft = format!(".dorm-new-{:016x}", random().map_err(wrong)?);
-            let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-            let file = rustix::fs::openat(&parent, draft.as_str(), flags, Mode::from_raw_mode(0o644));
-            let file = file.map_err(|error| wrong(error.into()))?;
+            // Nothing is left of one without a name, whoever dies.
+            let mode = Mode::from_raw_mode(0o644);
+            let nameless = rustix::fs::openat(&parent, ".", OFlags::WRONLY | OFlags::TMPFILE | OFlags::CLOEXEC, mode);
+            let (file, draft) = match nameless {
+                Ok(file) => (file, None),
+                Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL) => {
+                    let draft = draft_name().map_err(wrong)?;
+                    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+                    let file = rustix::fs::openat(&parent, draft.as_str(), flags, mode);
+                    (file.map_err(|error| wrong(error.into()))?, Some(draft))
+                }
+                Err(error) => return Err(wrong(error.into())),
+            };
             own(&file).map_err(wrong)?;
-            let (name, path) = (name.to_owned(), path.clone());
-            Ok(NewFile { id: id.clone(), path, parent, draft, name, file: Some(File::from(file)) })
+            let (name, path, steps) = (name.to_owned(), path.clone(), inner.steps.clone());
+            Ok(NewFile { id: id.clone(), path, parent, draft, name, file: Some(File::from(file)), steps })
         })
         .await
     }
@@ -135,17 +147,38 @@ impl NewFile {
         if let Some(file) = &self.file {
             file.sync_all().map_err(wrong)?;
         }
-        rustix::fs::renameat(&self.parent, self.draft.as_str(), &self.parent, self.name.as_str())
-            .map_err(|error| wrong(error.into()))?;
+        self.steps.reach("volume: file written").map_err(|stopped| wrong(stopped.into()))?;
+        self.put().map_err(wrong)?;
         self.file = None;
+        self.steps.reach("volume: file named").map_err(|stopped| wrong(stopped.into()))?;
         rustix::fs::fsync(&self.parent).map_err(|error| wrong(error.into()))
+    }
+
+    /// Gives it its name.
+    fn put(&mut self) -> io::Result<()> {
+        if let (None, Some(file)) = (&self.draft, &self.file) {
+            let opened = format!("/proc/self/fd/{}", file.as_raw_fd());
+            let link =
+                |name: &str| rustix::fs::linkat(rustix::fs::CWD, &opened, &self.parent, name, AtFlags::SYMLINK_FOLLOW);
+            match link(&self.name) {
+                // What bears the name is replaced by what bears another one.
+                Err(Errno::EXIST) => {
+                    let draft = draft_name()?;
+                    link(&draft)?;
+                    self.draft = Some(draft);
+                }
+                linked => return Ok(linked?),
+            }
+        }
+        let draft = self.draft.as_deref().unwrap_or_default();
+        Ok(rustix::fs::renameat(&self.parent, draft, &self.parent, self.name.as_str())?)
     }
 }
 
 impl Drop for NewFile {
     fn drop(&mut self) {
-        if self.file.take().is_some() {
-            let _ = rustix::fs::unlinkat(&self.parent, self.draft.as_str(), AtFlags::empty());
+        if let (Some(_), Some(draft)) = (self.file.take(), &self.draft) {
+            let _ = rustix::fs::unlinkat(&self.parent, draft.as_str(), AtFlags::empty());
         }
     }
 }
@@ -230,10 +263,10 @@ fn list(directory: &OwnedFd) -> Result<Vec<FileEntry>, Errno> {
     Ok(entries)
 }
 
-fn random() -> io::Result<u64> {
+fn draft_name() -> io::Result<String> {
     let mut bytes = [0_u8; 8];
     rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;
-    Ok(u64::from_ne_bytes(bytes))
+    Ok(format!(".dorm-new-{:016x}", u64::from_ne_bytes(bytes)))
 }
 
 fn wrong(operation: &'static str, id: &VolumeId, path: &str, source: io::Error) -> VolumeError {

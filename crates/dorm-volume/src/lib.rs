@@ -21,9 +21,11 @@ use std::io;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use dorm_disk::{DiskError, KeptDisk};
 use dorm_lifecycle::{SubPath, VolumeId};
+use dorm_steps::AnySteps;
 use tokio::sync::Mutex;
 
 pub use error::VolumeError;
@@ -67,6 +69,8 @@ pub struct Volumes(Arc<Inner>);
 struct Inner {
     directory: PathBuf,
     limiting: Limiting,
+    steps: AnySteps,
+    has_mounted: AtomicBool,
     /// Held by whoever makes, mounts, unmounts or removes.
     at_work: Mutex<()>,
 }
@@ -74,7 +78,23 @@ struct Inner {
 impl Volumes {
     /// The volumes in `directory`, which is made with the first of them.
     pub fn new(directory: impl Into<PathBuf>, limiting: Limiting) -> Self {
-        Self(Arc::new(Inner { directory: directory.into(), limiting, at_work: Mutex::default() }))
+        Self::with_steps(directory, limiting, dorm_steps::pass())
+    }
+
+    /// [`Volumes::new`], with somebody who is asked at each step of everything that changes the disk.
+    pub fn with_steps(directory: impl Into<PathBuf>, limiting: Limiting, steps: AnySteps) -> Self {
+        Self(Arc::new(Inner {
+            directory: directory.into(),
+            limiting,
+            steps,
+            has_mounted: AtomicBool::new(false),
+            at_work: Mutex::default(),
+        }))
+    }
+
+    /// Whether anything was mounted through this.
+    pub fn has_mounted(&self) -> bool {
+        self.0.has_mounted.load(Ordering::Relaxed)
     }
 
     /// Makes the files of a volume of `bytes`, durable, whole or not at all.
@@ -104,14 +124,13 @@ impl Volumes {
     }
 
     /// Unmounts every volume but those in `keep`. One that the host still needs stays; a later call comes back to it.
-    pub async fn settle(&self, keep: BTreeSet<VolumeId>) {
-        let settled = self.blocking(move |inner| {
-            inner.settle(&keep);
-            Ok(())
-        });
-        if let Err(error) = settled.await {
+    /// Answers how many stay so.
+    pub async fn settle(&self, keep: BTreeSet<VolumeId>) -> usize {
+        let settled = self.blocking(move |inner| Ok(inner.settle(&keep)));
+        settled.await.unwrap_or_else(|error| {
             tracing::warn!(%error, "volumes that nobody uses stay mounted");
-        }
+            0
+        })
     }
 
     /// Removes a volume's files, whatever there is of them.
@@ -157,6 +176,11 @@ impl Inner {
         self.directory.join(id.as_str())
     }
 
+    fn reach(&self, step: &'static str) -> Result<(), VolumeError> {
+        let stopped = self.steps.reach(step);
+        stopped.map_err(|stopped| VolumeError::host("go on past a step of", &self.directory, stopped.into()))
+    }
+
     fn disk(&self, id: &VolumeId) -> KeptDisk {
         KeptDisk::at(&self.home(id))
     }
@@ -169,12 +193,14 @@ impl Inner {
         let draft = self.directory.join(format!("{NEW}{id}"));
         make_private(&self.directory)?;
         let filled = remove_draft(id, &draft).and_then(|()| self.fill(id, &draft, bytes));
+        let filled = filled.and_then(|()| self.reach("volume: draft made"));
         filled.inspect_err(|_| {
             if let Err(error) = remove_draft(id, &draft) {
                 tracing::warn!(%id, error = %chain(&error), "a volume that could not be made was left behind");
             }
         })?;
         fs::rename(&draft, &home).map_err(|source| VolumeError::host("rename to its place", &draft, source))?;
+        self.reach("volume: renamed")?;
         sync(&self.directory)
     }
 
@@ -226,27 +252,40 @@ impl Inner {
         match self.content(id)? {
             Content::Plain(path) => Ok(path),
             Content::Disk(disk) => {
+                self.has_mounted.store(true, Ordering::Relaxed);
                 disk.mount().map_err(|source| VolumeError::Disk { operation: "mount", id: id.clone(), source })?;
+                self.reach("volume: mounted")?;
                 Ok(disk.path())
             }
         }
     }
 
-    fn settle(&self, keep: &BTreeSet<VolumeId>) {
+    fn settle(&self, keep: &BTreeSet<VolumeId>) -> usize {
+        let mut left = 0;
         for entry in fs::read_dir(&self.directory).into_iter().flatten().flatten() {
             let Some(id) = entry.file_name().to_str().and_then(|name| name.parse::<VolumeId>().ok()) else { continue };
             if keep.contains(&id) {
                 continue;
             }
-            if let Err(error) = self.disk(&id).unmount() {
+            let disk = self.disk(&id);
+            if disk.is_mounted().is_ok_and(|is_mounted| !is_mounted) {
+                continue;
+            }
+            let unmounted = disk.unmount();
+            let unmounted =
+                unmounted.map_err(|source| VolumeError::Disk { operation: "unmount", id: id.clone(), source });
+            if let Err(error) = unmounted.and_then(|()| self.reach("volume: unmounted")) {
                 tracing::debug!(%id, error = %chain(&error), "a volume that nobody uses stays mounted for now");
+                left += 1;
             }
         }
+        left
     }
 
     fn remove(&self, id: &VolumeId) -> Result<(), VolumeError> {
         remove_draft(id, &self.directory.join(format!("{NEW}{id}")))?;
         remove_draft(id, &self.home(id))?;
+        self.reach("volume: removed")?;
         match self.directory.exists() {
             true => sync(&self.directory),
             false => Ok(()),

@@ -127,6 +127,8 @@ async fn open(options: &ServeOptions, data: &Data, store: Arc<SqlStore>) -> Resu
     let pool = Pool::open_with(path, &images, steps.clone())?;
     let registry = dorm_oci::open(dorm_oci::Config::new(path.join("pulls")), pool.clone())
         .with_context(|| format!("open {} for pulls", path.join("pulls").display()))?;
+    let limiting = dorm_service::Limiting::WherePossible;
+    let volumes = dorm_service::Volumes::with_steps(path.join("volumes"), limiting, steps.clone());
     let store: Arc<dyn Store> = match options.steps {
         Some(_) => Arc::new(SteppedStore::new(store, steps)),
         None => store,
@@ -134,7 +136,7 @@ async fn open(options: &ServeOptions, data: &Data, store: Arc<SqlStore>) -> Resu
     let engine: Arc<dyn Engine> = engine;
     let memory_bytes = options.park_memory_mib.map_or_else(|| host_memory() / 4, |mib| mib << 20);
     let parts = Parts {
-        volumes: dorm_service::Volumes::new(path.join("volumes"), dorm_service::Limiting::WherePossible),
+        volumes,
         store,
         engine,
         pool,

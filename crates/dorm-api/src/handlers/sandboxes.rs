@@ -239,7 +239,7 @@ pub(crate) async fn clone(
 ) -> Result<(StatusCode, axum::Json<wire::Cloned>), ApiError> {
     let name = asked.name.map(|name| name.parse()).transpose();
     let name = name.map_err(|error: IdError| ApiError::invalid(error.to_string(), ""))?;
-    let made = api.service.clone_with(&id, name, &convert::secrets(asked.secrets)).await?;
+    let made = api.service.clone_with(&id, name, &convert::secrets(asked.secrets), asked.volumes.into()).await?;
     let cloned = wire::Cloned { sandbox: made.clone.into(), snapshot: made.snapshot.into() };
     Ok((StatusCode::CREATED, axum::Json(cloned)))
 }

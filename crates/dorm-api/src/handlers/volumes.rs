@@ -114,8 +114,13 @@ pub(crate) async fn read(
     Reference(volume): Reference,
     Query(PathQuery { path }): Query<PathQuery>,
 ) -> Result<Response, ApiError> {
-    let (file, _) = api.service.read_volume(&volume, &path).await?;
+    let (file, using) = api.service.read_volume(&volume, &path).await?;
     let contents = ReaderStream::with_capacity(tokio::fs::File::from_std(file), 256 << 10);
+    // Closed first, and only then not used any more.
+    let contents = contents.map(move |piece| {
+        let _using = &using;
+        piece
+    });
     let mut response = Body::from_stream(contents).into_response();
     let kind = HeaderValue::from_static("application/octet-stream");
     response.headers_mut().insert(header::CONTENT_TYPE, kind);
@@ -137,7 +142,9 @@ pub(crate) async fn write(
     Query(PathQuery { path }): Query<PathQuery>,
     body: Body,
 ) -> Result<StatusCode, ApiError> {
-    let mut new = api.service.write_volume(&volume, &path).await?;
+    let (new, _using) = api.service.write_volume(&volume, &path).await?;
+    // Given up, if it comes to that, before it is not used any more.
+    let mut new = new;
     let told = |error: std::io::Error| match error.kind() {
         std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => {
             let message = format!("there is no room for '{path}' on volume '{volume}'");

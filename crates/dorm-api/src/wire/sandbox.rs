@@ -383,6 +383,8 @@ pub struct CloneRequest {
     /// The secrets it gets: null for the source's own value. No other one follows.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub secrets: BTreeMap<String, NamedSecret>,
+    /// What becomes of the source's volumes in it. Default `same`.
+    pub volumes: FollowingVolumes,
 }
 
 /// A clone, and the snapshot it was made through, which stays.

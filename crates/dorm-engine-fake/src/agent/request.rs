@@ -162,10 +162,9 @@ fn at_once(guest: &mut Guest, request: Request) -> Result<Answer, Failure> {
         Request::Rename { from, to } => guest.files.rename(&from, &to).map(Answer::Stat),
         Request::Metrics => Ok(Answer::Metrics(guest.metrics())),
         Request::Greediest => Ok(Answer::Greediest(guest.greediest())),
-        Request::Mount { mounts, busy: _ } => {
-            guest.mounts = mounts;
-            Ok(Answer::Done)
-        }
+        Request::Mount { mounts, busy: _ } => guest.mount(mounts).map(|()| Answer::Done),
+        // Nothing of a volume is open here for longer than a call.
+        Request::ExchangeDeleted => Ok(Answer::Done),
         Request::Account { user } => guest.account(&user).map(Answer::Account),
         Request::Quiesce
         | Request::Processes

@@ -1,6 +1,7 @@
 //! The files of a fake guest: a map from path to node. It knows no permissions, links or devices; what it does know
 //! (missing parents, directories in the way, a full disk) it refuses with the agent's own words.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use dorm_agent_proto::{
@@ -11,6 +12,9 @@ use serde::{Deserialize, Serialize};
 use super::bytes;
 
 mod layer;
+mod volumes;
+
+pub(crate) use volumes::Volume;
 
 /// Changes that watchers may still ask for.
 const CHANGES_KEPT: usize = 4096;
@@ -23,6 +27,8 @@ pub(crate) struct Files {
     base: BTreeSet<String>,
     /// What the guest may write, in bytes.
     room: u64,
+    #[serde(skip)]
+    volumes: Vec<Volume>,
     #[serde(skip)]
     changes: Vec<WatchEvent>,
     #[serde(skip)]
@@ -97,15 +103,21 @@ impl Files {
         (self.room, self.used())
     }
 
-    pub(crate) fn read(&self, path: &GuestPath) -> Result<&[u8], Failure> {
+    pub(crate) fn read(&self, path: &GuestPath) -> Result<Cow<'_, [u8]>, Failure> {
+        if let Some(outside) = self.outside(path) {
+            return outside.read().map(Cow::Owned);
+        }
         match &self.node(path)?.content {
-            Content::File(bytes) => Ok(bytes),
+            Content::File(bytes) => Ok(Cow::Borrowed(bytes)),
             Content::Directory => Err(Failure::IsADirectory { path: path.clone() }),
         }
     }
 
     pub(crate) fn stat(&self, path: &GuestPath) -> Result<FileStat, Failure> {
-        self.node(path).map(|node| self.describe(node))
+        match self.outside(path) {
+            Some(outside) => outside.stat(),
+            None => self.node(path).map(|node| self.describe(node)),
+        }
     }
 
     /// Replaces or makes a file.
@@ -118,6 +130,12 @@ impl Files {
         parents: Parents,
     ) -> Result<FileStat, Failure> {
         let key = normal(path);
+        if let Some(outside) = self.outside(path) {
+            let kind = if outside.stat().is_ok() { WatchEventKind::Modified } else { WatchEventKind::Created };
+            let written = outside.write(&bytes, parents)?;
+            self.note(kind, &key);
+            return Ok(written);
+        }
         let before = match self.nodes.get(&key) {
             Some(Node { content: Content::Directory, .. }) => return Err(Failure::IsADirectory { path: path.clone() }),
             Some(node) => Some((node.mode, if node.base { 0 } else { node.size() })),
@@ -136,7 +154,7 @@ impl Files {
 
     /// Adds to a file, making it if need be.
     pub(crate) fn append(&mut self, path: &GuestPath, bytes: &[u8], stamp: Stamp) -> Result<(), Failure> {
-        let mut whole = self.read(path).map(<[u8]>::to_vec).unwrap_or_default();
+        let mut whole = self.read(path).map(Cow::into_owned).unwrap_or_default();
         whole.extend_from_slice(bytes);
         self.write(path, whole, None, stamp, Parents::Require).map(drop)
     }
@@ -148,6 +166,11 @@ impl Files {
         stamp: Stamp,
     ) -> Result<FileStat, Failure> {
         let key = normal(path);
+        if let Some(outside) = self.outside(path) {
+            let made = outside.make_directory(parents)?;
+            self.note(WatchEventKind::Created, &key);
+            return Ok(made);
+        }
         match (self.nodes.get(&key), parents) {
             (Some(Node { content: Content::Directory, .. }), Parents::Create) => return self.stat(path),
             (Some(_), _) => return Err(Failure::Exists { path: path.clone() }),
@@ -161,6 +184,12 @@ impl Files {
 
     pub(crate) fn remove(&mut self, path: &GuestPath, scope: RemoveScope) -> Result<(), Failure> {
         let key = normal(path);
+        self.need_free(path)?;
+        if let Some(outside) = self.outside(path) {
+            outside.remove(scope)?;
+            self.note(WatchEventKind::Removed, &key);
+            return Ok(());
+        }
         self.node(path)?;
         let below: Vec<String> = self.below(&key).map(|(path, _)| path.clone()).collect();
         match scope {
@@ -176,6 +205,20 @@ impl Files {
 
     pub(crate) fn rename(&mut self, from: &GuestPath, to: &GuestPath) -> Result<FileStat, Failure> {
         let (old, new) = (normal(from), normal(to));
+        self.need_free(from)?;
+        self.need_free(to)?;
+        match (self.outside(from), self.outside(to)) {
+            (None, None) => {}
+            (Some(from), Some(to)) => {
+                let moved = from.rename(&to)?;
+                self.note(WatchEventKind::MovedFrom, &old);
+                self.note(WatchEventKind::MovedTo, &new);
+                return Ok(moved);
+            }
+            (Some(_), None) | (None, Some(_)) => {
+                return Err(volumes::other("rename", from, "it goes onto a volume or off it: copy it".to_owned()));
+            }
+        }
         self.node(from)?;
         self.need_parent(to, &new, Stamp::default(), Parents::Require)?;
         if self.below(&new).next().is_some() {
@@ -197,16 +240,20 @@ impl Files {
     /// The entries below a directory, down to `depth` levels, a directory before what is in it.
     pub(crate) fn list(&self, path: &GuestPath, depth: u32) -> Result<Vec<Entry>, Failure> {
         let key = normal(path);
+        if let Some(outside) = self.outside(path) {
+            return outside.list(depth.max(1));
+        }
         match self.node(path)?.content {
             Content::Directory => {}
             Content::File(_) => return Err(Failure::NotADirectory { path: path.clone() }),
         }
         let prefix = if key == "/" { 0 } else { key.len() };
         let deep = |below: &str| u32::try_from(below[prefix..].matches('/').count()).unwrap_or(u32::MAX);
-        self.below(&key)
-            .filter(|(below, _)| deep(below) <= depth.max(1))
-            .map(|(below, node)| Ok(Entry { path: guest_path(below)?, stat: self.describe(node) }))
-            .collect()
+        let own = self.below(&key).filter(|(below, _)| deep(below) <= depth.max(1) && !self.is_hidden(below));
+        let own = own.map(|(below, node)| Ok(Entry { path: guest_path(below)?, stat: self.describe(node) }));
+        let mut entries = own.collect::<Result<Vec<_>, Failure>>()?;
+        entries.extend(self.entries_on_volumes(&key, depth)?);
+        Ok(entries)
     }
 
     /// The changes after the first `seen` ones, and how many there are by then. `None` when some are forgotten.

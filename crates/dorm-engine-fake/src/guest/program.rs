@@ -217,7 +217,7 @@ fn simple(name: &str, arguments: &[String], around: &mut Surroundings<'_>) -> Op
             said(&(from..=to).map(|number| format!("{number}\n")).collect::<String>(), 0)
         }
         "cat" => for_each(arguments.iter(), around, |around, path| {
-            let bytes = around.files.read(path).map(<[u8]>::to_vec)?;
+            let bytes = around.files.read(path)?.into_owned();
             around.out.extend(bytes);
             Ok(())
         }),

@@ -67,7 +67,7 @@ impl Shell {
             (true, None) => shell.last = 2,
             (false, None) => shell.source = Source::Input,
             (false, Some(file)) => match around.path(file).and_then(|path| around.files.read(&path).ok()) {
-                Some(text) => shell.load(&String::from_utf8_lossy(text)),
+                Some(text) => shell.load(&String::from_utf8_lossy(&text)),
                 None => shell.last = 127,
             },
         }

@@ -8,7 +8,7 @@ use anyhow::Result;
 use serde_json::{Value, json};
 
 use super::perform::{CHILDREN, LIMITS};
-use super::{Heard, Operation, Scene, images, merge, transfer};
+use super::{Heard, Operation, Scene, images, merge, transfer, volumes};
 use crate::host::word;
 use crate::probe::{PATIENCE, Probe};
 use crate::report::Kind;
@@ -27,6 +27,9 @@ pub(crate) async fn judge(world: &mut World, operation: Operation, scene: Scene,
         }
         Operation::ExportSnapshot | Operation::ImportSnapshot | Operation::FilesOfSnapshot => {
             transfer::judge(world, operation, &scene, heard, &mut faults).await?;
+        }
+        Operation::UseVolume | Operation::CreateWithVolume | Operation::AttachVolume | Operation::SleepWithVolume => {
+            volumes::judge(world, operation, scene, heard, &mut faults).await?
         }
         Operation::StartAfterCreate => named(world, &scene.label, None, &mut faults).await?,
         Operation::MakeHulls => {}

@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result, bail};
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::{Operation, Scene, images, transfer};
+use super::{Operation, Scene, images, transfer, volumes};
 use crate::world::{Hulls, World};
 
 /// The limits that are set, in seconds.
@@ -57,6 +57,9 @@ pub(crate) async fn perform(world: &mut World, operation: Operation, scene: &Sce
         }
         Operation::ExportSnapshot | Operation::ImportSnapshot | Operation::FilesOfSnapshot => {
             transfer::perform(world, operation, &snapshot).await
+        }
+        Operation::UseVolume | Operation::CreateWithVolume | Operation::AttachVolume | Operation::SleepWithVolume => {
+            volumes::perform(world, operation, scene).await
         }
         Operation::DeleteSnapshot => daemon.ask(Method::DELETE, &format!("/snapshots/{snapshot}"), None).await,
         Operation::TerminateRunning | Operation::TerminateParked | Operation::TerminateEvicted => {

@@ -3,7 +3,7 @@
 use anyhow::{Result, bail};
 use serde_json::json;
 
-use super::{Operation, Scene, images, merge, transfer};
+use super::{Operation, Scene, images, merge, transfer, volumes};
 use crate::host::word;
 use crate::probe::Probe;
 use crate::steps::{Act, Step};
@@ -25,6 +25,9 @@ pub(crate) async fn prepare(world: &mut World, operation: Operation) -> Result<S
         Operation::ImportSnapshot => drop(transfer::file(world).await?),
         Operation::CreateFromFiles => scene.snapshot = Some(world.files_origin().await?.0),
         Operation::MergeLayers => scene.subject = Some(merge::prepare(world, &scene.label).await?),
+        Operation::UseVolume | Operation::CreateWithVolume | Operation::AttachVolume | Operation::SleepWithVolume => {
+            volumes::prepare(world, operation, &mut scene).await?
+        }
         Operation::DeleteSnapshot => {
             let Some(subject) = &scene.subject else { bail!("no sandbox to take a snapshot of") };
             scene.snapshot = Some(word(&world.daemon.checkpoint(&subject.id, "memory").await?, "id"));
@@ -89,6 +92,10 @@ async fn subject(world: &mut World, operation: Operation) -> Result<Option<Probe
         | Operation::ExportSnapshot
         | Operation::ImportSnapshot
         | Operation::FilesOfSnapshot
+        | Operation::UseVolume
+        | Operation::CreateWithVolume
+        | Operation::AttachVolume
+        | Operation::SleepWithVolume
         | Operation::StartAfterCreate
         | Operation::MakeHulls
         | Operation::ImportImage

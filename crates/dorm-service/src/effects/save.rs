@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use dorm_agent_client::Agent;
+use dorm_agent_client::{Agent, AgentError};
 use dorm_lifecycle::{CaptureId, Observation, Origin, RunId, SleepImage, SnapshotKind};
 use dorm_pool::{Capture, CaptureDraft, CaptureFacts};
 
@@ -12,6 +12,9 @@ use super::{Reason, Seen, Task, UNDO, connect, end, reason, within};
 
 /// How long the agent may take to finish what is on its way before it is captured as it is.
 const QUIESCE: Duration = Duration::from_secs(10);
+
+/// How long it may take to copy deleted files of volumes to its own disk.
+const EXCHANGE: Duration = Duration::from_secs(60);
 
 pub(super) async fn save(task: &Task, run: &RunId) -> Seen {
     let limit = task.shared.settings.limits.suspend;
@@ -85,8 +88,8 @@ async fn write(task: &Task, run: &RunId) -> Result<Written, Reason> {
     let shared = &task.shared;
     let Some(id) = &task.capture else { return Err("no capture was recorded for it".to_owned()) };
     match &task.agent {
-        Some(agent) if !agent.is_closed() => quiesce(agent).await?,
-        _ => quiesce(&connect(task, run).await.map_err(|error| reason(&error))?).await?,
+        Some(agent) if !agent.is_closed() => make_ready(task, agent).await?,
+        _ => make_ready(task, &connect(task, run).await.map_err(|error| reason(&error))?).await?,
     }
     let began = Instant::now();
     let need = shared.engine.usage(run).await.map_err(|error| error.chain())?.memory_bytes;
@@ -158,6 +161,19 @@ pub(crate) async fn files_of_image(task: &Task, image: &SleepImage) -> Result<Ca
         read_files(task, draft, &source.directory, facts).await
     };
     within(shared.settings.limits.snapshot, "taking a snapshot", attempt).await
+}
+
+/// What must be done inside before the guest is held still.
+async fn make_ready(task: &Task, agent: &Agent) -> Result<(), Reason> {
+    if !task.sandbox.spec.attachments.is_empty() {
+        match tokio::time::timeout(EXCHANGE, agent.exchange_deleted()).await {
+            // An agent of an earlier build does not know how; the engine refuses where it matters.
+            Ok(Ok(()) | Err(AgentError::Invalid(_))) => {}
+            Ok(Err(error)) => return Err(reason(&error)),
+            Err(_) => return Err("its deleted files on volumes could not be kept in time".to_owned()),
+        }
+    }
+    quiesce(agent).await
 }
 
 async fn quiesce(agent: &Agent) -> Result<(), Reason> {

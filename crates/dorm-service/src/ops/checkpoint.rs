@@ -11,6 +11,7 @@ use dorm_store::{
 };
 use tokio::sync::oneshot;
 
+use super::attach::{FollowingVolumes, following};
 use super::create::CreateSandbox;
 use crate::actor::{Message, SnapshotAsked};
 use crate::error::ServiceError;
@@ -125,18 +126,19 @@ impl Service {
     /// # Errors
     /// Those of [`Service::checkpoint`] and [`Service::create`]. A snapshot that was taken stays.
     pub async fn clone_sandbox(&self, id: &SandboxId, name: Option<Name>) -> Result<Checkpointed, ServiceError> {
-        self.clone_with(id, name, &SecretsAsked::new()).await
+        self.clone_with(id, name, &SecretsAsked::new(), FollowingVolumes::Same).await
     }
 
-    /// [`Service::clone_sandbox`], with the secrets that are named; no other one follows.
+    /// [`Service::clone_sandbox`], with the secrets that are named; no other one follows. Volumes follow as it is said.
     ///
     /// # Errors
-    /// Those of [`Service::clone_sandbox`]; `NoSecret` before anything is done.
+    /// Those of [`Service::clone_sandbox`]; `NoSecret`, or `Volume` for a second writer, before anything is done.
     pub async fn clone_with(
         &self,
         id: &SandboxId,
         name: Option<Name>,
         secrets: &SecretsAsked,
+        volumes: FollowingVolumes,
     ) -> Result<Checkpointed, ServiceError> {
         let source = self.record(id).await?.sandbox.spec;
         let no_secret = |name| ServiceError::NoSecret { sandbox: id.clone(), name };
@@ -147,8 +149,10 @@ impl Service {
             let holder = holder.sandbox.id;
             return Err(dorm_store::StoreError::NameTaken { name: name.clone(), holder }.into());
         }
+        let attachments = following(&source.attachments, volumes);
+        self.shared.could_lease(&self.attachments(attachments.clone()).await?).await?;
         let snapshot = self.checkpoint(id, SnapshotKind::Memory).await?;
-        let asked = CreateSandbox { name, secrets, ..CreateSandbox::like(&source, snapshot.id.clone()) };
+        let asked = CreateSandbox { name, secrets, attachments, ..CreateSandbox::like(&source, snapshot.id.clone()) };
         let clone = self.create(asked).await?;
         Ok(Checkpointed { snapshot, clone })
     }

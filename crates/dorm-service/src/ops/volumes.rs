@@ -6,7 +6,7 @@ use dorm_volume::{FileEntry, Health, NewFile, VolumeError};
 
 use crate::error::ServiceError;
 use crate::shared::{Service, chain};
-use crate::volumes::{VolumeProblem, holders};
+use crate::volumes::{VolumeProblem, VolumeUse, holders};
 
 /// The least and the most that fits on a volume, in bytes.
 const SIZES: (u64, u64) = (16 << 20, 64 << 40);
@@ -157,24 +157,24 @@ impl Service {
         self.shared.tasks.spawn(removed).await.unwrap_or(Err(ServiceError::Stopping))
     }
 
-    /// Opens a file on a volume for reading; also its length.
+    /// Opens a file on a volume for reading; it must be closed before the other one is dropped.
     ///
     /// # Errors
     /// `Volume` when there is no such volume or file, or the path leads out of the volume.
-    pub async fn read_volume(&self, reference: &str, path: &str) -> Result<(std::fs::File, u64), ServiceError> {
-        let volume = self.ready_volume(reference).await?;
-        let read = self.shared.volumes.read(&volume.id, path).await;
-        self.told(volume, read)
+    pub async fn read_volume(&self, reference: &str, path: &str) -> Result<(std::fs::File, VolumeUse), ServiceError> {
+        let (volume, using) = self.ready_volume(reference).await?;
+        let (file, _) = told(volume.name, self.shared.volumes.read(&volume.id, path).await)?;
+        Ok((file, using))
     }
 
-    /// Begins to write a file on a volume.
+    /// Begins to write a file on a volume; it must be finished before the other one is dropped.
     ///
     /// # Errors
     /// As for [`Service::read_volume`].
-    pub async fn write_volume(&self, reference: &str, path: &str) -> Result<NewFile, ServiceError> {
-        let volume = self.ready_volume(reference).await?;
-        let write = self.shared.volumes.write(&volume.id, path).await;
-        self.told(volume, write)
+    pub async fn write_volume(&self, reference: &str, path: &str) -> Result<(NewFile, VolumeUse), ServiceError> {
+        let (volume, using) = self.ready_volume(reference).await?;
+        let new = told(volume.name, self.shared.volumes.write(&volume.id, path).await)?;
+        Ok((new, using))
     }
 
     /// What is in a directory on a volume.
@@ -182,25 +182,18 @@ impl Service {
     /// # Errors
     /// As for [`Service::read_volume`].
     pub async fn list_volume(&self, reference: &str, path: &str) -> Result<Vec<FileEntry>, ServiceError> {
-        let volume = self.ready_volume(reference).await?;
-        let listed = self.shared.volumes.list(&volume.id, path).await;
-        self.told(volume, listed)
+        let (volume, _using) = self.ready_volume(reference).await?;
+        told(volume.name, self.shared.volumes.list(&volume.id, path).await)
     }
 
-    async fn ready_volume(&self, reference: &str) -> Result<VolumeRecord, ServiceError> {
+    async fn ready_volume(&self, reference: &str) -> Result<(VolumeRecord, VolumeUse), ServiceError> {
         let volume = self.volume_record(reference).await?;
         match volume.status {
-            VolumeStatus::Ready => Ok(volume),
+            VolumeStatus::Ready => Ok((volume, VolumeUse(self.shared.clone()))),
             VolumeStatus::Creating | VolumeStatus::Deleting => {
                 Err(VolumeProblem::NoVolume(reference.to_owned()).into())
             }
         }
-    }
-
-    fn told<T>(&self, volume: VolumeRecord, result: Result<T, VolumeError>) -> Result<T, ServiceError> {
-        // It was mounted for this; it may not be needed any longer.
-        self.shared.settle_volumes();
-        result.map_err(|source| VolumeProblem::Broken { volume: volume.name, source }.into())
     }
 
     /// Brings volumes to their end in the middle of whose making or removal a daemon died. Answers a line for each.
@@ -227,4 +220,8 @@ impl Service {
         let volumes = self.shared.store.volumes().await.ok()?;
         volumes.into_iter().find(|volume| volume.id == *id).map(|volume| volume.name)
     }
+}
+
+fn told<T>(volume: Name, result: Result<T, VolumeError>) -> Result<T, ServiceError> {
+    result.map_err(|source| VolumeProblem::Broken { volume, source }.into())
 }

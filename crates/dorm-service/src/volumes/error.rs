@@ -90,8 +90,8 @@ impl VolumeProblem {
             Self::Size { .. } | Self::Place(_) => "",
             Self::InUse { .. } => "detach it from those, or terminate them, first",
             Self::Taken { .. } => {
-                "attach it read-only (for a fork: volumes read_only or none), suspend or end the other, or use a volume \
-                 that many may write to"
+                "attach it read-only (a fork or a clone: with `--volumes read-only` or `none`), suspend or end the other, \
+                 or use a volume that many may write to"
             }
             Self::NotAttached { .. } => "describe the sandbox to see what is attached to it",
             Self::Broken { source: VolumeError::Path { .. }, .. } => "",

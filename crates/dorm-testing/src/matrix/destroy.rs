@@ -5,6 +5,7 @@ use reqwest::Method;
 use serde_json::json;
 
 use super::Stage;
+use super::volume::DATA;
 
 pub(super) async fn no_memory_is_left(stage: &dyn Stage) -> Result<()> {
     for verbs in [&["terminate"][..], &["suspend", "terminate"], &["suspend", "evict", "terminate"]] {
@@ -51,4 +52,18 @@ pub(super) async fn its_room_is_free_again(stage: &dyn Stage) -> Result<()> {
     stage.act(&id, "terminate").await?;
     stage.has_all_room().await?;
     stage.has_captures(0).await
+}
+
+pub(super) async fn its_volume_stays_and_is_free_again(stage: &dyn Stage) -> Result<()> {
+    stage.volume(DATA).await?;
+    for verbs in [&["terminate"][..], &["suspend", "terminate"]] {
+        let id = stage.create(stage.writer()).await?;
+        stage.puts(&id, "note", &id).await?;
+        for verb in verbs {
+            stage.act(&id, verb).await?;
+        }
+        stage.volume_has(DATA, "note", &id).await?;
+        stage.another_writes().await?;
+    }
+    stage.daemon().ask(Method::DELETE, &format!("/volumes/{DATA}"), None).await.map(drop)
 }

@@ -3,6 +3,7 @@
 use anyhow::{Result, ensure};
 
 use super::Stage;
+use super::volume::DATA;
 
 pub(super) async fn a_command_leaves_the_memory_of_others_alone(stage: &dyn Stage) -> Result<()> {
     let (id, mut witness) = stage.begin().await?;
@@ -33,4 +34,16 @@ pub(super) async fn a_command_takes_no_room_of_its_own(stage: &dyn Stage) -> Res
     stage.has_no_room("/sandboxes", stage.small()).await?;
     ensure!(stage.daemon().exec(&id, &["true"]).await?.0 == 0, "it did not run");
     Ok(())
+}
+
+pub(super) async fn a_command_writes_to_a_volume_as_it_is_attached(stage: &dyn Stage) -> Result<()> {
+    stage.volume(DATA).await?;
+    let writer = stage.create(stage.writer()).await?;
+    let reader = stage.create(stage.reader()).await?;
+    let (code, _) = stage.daemon().exec(&writer, &["sh", "-c", "echo written > /data/note; exit 3"]).await?;
+    ensure!(code == 3, "it ended with {code}");
+    stage.volume_has(DATA, "note", "written\n").await?;
+    stage.sees(&reader, "note", "written\n").await?;
+    stage.cannot_write(&reader).await?;
+    stage.volume_has(DATA, "note", "written\n").await
 }

@@ -3,6 +3,7 @@
 use anyhow::{Result, ensure};
 
 use super::Stage;
+use super::volume::DATA;
 
 pub(super) async fn memory_is_that_of_its_last_image(stage: &dyn Stage) -> Result<()> {
     let (id, mut witness) = stage.begin().await?;
@@ -51,4 +52,24 @@ pub(super) async fn its_room_is_free_again_when_its_run_dies(stage: &dyn Stage) 
     stage.crash(&id)?;
     stage.becomes(&id, "suspended").await?;
     stage.has_all_room().await
+}
+
+pub(super) async fn its_volume_is_free_again_when_its_run_dies(stage: &dyn Stage) -> Result<()> {
+    stage.volume(DATA).await?;
+    let id = stage.create(stage.writer()).await?;
+    stage.puts(&id, "note", &id).await?;
+    stage.crash(&id)?;
+    stage.becomes(&id, "terminated").await?;
+    stage.volume_has(DATA, "note", &id).await?;
+    stage.another_writes().await?;
+    let id = stage.create(stage.writer()).await?;
+    stage.act(&id, "suspend").await?;
+    stage.act(&id, "resume").await?;
+    // What was written since its image stays, as with any other disk that outlives a crash.
+    stage.puts(&id, "note", &id).await?;
+    stage.crash(&id)?;
+    stage.becomes(&id, "suspended").await?;
+    stage.another_writes().await?;
+    stage.act(&id, "resume").await?;
+    stage.sees(&id, "note", &id).await
 }

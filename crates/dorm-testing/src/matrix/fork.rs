@@ -5,6 +5,7 @@ use reqwest::Method;
 use serde_json::json;
 
 use super::Stage;
+use super::volume::DATA;
 
 async fn children(stage: &dyn Stage, id: &str) -> Result<Vec<String>> {
     let asked = json!({ "children": [{}, {}], "all_or_none": true });
@@ -54,4 +55,21 @@ pub(super) async fn children_without_room_leave_nothing(stage: &dyn Stage) -> Re
     stage.has_captures(0).await?;
     stage.act(&id, "terminate").await?;
     stage.has_all_room().await
+}
+
+pub(super) async fn children_have_its_volumes_as_it_is_asked(stage: &dyn Stage) -> Result<()> {
+    stage.volume(DATA).await?;
+    let id = stage.create(stage.writer()).await?;
+    let path = format!("/sandboxes/{id}/fork");
+    stage.is_taken(&path, json!({ "count": 1, "volumes": "same" }), &id).await?;
+    let child = async |volumes: &str| -> Result<String> {
+        let forked = stage.daemon().post(&path, json!({ "count": 1, "volumes": volumes })).await?;
+        Ok(forked["children"][0]["sandbox"]["id"].as_str().context("an id")?.to_owned())
+    };
+    let reader = child("read_only").await?;
+    stage.puts(&id, "note", "later").await?;
+    stage.sees(&reader, "note", "later").await?;
+    stage.cannot_write(&reader).await?;
+    stage.sees_nothing(&child("none").await?).await?;
+    stage.sees(&id, "note", "later").await
 }

@@ -4,6 +4,7 @@ use anyhow::{Result, ensure};
 use serde_json::json;
 
 use super::Stage;
+use super::volume::DATA;
 
 pub(super) async fn memory_goes_on(stage: &dyn Stage) -> Result<()> {
     let (id, mut witness) = stage.begin().await?;
@@ -44,4 +45,24 @@ pub(super) async fn it_needs_room_again(stage: &dyn Stage) -> Result<()> {
     stage.act(&other, "terminate").await?;
     stage.act(&id, "resume").await?;
     stage.is(&id, "running").await.map(drop)
+}
+
+pub(super) async fn it_needs_its_volume_again_and_finds_what_others_have_written(stage: &dyn Stage) -> Result<()> {
+    stage.volume(DATA).await?;
+    let id = stage.create(stage.writer()).await?;
+    for verbs in [&["suspend"][..], &["suspend", "evict"]] {
+        for verb in verbs {
+            stage.act(&id, verb).await?;
+        }
+        let other = stage.create(stage.writer()).await?;
+        stage.puts(&other, "other", &other).await?;
+        stage.is_taken(&format!("/sandboxes/{id}/resume"), json!({}), &other).await?;
+        stage.is(&id, "suspended").await?;
+        stage.act(&other, "terminate").await?;
+        stage.act(&id, "resume").await?;
+        stage.sees(&id, "other", &other).await?;
+        stage.puts(&id, "note", &other).await?;
+        stage.volume_has(DATA, "note", &other).await?;
+    }
+    stage.is_taken("/sandboxes", stage.writer(), &id).await
 }

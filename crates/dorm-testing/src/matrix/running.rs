@@ -2,8 +2,10 @@
 
 use anyhow::{Result, ensure};
 use reqwest::Method;
+use serde_json::json;
 
 use super::Stage;
+use super::volume::{DATA, PLACE};
 
 pub(super) async fn memory_is_its_own(stage: &dyn Stage) -> Result<()> {
     let (id, mut witness) = stage.begin().await?;
@@ -41,4 +43,21 @@ pub(super) async fn processes_outlive_the_call_that_started_them(stage: &dyn Sta
 pub(super) async fn one_that_runs_counts_with_its_limit(stage: &dyn Stage) -> Result<()> {
     stage.create(stage.large()).await?;
     stage.has_no_room("/sandboxes", stage.small()).await
+}
+
+pub(super) async fn volumes_come_and_go_and_are_seen_from_outside(stage: &dyn Stage) -> Result<()> {
+    stage.volume(DATA).await?;
+    let (id, mut witness) = stage.begin().await?;
+    let path = format!("/sandboxes/{id}/volumes");
+    stage.daemon().post(&path, json!({ "volume": DATA, "path": PLACE })).await?;
+    stage.sees(&id, "note", "first").await?;
+    stage.puts(&id, "inside", "from inside").await?;
+    stage.volume_has(DATA, "inside", "from inside").await?;
+    stage.put(DATA, "outside", "from outside").await?;
+    stage.sees(&id, "outside", "from outside").await?;
+    stage.daemon().ask(Method::DELETE, &format!("{path}?path={PLACE}"), None).await?;
+    stage.sees_nothing(&id).await?;
+    stage.volume_has(DATA, "inside", "from inside").await?;
+    stage.another_writes().await?;
+    witness.counts(stage.daemon(), &id).await
 }

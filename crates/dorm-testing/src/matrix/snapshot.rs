@@ -4,6 +4,7 @@ use anyhow::{Result, ensure};
 use reqwest::Method;
 
 use super::Stage;
+use super::volume::DATA;
 
 pub(super) async fn memory_is_that_of_one_moment(stage: &dyn Stage) -> Result<()> {
     let (id, mut witness) = stage.begin().await?;
@@ -50,4 +51,19 @@ pub(super) async fn it_takes_disk_alone(stage: &dyn Stage) -> Result<()> {
         stage.has_captures(0).await?;
     }
     Ok(())
+}
+
+pub(super) async fn nothing_of_a_volume_is_in_it(stage: &dyn Stage) -> Result<()> {
+    stage.volume(DATA).await?;
+    let id = stage.create(stage.writer()).await?;
+    stage.puts(&id, "secret", "only on the volume").await?;
+    for kind in ["memory", "filesystem"] {
+        let snapshot = stage.snapshot(&id, kind).await?;
+        let child = stage.from(&snapshot).await?;
+        stage.sees_nothing(&child).await?;
+        stage.puts(&id, "after", kind).await?;
+        stage.volume_has(DATA, "after", kind).await?;
+        stage.act(&child, "terminate").await?;
+    }
+    stage.volume_has(DATA, "secret", "only on the volume").await
 }

@@ -5,6 +5,7 @@ use reqwest::Method;
 use serde_json::Value;
 
 use super::Stage;
+use super::volume::DATA;
 
 pub(super) async fn memory_begins_empty_or_where_its_snapshot_was_taken(stage: &dyn Stage) -> Result<()> {
     let (id, witness) = stage.begin().await?;
@@ -47,4 +48,15 @@ pub(super) async fn one_that_is_being_created_counts_with_its_whole_limit(stage:
     ensure!((made, refused.len()) == (1, 1), "{answers:?}");
     ensure!(refused.iter().all(|body| body["error"]["code"] == "no_room"), "{refused:?}");
     Ok(())
+}
+
+pub(super) async fn volumes_are_there_first_and_a_second_writer_is_refused(stage: &dyn Stage) -> Result<()> {
+    stage.volume(DATA).await?;
+    let id = stage.create(stage.writer()).await?;
+    stage.sees(&id, "note", "first").await?;
+    stage.is_taken("/sandboxes", stage.writer(), &id).await?;
+    let all = stage.daemon().get("/sandboxes").await?;
+    ensure!(all["sandboxes"].as_array().map(Vec::len) == Some(1), "something is left of what was refused: {all}");
+    let reader = stage.create(stage.reader()).await?;
+    stage.sees(&reader, "note", "first").await
 }

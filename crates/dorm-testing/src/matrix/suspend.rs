@@ -3,6 +3,7 @@
 use anyhow::{Result, ensure};
 
 use super::Stage;
+use super::volume::DATA;
 
 pub(super) async fn memory_is_on_disk_when_it_is_answered(stage: &dyn Stage) -> Result<()> {
     let (id, mut witness) = stage.begin().await?;
@@ -38,4 +39,14 @@ pub(super) async fn its_memory_is_given_back(stage: &dyn Stage) -> Result<()> {
     stage.has_no_room("/sandboxes", stage.large()).await?;
     stage.act(&id, "suspend").await?;
     stage.has_all_room().await
+}
+
+pub(super) async fn its_volume_is_free_when_it_is_answered(stage: &dyn Stage) -> Result<()> {
+    stage.volume(DATA).await?;
+    let id = stage.create(stage.writer()).await?;
+    stage.puts(&id, "last", "written last").await?;
+    stage.is_taken("/sandboxes", stage.writer(), &id).await?;
+    stage.act(&id, "suspend").await?;
+    stage.another_writes().await?;
+    stage.volume_has(DATA, "last", "written last").await
 }

@@ -5,6 +5,7 @@ use reqwest::Method;
 use serde_json::json;
 
 use super::Stage;
+use super::volume::{DATA, PLACE};
 
 pub(super) async fn memory_can_be_copied_without_waking_it(stage: &dyn Stage) -> Result<()> {
     let (id, witness) = stage.begin().await?;
@@ -45,4 +46,21 @@ pub(super) async fn it_counts_on_disk_alone(stage: &dyn Stage) -> Result<()> {
     }
     stage.has_all_room().await?;
     stage.has_captures(2).await
+}
+
+pub(super) async fn it_keeps_its_wish_and_nothing_else(stage: &dyn Stage) -> Result<()> {
+    stage.volume(DATA).await?;
+    stage.volume("more").await?;
+    let id = stage.create(stage.writer()).await?;
+    stage.sleep(&id).await?;
+    stage.is_refused(Method::DELETE, &format!("/volumes/{DATA}"), None, "(suspended)").await?;
+    stage.another_writes().await?;
+    let path = format!("/sandboxes/{id}/volumes");
+    stage.daemon().ask(Method::DELETE, &format!("{path}?path={PLACE}"), None).await?;
+    stage.daemon().ask(Method::DELETE, &format!("/volumes/{DATA}"), None).await?;
+    stage.put("more", "note", "another").await?;
+    stage.daemon().post(&path, json!({ "volume": "more", "path": PLACE })).await?;
+    stage.is(&id, "suspended").await?;
+    stage.act(&id, "resume").await?;
+    stage.sees(&id, "note", "another").await
 }

@@ -27,5 +27,6 @@ mod timeout;
 mod transfer;
 mod tree;
 mod usage;
+mod volumes;
 mod why;
 mod world;

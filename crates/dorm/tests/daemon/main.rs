@@ -3,6 +3,7 @@
 
 mod bad_input;
 mod build;
+mod deleted;
 mod endurance;
 mod forks;
 mod large;

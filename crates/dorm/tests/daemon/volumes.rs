@@ -1,10 +1,10 @@
 //! Volumes of real sandboxes: what is on them outlives everybody, and who has them is never in doubt.
 
-use dorm_testing::Daemon;
+use dorm_testing::{Daemon, until};
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::place::{Counter, Place};
+use crate::place::{Counter, PATIENCE, Place};
 
 async fn volume(daemon: &Daemon, name: &str, asked: Value) -> Value {
     let mut whole = json!({ "name": name, "size_bytes": 64 << 20 });
@@ -164,15 +164,17 @@ async fn volumes_come_and_go_while_a_sandbox_runs_and_while_it_sleeps() {
         assert!(why.contains(word), "{why}");
     }
     daemon.post(&path, json!({ "volume": "b", "path": "/b", "subpath": "x/y" })).await.unwrap();
-    let busy = json!({ "argv": ["sh", "-c", "cd /b; exec sleep 1000"] });
+    let busy = json!({ "argv": ["sh", "-c", "cd /b; touch busy; exec sleep 1000"] });
     let process = daemon.post(&format!("/sandboxes/{id}/processes"), busy).await.unwrap();
+    let stays = || async { Ok(daemon.exec(&id, &["test", "-e", "/b/busy"]).await?.0 == 0) };
+    until(PATIENCE, "it is in there", stays).await.unwrap();
     let why = refused(daemon, Method::DELETE, &format!("{path}?path=/b"), None).await;
     assert!(why.contains("'/b'"), "{why}");
     works(daemon, &id, "echo b > /b/file").await;
     let signal = format!("/sandboxes/{id}/processes/{}/signal", process["process"]);
     daemon.post(&signal, json!({ "signal": 9 })).await.unwrap();
     let gone = || async { Ok(daemon.try_ask(Method::DELETE, &format!("{path}?path=/b"), None).await?.status < 400) };
-    dorm_testing::until(crate::place::PATIENCE, "the volume is free", gone).await.unwrap();
+    until(PATIENCE, "the volume is free", gone).await.unwrap();
     assert_eq!(works(daemon, &id, "ls -A /b; cat /a/file").await, "a");
     daemon.act(&id, "suspend").await.unwrap();
     daemon.ask(Method::DELETE, &format!("{path}?path=/a"), None).await.unwrap();
@@ -274,28 +276,48 @@ async fn files_go_in_and_out_without_a_sandbox_and_never_past_the_volume() {
 }
 
 #[tokio::test]
-async fn a_deleted_file_that_is_open_on_a_volume_is_named_and_the_sandbox_goes_on() {
+async fn a_sandbox_whose_volume_is_gone_sleeps_on_and_says_so() {
     let place = Place::new();
     let daemon = place.daemon();
-    volume(daemon, "data", json!({})).await;
-    let asked = with("web", json!([{ "volume": "data", "path": "/data" }]));
-    let mut counter = Counter::create(daemon, asked).await;
-    let id = counter.id.clone();
-    let holds = "exec 7>/data/scratch; rm /data/scratch; touch /data/ready; exec sleep 1000";
-    let process = json!({ "argv": ["sh", "-c", holds] });
-    let process = daemon.post(&format!("/sandboxes/{id}/processes"), process).await.unwrap();
-    works(daemon, &id, "while ! test -e /data/ready; do sleep 0.1; done").await;
-    let why = refused(daemon, Method::POST, &format!("/sandboxes/{id}/suspend"), Some(json!({}))).await;
-    assert!(why.contains("scratch") && why.contains("deleted"), "{why}");
-    assert_eq!(daemon.describe(&id).await.unwrap()["state"], "running");
-    counter.is_whole(daemon).await;
-    let signal = format!("/sandboxes/{id}/processes/{}/signal", process["process"]);
-    daemon.post(&signal, json!({ "signal": 9 })).await.unwrap();
-    let sleeps = || async {
-        Ok(daemon.try_ask(Method::POST, &format!("/sandboxes/{id}/suspend"), Some(json!({}))).await?.status < 400)
-    };
-    dorm_testing::until(crate::place::PATIENCE, "it sleeps", sleeps).await.unwrap();
+    let made = volume(daemon, "data", json!({})).await;
+    let id = daemon.create(with("web", json!([{ "volume": "data", "path": "/data" }]))).await.unwrap();
+    for verb in ["suspend", "evict"] {
+        daemon.act(&id, verb).await.unwrap();
+    }
+    until(PATIENCE, "nobody has it mounted", || async { Ok(health(daemon, "data").await == "idle") }).await.unwrap();
+    let (there, away) = (daemon.data().join("volumes").join(made["id"].as_str().unwrap()), daemon.data().join("away"));
+    std::fs::rename(&there, &away).unwrap();
+    let why = refused(daemon, Method::POST, &format!("/sandboxes/{id}/resume"), Some(json!({}))).await;
+    assert!(why.contains("'data'") && why.contains("are gone"), "{why}");
+    assert_eq!(daemon.describe(&id).await.unwrap()["state"], "suspended");
+    assert_eq!(health(daemon, "data").await, "broken");
+    std::fs::rename(&away, &there).unwrap();
     daemon.act(&id, "resume").await.unwrap();
-    counter.is_whole(daemon).await;
+    assert_eq!(works(daemon, &id, "ls -A /data").await, "");
+    place.end(&["failed to resume", "are gone"]).await;
+}
+
+#[tokio::test]
+async fn what_a_killed_daemon_has_mounted_for_volumes_is_taken_over_by_the_next_one() {
+    let mut place = Place::new();
+    volume(place.daemon(), "data", json!({})).await;
+    let asked = with("web", json!([{ "volume": "data", "path": "/data" }]));
+    let id = place.daemon().create(asked).await.unwrap();
+    let mounts = |daemon: &Daemon| {
+        let held = dorm_testing::held_by_kernel(daemon.data());
+        held.into_iter().filter(|line| line.contains("/slots ")).collect::<Vec<_>>()
+    };
+    let before = mounts(place.daemon());
+    assert_eq!(before.len(), 1, "{before:?}");
+    for _ in 0..2 {
+        place.daemon_mut().kill().unwrap();
+        place.daemon_mut().start_again().unwrap();
+        assert_eq!(mounts(place.daemon()), before);
+    }
+    works(place.daemon(), &id, "echo 1 > /data/a").await;
+    // One that is killed with nothing running leaves it to the next one, which takes it away.
+    place.daemon().act(&id, "terminate").await.unwrap();
+    place.daemon_mut().kill().unwrap();
+    place.daemon_mut().start_again().unwrap();
     place.end(&[]).await;
 }

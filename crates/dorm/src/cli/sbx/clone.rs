@@ -2,6 +2,7 @@
 
 use dorm_api::wire;
 
+use super::fork::Volumes;
 use super::{secrets, table};
 use crate::cli::output::{self, Format};
 use crate::cli::problem::Done;
@@ -19,11 +20,16 @@ pub(crate) struct CloneOptions {
     /// A secret it gets: NAME for the source's own value, or NAME=VALUE. No other one follows
     #[arg(long, value_name = "NAME[=VALUE]", value_parser = secrets::named)]
     secret: Vec<secrets::Named>,
+    /// Attach the source's volumes to it as they are, to be read, or not at all. One that takes a single writer, and to which
+    /// the source writes, cannot be attached as it is [default: same]
+    #[arg(long, value_enum, value_name = "HOW")]
+    volumes: Option<Volumes>,
 }
 
 /// Clones it; it goes on. The snapshot between the two stays.
 pub(super) async fn run(client: &Client, options: CloneOptions, format: Format) -> Done {
-    let asked = wire::CloneRequest { name: options.name, secrets: secrets::following(options.secret) };
+    let volumes = options.volumes.map(Into::into).unwrap_or_default();
+    let asked = wire::CloneRequest { name: options.name, secrets: secrets::following(options.secret), volumes };
     let progress = Progress::new(&format!("cloning {}", options.id));
     let cloned = client.clone_sandbox(&options.id, &asked).await?;
     drop(progress);

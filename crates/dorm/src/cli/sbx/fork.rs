@@ -43,7 +43,7 @@ pub(crate) struct ForkOptions {
 }
 
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
-enum Volumes {
+pub(super) enum Volumes {
     Same,
     ReadOnly,
     None,

@@ -1,0 +1,323 @@
+//! A process that stands still, all threads of it, and makes the calls it is told to make. When it is dropped it goes on where
+//! it was.
+
+use std::collections::HashSet;
+use std::fs;
+use std::io;
+use std::mem::MaybeUninit;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::Pid;
+
+use super::find;
+use super::registers::{self, CALL, Registers};
+
+/// How long a thread may take to stop, or to make a call that cannot wait for anything.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Every signal but those that cannot be held back.
+const ALL_SIGNALS: u64 = u64::MAX;
+const WORD: usize = size_of::<usize>();
+
+/// Why a process could not be made to do something.
+#[derive(Debug)]
+pub(super) struct HeldError {
+    doing: &'static str,
+    source: io::Error,
+}
+
+impl HeldError {
+    pub(super) fn own(doing: &'static str) -> impl Fn(io::Error) -> Self {
+        move |source| Self { doing, source }
+    }
+}
+
+impl std::fmt::Display for HeldError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "it cannot {}: {}", self.doing, self.source)
+    }
+}
+
+/// A process of which no thread moves.
+pub(super) struct Held {
+    process: Pid,
+    threads: Vec<Thread>,
+    /// Of the first of its threads, as it is when it goes on. `None` until the first call.
+    before: Option<Before>,
+}
+
+struct Thread {
+    id: Pid,
+    /// Signals that came while it was held.
+    signals: Vec<i32>,
+    is_gone: bool,
+}
+
+struct Before {
+    registers: Registers,
+    mask: Option<u64>,
+    /// What was in the place of the instruction that calls the kernel.
+    instruction: Option<(usize, Vec<u8>)>,
+}
+
+impl Held {
+    /// Has a process stand still. `None` when it has ended.
+    pub(super) fn hold(process: Pid) -> io::Result<Option<Self>> {
+        let mut held = Self { process, threads: Vec::new(), before: None };
+        // Those that run may start others until all stand still.
+        loop {
+            let known: HashSet<Pid> = held.threads.iter().map(|thread| thread.id).collect();
+            let new: Vec<Pid> = threads(process).into_iter().filter(|id| !known.contains(id)).collect();
+            if new.is_empty() {
+                held.threads.retain(|thread| !thread.is_gone);
+                return Ok((!held.threads.is_empty()).then_some(held));
+            }
+            for id in new {
+                let mut thread = Thread { id, signals: Vec::new(), is_gone: false };
+                match thread.stop() {
+                    Ok(()) => {}
+                    Err(error) if error.raw_os_error() == Some(libc::ESRCH) => thread.is_gone = true,
+                    Err(error) => {
+                        let name = find::name(process);
+                        return Err(io::Error::other(format!("{name} cannot be held: {error}")));
+                    }
+                }
+                held.threads.push(thread);
+            }
+        }
+    }
+
+    pub(super) fn process(&self) -> Pid {
+        self.process
+    }
+
+    /// It, for people.
+    pub(super) fn name(&self) -> String {
+        find::name(self.process)
+    }
+
+    /// Has it make a call of the kernel that does not wait.
+    pub(super) fn call(&mut self, doing: &'static str, call: i64, operands: [usize; 6]) -> Result<usize, HeldError> {
+        self.begin().and_then(|()| self.try_call(call, operands)).map_err(HeldError::own(doing))
+    }
+
+    fn try_call(&mut self, call: i64, operands: [usize; 6]) -> io::Result<usize> {
+        let (Some(thread), Some(before)) = (self.threads.first_mut(), &self.before) else {
+            return Err(io::ErrorKind::NotFound.into());
+        };
+        thread.set_registers(&registers::calling(before.registers, call, operands))?;
+        // Once to its beginning, once to its end.
+        for _ in 0..2 {
+            thread.run_to_call()?;
+        }
+        let answer = registers::answer(&thread.registers()?);
+        match usize::try_from(answer) {
+            Ok(answer) => Ok(answer),
+            Err(_) => Err(io::Error::from_raw_os_error(i32::try_from(-answer).unwrap_or(libc::EIO))),
+        }
+    }
+
+    /// Makes ready for the first call.
+    fn begin(&mut self) -> io::Result<()> {
+        if self.before.is_some() {
+            return Ok(());
+        }
+        let Some(thread) = self.threads.first_mut() else { return Err(io::ErrorKind::NotFound.into()) };
+        let registers = registers::before_call(thread.registers()?)
+            .ok_or_else(|| io::Error::other("it was interrupted in a call that cannot be made again here"))?;
+        let place = registers::place(&registers);
+        let found = thread.read(place, CALL.len())?;
+        let mask = thread.mask().ok();
+        if mask.is_some() {
+            thread.set_mask(ALL_SIGNALS)?;
+        }
+        let instruction = (found != CALL).then_some((place, found));
+        let is_there = instruction.is_none();
+        self.before = Some(Before { registers, mask, instruction });
+        if !is_there {
+            thread.write(place, CALL)?;
+        }
+        Ok(())
+    }
+
+    /// What is in its memory.
+    pub(super) fn read(&self, at: usize, length: usize) -> Result<Vec<u8>, HeldError> {
+        let wrong = HeldError::own("be read");
+        let thread = self.threads.first().ok_or_else(|| wrong(io::ErrorKind::NotFound.into()))?;
+        thread.read(at, length).map_err(wrong)
+    }
+
+    /// Changes its memory.
+    pub(super) fn write(&mut self, at: usize, bytes: &[u8]) -> Result<(), HeldError> {
+        let wrong = HeldError::own("be written");
+        let thread = self.threads.first().ok_or_else(|| wrong(io::ErrorKind::NotFound.into()))?;
+        thread.write(at, bytes).map_err(wrong)
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        if let (Some(thread), Some(before)) = (self.threads.first(), self.before.take()) {
+            // A thread that is gone needs nothing of this.
+            if let Some((place, bytes)) = before.instruction {
+                thread.write(place, &bytes).ok();
+            }
+            if let Some(mask) = before.mask {
+                thread.set_mask(mask).ok();
+            }
+            thread.set_registers(&before.registers).ok();
+        }
+        for thread in &self.threads {
+            thread.go_on(self.process);
+        }
+    }
+}
+
+impl Thread {
+    fn stop(&mut self) -> io::Result<()> {
+        ptrace(libc::PTRACE_SEIZE, self.id, 0, libc::PTRACE_O_TRACESYSGOOD as usize)?;
+        ptrace(libc::PTRACE_INTERRUPT, self.id, 0, 0)?;
+        let status = self.wait()?;
+        if status >> 16 == 0 {
+            // A signal was on its way: it stands still all the same, and gets it afterwards.
+            self.signals.push(libc::WSTOPSIG(status));
+        }
+        Ok(())
+    }
+
+    /// To the next beginning or end of a call.
+    fn run_to_call(&mut self) -> io::Result<()> {
+        loop {
+            ptrace(libc::PTRACE_SYSCALL, self.id, 0, 0)?;
+            let status = self.wait()?;
+            if libc::WSTOPSIG(status) == libc::SIGTRAP | 0x80 {
+                return Ok(());
+            }
+            if status >> 16 == 0 {
+                self.signals.push(libc::WSTOPSIG(status));
+            }
+        }
+    }
+
+    /// Waits until it stands still; answers why it does.
+    fn wait(&self) -> io::Result<i32> {
+        let end = Instant::now() + PATIENCE;
+        let mut pause = Duration::from_micros(20);
+        loop {
+            let mut status = 0;
+            // SAFETY: `status` is ours.
+            #[allow(unsafe_code)]
+            let found = unsafe { libc::waitpid(self.id.as_raw_pid(), &raw mut status, libc::__WALL | libc::WNOHANG) };
+            match found {
+                0 if Instant::now() > end => return Err(io::ErrorKind::TimedOut.into()),
+                0 => {
+                    // The kernel tells of a stop by a signal only, which a library has better not take.
+                    thread::sleep(pause);
+                    pause = (pause * 2).min(Duration::from_millis(5));
+                }
+                -1 => return Err(io::Error::last_os_error()),
+                _ if libc::WIFSTOPPED(status) => return Ok(status),
+                _ => return Err(io::Error::from_raw_os_error(libc::ESRCH)),
+            }
+        }
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    fn registers(&self) -> io::Result<Registers> {
+        let mut registers = MaybeUninit::<Registers>::zeroed();
+        ptrace(libc::PTRACE_GETREGS, self.id, 0, registers.as_mut_ptr() as usize)?;
+        // SAFETY: numbers only, which were zero before the kernel wrote them.
+        #[allow(unsafe_code)]
+        Ok(unsafe { registers.assume_init() })
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    fn set_registers(&self, registers: &Registers) -> io::Result<()> {
+        ptrace(libc::PTRACE_SETREGS, self.id, 0, std::ptr::from_ref(registers) as usize).map(drop)
+    }
+
+    #[cfg(target_arch = "aarch64")]
+    fn registers(&self) -> io::Result<Registers> {
+        let mut registers = MaybeUninit::<Registers>::zeroed();
+        let vector = libc::iovec { iov_base: registers.as_mut_ptr().cast(), iov_len: size_of::<Registers>() };
+        let set = libc::NT_PRSTATUS as usize;
+        ptrace(libc::PTRACE_GETREGSET, self.id, set, std::ptr::from_ref(&vector) as usize)?;
+        // SAFETY: numbers only, which were zero before the kernel wrote them.
+        #[allow(unsafe_code)]
+        Ok(unsafe { registers.assume_init() })
+    }
+
+    #[cfg(target_arch = "aarch64")]
+    fn set_registers(&self, registers: &Registers) -> io::Result<()> {
+        let base = std::ptr::from_ref(registers).cast_mut().cast();
+        let vector = libc::iovec { iov_base: base, iov_len: size_of::<Registers>() };
+        let set = libc::NT_PRSTATUS as usize;
+        ptrace(libc::PTRACE_SETREGSET, self.id, set, std::ptr::from_ref(&vector) as usize).map(drop)
+    }
+
+    fn mask(&self) -> io::Result<u64> {
+        let mut mask = 0_u64;
+        ptrace(libc::PTRACE_GETSIGMASK, self.id, size_of::<u64>(), &raw mut mask as usize)?;
+        Ok(mask)
+    }
+
+    fn set_mask(&self, mask: u64) -> io::Result<()> {
+        ptrace(libc::PTRACE_SETSIGMASK, self.id, size_of::<u64>(), &raw const mask as usize).map(drop)
+    }
+
+    fn read(&self, at: usize, length: usize) -> io::Result<Vec<u8>> {
+        let mut bytes = Vec::with_capacity(length + WORD);
+        while bytes.len() < length {
+            bytes.extend(self.word(at + bytes.len())?.to_ne_bytes());
+        }
+        bytes.truncate(length);
+        Ok(bytes)
+    }
+
+    fn write(&self, at: usize, bytes: &[u8]) -> io::Result<()> {
+        for (number, piece) in bytes.chunks(WORD).enumerate() {
+            let place = at + number * WORD;
+            let mut word = match piece.len() {
+                WORD => [0; WORD],
+                _ => self.word(place)?.to_ne_bytes(),
+            };
+            word[..piece.len()].copy_from_slice(piece);
+            ptrace(libc::PTRACE_POKEDATA, self.id, place, usize::from_ne_bytes(word))?;
+        }
+        Ok(())
+    }
+
+    fn word(&self, at: usize) -> io::Result<usize> {
+        let mut word = 0_usize;
+        // The kernel's own call, which a library would turn into an answer that cannot be told from an error.
+        // SAFETY: the kernel writes one word to `word`.
+        #[allow(unsafe_code)]
+        let answer =
+            unsafe { libc::syscall(libc::SYS_ptrace, libc::PTRACE_PEEKDATA, self.id.as_raw_pid(), at, &raw mut word) };
+        if answer == -1 { Err(io::Error::last_os_error()) } else { Ok(word) }
+    }
+
+    /// Lets it go, and sends it what it has missed.
+    fn go_on(&self, process: Pid) {
+        ptrace(libc::PTRACE_DETACH, self.id, 0, 0).ok();
+        for signal in &self.signals {
+            // SAFETY: numbers only.
+            #[allow(unsafe_code)]
+            unsafe {
+                libc::syscall(libc::SYS_tgkill, process.as_raw_pid(), self.id.as_raw_pid(), *signal);
+            }
+        }
+    }
+}
+
+fn threads(process: Pid) -> Vec<Pid> {
+    let tasks = fs::read_dir(format!("/proc/{}/task", process.as_raw_pid())).into_iter().flatten().flatten();
+    tasks.filter_map(|task| task.file_name().to_str()?.parse().ok().and_then(Pid::from_raw)).collect()
+}
+
+fn ptrace(request: libc::c_uint, thread: Pid, address: usize, data: usize) -> io::Result<usize> {
+    // SAFETY: `address` and `data` are what `request` wants: numbers, or places of our own that are as large as it writes.
+    #[allow(unsafe_code)]
+    let answer = unsafe { libc::syscall(libc::SYS_ptrace, request, thread.as_raw_pid(), address, data) };
+    usize::try_from(answer).map_err(|_| io::Error::last_os_error())
+}

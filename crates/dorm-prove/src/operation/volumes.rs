@@ -1,0 +1,306 @@
+//! Volumes: made, attached, written to, slept with, detached and removed.
+//!
+//! What was acknowledged is written down while it happens, since the daemon may die between two requests of one operation.
+
+use anyhow::{Context as _, Result, bail, ensure};
+use dorm_testing::{Daemon, held_by_kernel, until};
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use super::{Heard, Operation, Scene};
+use crate::host::{names, word};
+use crate::probe::{PATIENCE, Probe};
+use crate::report::Kind;
+use crate::world::{Fault, World, fault};
+
+const PLACE: &str = "/data";
+const SIZE: u64 = 32 << 20;
+
+/// What has been acknowledged of one volume.
+#[derive(Clone, Default)]
+pub(crate) struct Diary {
+    is_made: bool,
+    is_attached: Option<bool>,
+    removal: Removal,
+    /// What is in its file, and what may be instead since that was asked for.
+    held: Option<String>,
+    asked: Option<String>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+enum Removal {
+    #[default]
+    Not,
+    Asked,
+    Done,
+}
+
+impl Diary {
+    /// Whether a text may be in the file.
+    fn allows(&self, text: Option<&str>) -> bool {
+        text == self.held.as_deref() || (self.asked.is_some() && text == self.asked.as_deref())
+    }
+}
+
+/// A volume with a file, and for some a sandbox that has it.
+pub(super) async fn prepare(world: &mut World, operation: Operation, scene: &mut Scene) -> Result<()> {
+    world.diary = Diary::default();
+    if operation == Operation::UseVolume {
+        return Ok(());
+    }
+    make(world, &scene.label).await?;
+    put(world, &scene.label, "before").await?;
+    let probe = match operation {
+        Operation::AttachVolume => world.create(json!({ "name": format!("with-{}", scene.label) })).await?,
+        Operation::SleepWithVolume => {
+            let asked = json!({ "name": format!("with-{}", scene.label), "volumes": attached(&scene.label) });
+            let probe = world.create(asked).await?;
+            world.diary.is_attached = Some(true);
+            probe
+        }
+        _ => return Ok(()),
+    };
+    scene.subject = Some(probe);
+    Ok(())
+}
+
+fn attached(volume: &str) -> Value {
+    json!([{ "volume": volume, "path": PLACE }])
+}
+
+async fn make(world: &mut World, name: &str) -> Result<()> {
+    world.daemon.post("/volumes", json!({ "name": name, "size_bytes": SIZE })).await?;
+    world.diary.is_made = true;
+    Ok(())
+}
+
+async fn remove(world: &mut World, name: &str) -> Result<Value> {
+    world.diary.removal = Removal::Asked;
+    let removed = world.daemon.ask(Method::DELETE, &format!("/volumes/{name}"), None).await?;
+    world.diary.removal = Removal::Done;
+    Ok(removed)
+}
+
+/// Writes the file without a sandbox.
+async fn put(world: &mut World, name: &str, text: &str) -> Result<()> {
+    world.diary.asked = Some(text.to_owned());
+    let path = format!("/volumes/{name}/files?path=in/file");
+    let answer = world.daemon.request(Method::PUT, &path).body(text.to_owned()).timeout(PATIENCE).send().await?;
+    ensure!(answer.status().is_success(), "write {path}: {}", answer.text().await?);
+    acknowledged(world);
+    Ok(())
+}
+
+/// Writes the file inside.
+async fn write(world: &mut World, id: &str, text: &str) -> Result<()> {
+    world.diary.asked = Some(text.to_owned());
+    world.daemon.write(id, &format!("{PLACE}/in/file"), text.as_bytes().to_vec()).await?;
+    // What a guest has written is on the disk when it says so, as anywhere.
+    let (code, said) = world.daemon.exec(id, &["sync"]).await?;
+    ensure!(code == 0, "sync: {said}");
+    acknowledged(world);
+    Ok(())
+}
+
+fn acknowledged(world: &mut World) {
+    world.diary.held = world.diary.asked.take();
+}
+
+/// The file, without a sandbox; none when it is not there.
+async fn get(daemon: &Daemon, name: &str) -> Result<Option<String>> {
+    let path = format!("/volumes/{name}/files?path=in/file");
+    let answer = daemon.request(Method::GET, &path).timeout(PATIENCE).send().await?;
+    let (status, text) = (answer.status(), answer.text().await?);
+    match status.as_u16() {
+        200 => Ok(Some(text)),
+        404 => Ok(None),
+        _ => bail!("{path}: {status}: {text}"),
+    }
+}
+
+pub(super) async fn perform(world: &mut World, operation: Operation, scene: &Scene) -> Result<Value> {
+    let name = scene.label.clone();
+    let id = scene.subject.as_ref().map(|subject| subject.id.clone()).unwrap_or_default();
+    match operation {
+        Operation::UseVolume => {
+            make(world, &name).await?;
+            put(world, &name, "in").await?;
+            put(world, &name, "again").await?;
+            let found = get(&world.daemon, &name).await?;
+            ensure!(found.as_deref() == Some("again"), "the file is {found:?}");
+            remove(world, &name).await
+        }
+        Operation::CreateWithVolume => {
+            let asked = json!({ "image": world.image, "labels": { "prove": name }, "volumes": attached(&name) });
+            let view = world.daemon.post("/sandboxes", asked).await?;
+            write(world, &word(&view, "id"), "inside").await?;
+            Ok(view)
+        }
+        Operation::AttachVolume => {
+            let path = format!("/sandboxes/{id}/volumes");
+            let asked = json!({ "volume": name, "path": PLACE });
+            world.diary.is_attached = None;
+            world.daemon.post(&path, asked).await?;
+            world.diary.is_attached = Some(true);
+            write(world, &id, "attached").await?;
+            world.diary.is_attached = None;
+            let view = world.daemon.ask(Method::DELETE, &format!("{path}?path={PLACE}"), None).await?;
+            world.diary.is_attached = Some(false);
+            Ok(view)
+        }
+        _ => {
+            write(world, &id, "awake").await?;
+            world.daemon.act(&id, "suspend").await?;
+            world.daemon.act(&id, "evict").await?;
+            // Nobody has it.
+            put(world, &name, "asleep").await?;
+            let view = world.daemon.act(&id, "resume").await?;
+            write(world, &id, "awake again").await?;
+            Ok(view)
+        }
+    }
+}
+
+/// Nothing that was acknowledged is lost, at most one writes, and nobody has what nobody wants. Then all of it goes.
+pub(super) async fn judge(
+    world: &mut World,
+    operation: Operation,
+    scene: Scene,
+    heard: &Heard,
+    faults: &mut Vec<Fault>,
+) -> Result<()> {
+    let name = scene.label.clone();
+    let is_there = world.daemon.try_ask(Method::GET, &format!("/volumes/{name}"), None).await?.status == 200;
+    let diary = world.diary.clone();
+    if is_there && diary.removal == Removal::Done {
+        faults.push((Kind::WrongAnswer, format!("volume {name} is there, though it was removed")));
+    }
+    if !is_there && diary.is_made && diary.removal == Removal::Not {
+        faults.push((Kind::DataLost, format!("volume {name} is gone")));
+    }
+    if is_there {
+        let mut users = living(world, &name, &scene).await?;
+        if operation == Operation::CreateWithVolume {
+            let told = heard.as_ref().map(|view| word(view, "id"));
+            if users.len() > 1 || told.as_ref().is_some_and(|told| users != [told.clone()]) {
+                faults.push((Kind::SandboxLost, format!("{users:?} were created, and {told:?} was answered")));
+            }
+        }
+        if let Some(mut subject) = scene.subject {
+            faults.extend(used(world, &mut subject, &name, &diary).await?);
+            users.push(subject.id);
+        }
+        for user in users {
+            faults.extend(writes(world, &user, &name).await?);
+            world.daemon.act(&user, "terminate").await?;
+        }
+        if !diary_allows(world, &name).await? {
+            let found = get(&world.daemon, &name).await?;
+            faults.push((Kind::DataLost, format!("{found:?} is on volume {name} instead of {:?}", diary.held)));
+        }
+        faults.extend(clean(world, &name).await?);
+        // Nobody has a lease of it any more: a new one is had at once.
+        let asked = json!({ "image": world.image, "volumes": attached(&name) });
+        match world.daemon.create(asked).await {
+            Ok(id) => drop(world.daemon.act(&id, "terminate").await?),
+            Err(error) => faults.push((Kind::LeftOver, format!("volume {name} cannot be written to: {error:#}"))),
+        }
+        remove(world, &name).await?;
+    }
+    faults.extend(world.settle().await?);
+    let left = names(&world.traces.data.join("volumes"))?;
+    faults.extend(left.into_iter().map(|name| (Kind::LeftOver, format!("left over: volumes/{name}"))));
+    // Nobody has any volume: neither mounts nor devices are left of one.
+    let held = || held_by_kernel(&world.traces.data).into_iter().filter(|found| found.contains("/volumes/"));
+    let none = until(PATIENCE, "volumes are let go", || async { Ok(held().next().is_none()) }).await;
+    if none.is_err() {
+        faults.extend(held().map(|found| (Kind::LeftOver, format!("left over: {found}"))));
+    }
+    Ok(())
+}
+
+async fn diary_allows(world: &World, name: &str) -> Result<bool> {
+    Ok(world.diary.allows(get(&world.daemon, name).await?.as_deref()))
+}
+
+/// The sandboxes that were made with the volume.
+async fn living(world: &World, name: &str, scene: &Scene) -> Result<Vec<String>> {
+    let found = world.daemon.get(&format!("/sandboxes?label=prove={name}")).await?;
+    let found = found["sandboxes"].as_array().into_iter().flatten();
+    let living = found.filter(|sandbox| sandbox["state"] != "terminated").map(|sandbox| word(sandbox, "id"));
+    let own = scene.subject.as_ref().map(|subject| subject.id.clone());
+    Ok(living.filter(|id| Some(id) != own.as_ref()).collect())
+}
+
+/// The sandbox has what it had, and the volume if it is to have it; awake if it slept.
+async fn used(world: &mut World, subject: &mut Probe, name: &str, diary: &Diary) -> Result<Vec<Fault>> {
+    let mut faults = Vec::new();
+    let view = world.daemon.describe(&subject.id).await?;
+    if word(&view, "state") == "suspended" {
+        // Its lease is given back: somebody else can have it, and does.
+        let asked = json!({ "image": world.image, "volumes": attached(name) });
+        match world.daemon.create(asked).await {
+            Ok(id) => {
+                let text = get(&world.daemon, name).await?;
+                faults.extend(check(diary, text.as_deref(), name));
+                write(world, &id, "another").await?;
+                world.daemon.act(&id, "terminate").await?;
+            }
+            Err(error) => faults.push((Kind::LeftOver, format!("a sleeper keeps volume {name}: {error:#}"))),
+        }
+    }
+    world.daemon.act(&subject.id, "resume").await?;
+    faults.extend(subject.is_whole(&world.daemon).await.err().map(fault));
+    let volumes = view["volumes"].as_array().cloned().unwrap_or_default();
+    let is_attached = volumes.iter().any(|volume| volume["path"] == PLACE);
+    if diary.is_attached.is_some_and(|wanted| wanted != is_attached) {
+        faults.push((Kind::DataLost, format!("volume {name} is attached: {is_attached}, not as was acknowledged")));
+    }
+    let (code, said) = world.daemon.exec(&subject.id, &["cat", &format!("{PLACE}/in/file")]).await?;
+    match (is_attached, code) {
+        (true, 0) => faults.extend(check(&world.diary, Some(&said), name)),
+        (true, _) => faults.push((Kind::DataLost, format!("volume {name} is not seen inside: {said}"))),
+        (false, 0) => faults.push((Kind::LeftOver, format!("volume {name} is seen inside: {said}"))),
+        (false, _) => {}
+    }
+    Ok(faults)
+}
+
+fn check(diary: &Diary, text: Option<&str>, name: &str) -> Option<Fault> {
+    let what = || format!("{text:?} is on volume {name} instead of {:?}", diary.held);
+    (!diary.allows(text)).then(|| (Kind::DataLost, what()))
+}
+
+/// One that runs with the volume can write to it, and nobody else can be created who would.
+async fn writes(world: &mut World, id: &str, name: &str) -> Result<Vec<Fault>> {
+    let view = world.daemon.describe(id).await?;
+    let has = view["volumes"].as_array().is_some_and(|volumes| !volumes.is_empty());
+    if !has || word(&view, "state") != "running" {
+        return Ok(Vec::new());
+    }
+    write(world, id, "its own").await.with_context(|| format!("sandbox {id} cannot write to its volume"))?;
+    let asked = json!({ "image": world.image, "volumes": attached(name) });
+    let second = world.daemon.try_ask(Method::POST, "/sandboxes", Some(asked)).await?;
+    if second.status == 409 {
+        return Ok(Vec::new());
+    }
+    if let Some(second) = second.body["id"].as_str() {
+        world.daemon.act(second, "terminate").await?;
+    }
+    Ok(vec![(Kind::DataLost, format!("volume {name} has a second writer beside {id}: {}", second.body))])
+}
+
+/// There is nothing on the volume that nobody has put there.
+async fn clean(world: &World, name: &str) -> Result<Vec<Fault>> {
+    let mut faults = Vec::new();
+    for directory in ["", "in"] {
+        let asked = format!("/volumes/{name}/files/list?path=/{directory}");
+        let listed = world.daemon.try_ask(Method::GET, &asked, None).await?;
+        for entry in listed.body["entries"].as_array().into_iter().flatten() {
+            if !["in", "file"].contains(&word(entry, "name").as_str()) {
+                faults.push((Kind::LeftOver, format!("left over: {} on volume {name}", entry["name"])));
+            }
+        }
+    }
+    Ok(faults)
+}

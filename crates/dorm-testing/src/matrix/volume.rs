@@ -1,0 +1,104 @@
+//! What checks do with volumes.
+
+use anyhow::{Result, ensure};
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use super::Stage;
+
+/// Where checks attach a volume.
+pub(super) const PLACE: &str = "/data";
+/// Its name.
+pub(super) const DATA: &str = "data";
+const SIZE: u64 = 32 << 20;
+
+impl dyn Stage + '_ {
+    /// A volume for one writer with a file `note` on it.
+    pub(super) async fn volume(&self, name: &str) -> Result<()> {
+        self.daemon().post("/volumes", json!({ "name": name, "size_bytes": SIZE })).await?;
+        self.put(name, "note", "first").await
+    }
+
+    /// A request for a small sandbox that writes to a volume.
+    pub(super) fn writer(&self) -> Value {
+        self.with_volume(json!({ "volume": DATA, "path": PLACE }))
+    }
+
+    /// A request for a small sandbox that reads from a volume.
+    pub(super) fn reader(&self) -> Value {
+        self.with_volume(json!({ "volume": DATA, "path": PLACE, "read_only": true }))
+    }
+
+    fn with_volume(&self, volume: Value) -> Value {
+        let mut asked = self.small();
+        asked["volumes"] = json!([volume]);
+        asked
+    }
+
+    /// Puts a file on a volume without a sandbox.
+    pub(super) async fn put(&self, volume: &str, file: &str, text: &str) -> Result<()> {
+        let path = format!("/volumes/{volume}/files?path={file}");
+        let answer = self.daemon().request(Method::PUT, &path).body(text.to_owned()).send().await?;
+        ensure!(answer.status().is_success(), "{path}: {}", answer.text().await?);
+        Ok(())
+    }
+
+    /// A file on a volume has this text, seen without a sandbox.
+    pub(super) async fn volume_has(&self, volume: &str, file: &str, text: &str) -> Result<()> {
+        let path = format!("/volumes/{volume}/files?path={file}");
+        let answer = self.daemon().request(Method::GET, &path).send().await?;
+        let (is_there, said) = (answer.status().is_success(), answer.text().await?);
+        ensure!(is_there && said == text, "'{file}' of {volume} is '{said}' instead of '{text}'");
+        Ok(())
+    }
+
+    /// A sandbox sees this in a file below [`PLACE`].
+    pub(super) async fn sees(&self, id: &str, file: &str, text: &str) -> Result<()> {
+        let (code, said) = self.daemon().exec(id, &["cat", &format!("{PLACE}/{file}")]).await?;
+        ensure!((code, &said[..]) == (0, text), "{id} sees '{said}' ({code}) in '{file}' instead of '{text}'");
+        Ok(())
+    }
+
+    /// A sandbox sees nothing below [`PLACE`].
+    pub(super) async fn sees_nothing(&self, id: &str) -> Result<()> {
+        let (_, said) = self.daemon().exec(id, &["ls", PLACE]).await?;
+        ensure!(!said.contains("note"), "{id} sees '{said}'");
+        Ok(())
+    }
+
+    /// A sandbox writes a file below [`PLACE`].
+    pub(super) async fn puts(&self, id: &str, file: &str, text: &str) -> Result<()> {
+        self.daemon().write(id, &format!("{PLACE}/{file}"), text.as_bytes().to_vec()).await
+    }
+
+    /// A sandbox can change nothing below [`PLACE`].
+    pub(super) async fn cannot_write(&self, id: &str) -> Result<()> {
+        for command in ["touch", "rm"] {
+            let (code, said) = self.daemon().exec(id, &[command, &format!("{PLACE}/note")]).await?;
+            ensure!(code != 0, "{id}: {command} worked: {said}");
+        }
+        Ok(())
+    }
+
+    /// What is asked for is refused, since `holder` writes to the volume.
+    pub(super) async fn is_taken(&self, path: &str, asked: Value, holder: &str) -> Result<()> {
+        self.is_refused(Method::POST, path, Some(asked), holder).await
+    }
+
+    /// What is asked for is refused with a word about it.
+    pub(super) async fn is_refused(&self, method: Method, path: &str, asked: Option<Value>, word: &str) -> Result<()> {
+        let answer = self.daemon().try_ask(method, path, asked).await?;
+        let message = answer.body["error"]["message"].as_str().unwrap_or_default();
+        ensure!(answer.status == 409 && message.contains(word), "{path}: {} {}", answer.status, answer.body);
+        ensure!(message.contains(&format!("'{DATA}'")), "{path}: the volume is not named: {message}");
+        Ok(())
+    }
+
+    /// Ends one that is made for this and writes to the volume: it can.
+    pub(super) async fn another_writes(&self) -> Result<()> {
+        let other = self.create(self.writer()).await?;
+        self.puts(&other, "other", &other).await?;
+        self.act(&other, "terminate").await?;
+        self.volume_has(DATA, "other", &other).await
+    }
+}
