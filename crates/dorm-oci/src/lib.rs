@@ -16,6 +16,8 @@ mod blobs;
 mod challenge;
 mod client;
 mod credentials;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzzing;
 mod pull;
 mod reference;
 mod sending;
@@ -26,6 +28,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use dorm_pool::Pool;
+use dorm_steps::AnySteps;
 
 pub use pull::OciRegistry;
 
@@ -44,6 +47,8 @@ pub struct Config {
     pub pause: Duration,
     /// The longest that is waited because a registry says so. What takes longer is given back to the caller.
     pub patience: Duration,
+    /// Who is asked at each step of a pull.
+    pub steps: AnySteps,
 }
 
 impl Config {
@@ -56,6 +61,7 @@ impl Config {
             tries: 5,
             pause: Duration::from_millis(500),
             patience: Duration::from_secs(60),
+            steps: dorm_steps::pass(),
         }
     }
 }

@@ -12,6 +12,8 @@ mod copy;
 mod diff;
 mod draft;
 mod flatten;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzzing;
 mod listing;
 mod manifest;
 #[cfg(test)]

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use crate::Setting;
 use crate::host::{Records, Traces, word};
+use crate::operation::Layered;
 use crate::probe::{Loss, PATIENCE, Probe};
 use crate::report::Kind;
 use crate::steps::Watcher;
@@ -46,6 +47,8 @@ pub(crate) struct World {
     pub(crate) deep: Option<String>,
     /// The file of a memory snapshot, and what is in it.
     pub(crate) exported: Option<(std::path::PathBuf, Probe)>,
+    /// The image in layers.
+    pub(crate) layered: Option<Layered>,
     /// To which nothing is done: each must stay as it is.
     standing: Vec<(Stage, Probe)>,
     number: u64,
@@ -83,6 +86,7 @@ impl World {
             files_origin: None,
             deep: None,
             exported: None,
+            layered: None,
             standing: Vec::new(),
             number: 0,
             runsc,

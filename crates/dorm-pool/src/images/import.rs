@@ -114,7 +114,7 @@ impl Images {
         progress: &dyn Fn(Progress),
     ) -> Result<Image, PoolError> {
         tag.map_or(Ok(()), tags::check)?;
-        let mut job = Job { source, limits: self.limits, progress, state: START };
+        let mut job = Job::new(source, self.limits, progress);
         job.report(Stage::Unpacking);
         let architecture = architecture.unwrap_or_else(|| documents::host_architecture());
         match bundle::open(&mut job, architecture, self)? {
@@ -134,7 +134,7 @@ impl Images {
         progress: &dyn Fn(Progress),
     ) -> Result<Image, PoolError> {
         tag.map_or(Ok(()), tags::check)?;
-        let mut job = Job { source: directory, limits: self.limits, progress, state: START };
+        let mut job = Job::new(directory, self.limits, progress);
         job.report(Stage::Unpacking);
         let bundle = bundle::of_manifest(&job, manifest, source, self)?;
         self.import_bundle(bundle, tag, &mut job)
@@ -153,7 +153,12 @@ impl Images {
     }
 
     /// Makes an image of layers.
-    fn import_bundle(&self, bundle: Bundle, tag: Option<&str>, job: &mut Job<'_>) -> Result<Image, PoolError> {
+    pub(super) fn import_bundle(
+        &self,
+        bundle: Bundle,
+        tag: Option<&str>,
+        job: &mut Job<'_>,
+    ) -> Result<Image, PoolError> {
         if let Some(image) = self.same(&bundle)? {
             if let Some(tag) = tag {
                 let _held = self.lock()?;
@@ -186,6 +191,7 @@ impl Images {
 
     fn import_layers(&self, bundle: Bundle, tag: Option<&str>, job: &mut Job<'_>) -> Result<Image, PoolError> {
         let staging = self.stage()?;
+        self.steps.reach(Step::ImportBegun)?;
         let _kept = self.keep_layers()?;
         let rootfs = staging.path.join(ROOTFS);
         disk::make_directory(&rootfs).map_err(failed("make the directory", &rootfs))?;
@@ -209,6 +215,7 @@ impl Images {
             layers::apply(&mut tree, &layers[at])
                 .map_err(|(entry, refusal)| job.entry_refused(&entry, refusal, &staging.path))?;
         }
+        self.steps.reach(Step::LayersLaid)?;
         let mut config = bundle.config;
         if let Some(directory) = &config.directory
             && let Ok(path) = GuestPath::parse(directory.as_bytes())
@@ -322,7 +329,11 @@ pub(super) struct Job<'a> {
     pub(super) state: Progress,
 }
 
-impl Job<'_> {
+impl<'a> Job<'a> {
+    pub(super) fn new(source: &'a Path, limits: Limits, progress: &'a dyn Fn(Progress)) -> Self {
+        Self { source, limits, progress, state: START }
+    }
+
     pub(super) fn report(&mut self, stage: Stage) {
         self.state.stage = stage;
         (self.progress)(self.state);
