@@ -1,6 +1,7 @@
 //! `cargo xtask bench`: Dormouse through its HTTP API beside bare `runsc` on the same root filesystem, in turns in the
 //! same run. Absolute times mean little on a noisy machine; the ratios are what is promised.
 
+mod images;
 mod lineage;
 mod peer;
 mod scale;
@@ -39,6 +40,8 @@ pub(crate) enum Part {
     Idle,
     /// Many sandboxes, many deadlines, many requests.
     Scale,
+    /// The import of a large image, and what it needs of memory.
+    Images,
 }
 
 struct Row {
@@ -80,6 +83,9 @@ pub(crate) async fn run(dorm: &Path, images: &Path, only: &[Part], json_file: Op
         }
         if wanted(Part::Rewind) {
             rows.extend(lineage::rewind(&daemon).await?);
+        }
+        if wanted(Part::Images) {
+            rows.extend(images::import(&daemon, &directory).await?);
         }
         let idle = if wanted(Part::Idle) { idle(&daemon).await? } else { String::new() };
         if wanted(Part::Scale) {
