@@ -12,10 +12,12 @@
 //! and is gone on with by the next pull, also of another process; what is whole stays until an image was made of it.
 //! This crate knows no sandboxes; it alone knows how registries are spoken to.
 
+mod artifact;
 mod blobs;
 mod challenge;
 mod client;
 mod credentials;
+mod files;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
 mod pull;

@@ -11,6 +11,7 @@ mod network;
 mod place;
 mod prove;
 mod registry;
+mod remote;
 mod reseed;
 mod restarts;
 mod rewinds;
