@@ -38,13 +38,13 @@ impl<'a> RegistryClient<'a> {
         reference: &Reference,
         transport: Transport,
         credentials: Credentials,
-        deed: fn(String) -> Deed,
+        deed: fn(Box<str>) -> Deed,
     ) -> Self {
         let plain = reference.is_loopback() || transport == Transport::Insecure;
         let scheme = if plain { "http" } else { "https" };
         Self {
             config,
-            whom: Whom { registry: reference.registry.clone(), name: deed(reference.to_string()) },
+            whom: Whom { registry: reference.registry.clone(), name: deed(reference.to_string().into()) },
             http,
             base: format!("{scheme}://{}/v2/{}", reference.host(), reference.repository),
             credentials,

@@ -74,7 +74,7 @@ impl OciRegistry {
         &self,
         reference: &Reference,
         transport: Transport,
-        deed: fn(String) -> Deed,
+        deed: fn(Box<str>) -> Deed,
     ) -> RegistryClient<'_> {
         let (directory, key) = (self.config.docker_config.clone(), reference.key().to_owned());
         // A helper of Docker's is a program, which may take its time.

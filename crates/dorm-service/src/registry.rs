@@ -81,9 +81,9 @@ pub struct Pushed {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Deed {
     /// To give what has that name.
-    Pull(String),
+    Pull(Box<str>),
     /// To take what is to have that name.
-    Push(String),
+    Push(Box<str>),
 }
 
 impl std::fmt::Display for Deed {
@@ -264,7 +264,7 @@ impl RegistryError {
             Self::Reference { .. } => "name it as HOST/NAME:TAG, such as docker.io/library/python:3.12",
             Self::NoRegistries(_) => "import the image from a file or directory",
             Self::Unreachable { .. } => {
-                "look at its name and the network, and pull again; an image that is here already can still be used"
+                "look at its name and the network, and try again; an image that is here already can still be used"
             }
             Self::Unauthorized { .. } => {
                 "look at the name, or log in with `docker login` as the user the daemon runs as"
