@@ -2,6 +2,7 @@
 //! same run. Absolute times mean little on a noisy machine; the ratios are what is promised.
 
 mod build;
+mod images;
 mod lineage;
 mod peer;
 mod scale;
@@ -42,6 +43,8 @@ pub(crate) enum Part {
     Idle,
     /// Many sandboxes, many deadlines, many requests.
     Scale,
+    /// The import of a large image, and what it needs of memory.
+    Images,
 }
 
 struct Row {
@@ -86,6 +89,9 @@ pub(crate) async fn run(dorm: &Path, images: &Path, only: &[Part], json_file: Op
         }
         if wanted(Part::Build) {
             rows.extend(build::build(&daemon, dorm, &directory).await?);
+        }
+        if wanted(Part::Images) {
+            rows.extend(images::import(&daemon, &directory).await?);
         }
         let idle = if wanted(Part::Idle) { idle(&daemon).await? } else { String::new() };
         if wanted(Part::Scale) {

@@ -5,6 +5,7 @@
 mod bench;
 mod build;
 mod demo;
+mod fuzz;
 mod layers;
 mod prove;
 mod setup;
@@ -49,6 +50,15 @@ enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
+    /// Let fuzzers at the readers of archives, manifests and names: see `fuzz/`. Needs a C++ compiler.
+    Fuzz {
+        /// How long each is let at it.
+        #[arg(long, default_value_t = 10)]
+        minutes: u64,
+        /// Only this one; more than once for several.
+        #[arg(long, value_name = "TARGET")]
+        only: Vec<String>,
+    },
     /// Check the shape of the code.
     Layers,
     /// Compare with bare runsc, in the same run.
@@ -86,6 +96,7 @@ fn run(command: Command) -> Result<()> {
         }
         Command::Test { filter } => test::run(filter.as_deref()),
         Command::Sim { arguments } => sim::run(&arguments),
+        Command::Fuzz { minutes, only } => fuzz::run(&setup::root()?, minutes, &only),
         Command::Layers => layers::check(&setup::root()?),
         Command::Bench { only, json } => {
             let environment = setup::ensure()?;

@@ -13,6 +13,7 @@ pub(crate) mod output;
 pub(crate) mod processes;
 pub(crate) mod pty;
 mod range;
+pub(crate) mod remote;
 pub(crate) mod rewinds;
 pub(crate) mod sandboxes;
 pub(crate) mod snapshots;

@@ -17,8 +17,8 @@ use crate::error::ApiError;
 use crate::extract::JSON_BYTES_MAX;
 use crate::gateway;
 use crate::handlers::{
-    checkpoints, daemon, diff, events, exec, files, forks, images, keeping, output, processes, pty, rewinds, sandboxes,
-    snapshots, transfer, tree, volumes, webhooks,
+    checkpoints, daemon, diff, events, exec, files, forks, images, keeping, output, processes, pty, remote, rewinds,
+    sandboxes, snapshots, transfer, tree, volumes, webhooks,
 };
 use crate::keys::Keys;
 use crate::serve::Life;
@@ -111,6 +111,8 @@ routes! {
     get "/v1/snapshots/{id}/export" transfer::export;
     post "/v1/snapshots/{id}/files" transfer::files;
     post "/v1/snapshots/import" transfer::import;
+    post "/v1/snapshots/{id}/push" remote::push;
+    post "/v1/snapshots/pull" remote::pull;
     get "/v1/tree" tree::tree;
     get "/v1/diff" diff::diff;
     get "/v1/images" images::list;

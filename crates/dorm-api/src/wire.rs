@@ -11,6 +11,7 @@ mod event;
 mod file;
 mod image;
 mod process;
+mod remote;
 mod sandbox;
 mod snapshot;
 mod text;
@@ -29,6 +30,7 @@ pub use process::{
     ProcessStarted, Resize, SignalRequest, SignalTarget, StartProcess, Stdin, StdinWritten, TerminalMessage,
     TerminalSize,
 };
+pub use remote::{PullSnapshot, PushSnapshot, PushedSnapshot};
 pub use sandbox::{
     Cause, CauseKind, CloneRequest, Cloned, CreateSandbox, Egress, ForkChild, ForkRequest, Forked, ForkedChild, Hold,
     HoldRequest, Keep, OnTimeout, OnUnrestorable, Operation, PromoteRequest, Promoted, Residence, Resources,

@@ -11,6 +11,8 @@
 //! without being held against the files' lengths, and no path leaves the root. Nothing here knows what the entries are for.
 
 mod error;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzzing;
 mod graph;
 mod pages;
 #[cfg(test)]

@@ -36,6 +36,8 @@ mod spares;
 mod stream;
 
 pub use engine::{Config, GvisorEngine};
+#[cfg(any(test, feature = "fuzzing"))]
+pub use files::fuzzing;
 pub use probe::{Probe, probe};
 
 /// Reads the files out of the memory image in the directory `image`; only tests of this crate use it as it is.

@@ -12,6 +12,7 @@ use std::time::{Duration, SystemTime};
 
 use dorm_pool::{BlobDigest, Descriptor};
 use dorm_service::RegistryError;
+use dorm_steps::AnySteps;
 use reqwest::header::CONTENT_RANGE;
 use reqwest::{Response, StatusCode};
 use sha2::{Digest as _, Sha256};
@@ -28,6 +29,7 @@ static NUMBERS: AtomicU64 = AtomicU64::new(0);
 #[derive(Debug)]
 pub(crate) struct Blobs {
     directory: PathBuf,
+    steps: AnySteps,
     state: Mutex<State>,
 }
 
@@ -50,20 +52,25 @@ impl Drop for Using<'_> {
         if state.pulls == 0 {
             for digest in std::mem::take(&mut state.spent) {
                 self.0.remove(&digest);
+                if self.0.steps.reach("oci: blob removed").is_err() {
+                    return;
+                }
             }
         }
     }
 }
 
 impl Blobs {
-    pub(crate) fn open(directory: PathBuf) -> io::Result<Self> {
-        let blobs = Self { directory, state: Mutex::default() };
+    pub(crate) fn open(directory: PathBuf, steps: AnySteps) -> io::Result<Self> {
+        let blobs = Self { directory, steps, state: Mutex::default() };
         let place = blobs.place();
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&place)?;
         for entry in fs::read_dir(&place)? {
             let entry = entry?;
+            // Half a document of a process that is no more: nobody goes on with it.
+            let is_document = entry.file_name().to_string_lossy().contains('-');
             let age = SystemTime::now().duration_since(entry.metadata()?.modified()?).unwrap_or_default();
-            if age > KEPT {
+            if is_document || age > KEPT {
                 fs::remove_file(entry.path())?;
             }
         }
@@ -100,8 +107,10 @@ impl Blobs {
             file.set_len(0)?;
             file.write_all(content)?;
             file.sync_all()?;
+            self.steps.reach("oci: document written")?;
             fs::rename(&part, self.path(digest))?;
-            File::open(self.place())?.sync_all()
+            File::open(self.place())?.sync_all()?;
+            Ok(self.steps.reach("oci: document kept")?)
         };
         write().map_err(io_error("write", &part))
     }
@@ -131,6 +140,8 @@ impl Blobs {
             more,
             draft: Draft::open(self.part(&blob.digest), blob.bytes).await?,
         };
+        let begun = self.steps.reach("oci: blob begun");
+        begun.map_err(|stopped| io_error("go on past a step of", &path)(stopped.into()))?;
         let mut tries = Tries::new(client.config);
         let mut lied = false;
         loop {
@@ -159,8 +170,10 @@ impl Blobs {
 
     /// Gives what is whole its name.
     fn name(&self, digest: &BlobDigest) -> io::Result<()> {
+        self.steps.reach("oci: blob whole")?;
         fs::rename(self.part(digest), self.path(digest))?;
-        File::open(self.place())?.sync_all()
+        File::open(self.place())?.sync_all()?;
+        Ok(self.steps.reach("oci: blob kept")?)
     }
 
     fn remove(&self, digest: &BlobDigest) {

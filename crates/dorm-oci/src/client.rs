@@ -1,9 +1,11 @@
 //! Asking one registry: who we are, manifests, and pieces of blobs.
 
+mod upload;
+
 use std::sync::Mutex;
 
 use dorm_pool::{BlobDigest, DOCUMENT_BYTES_MAX};
-use dorm_service::{RegistryError, Transport};
+use dorm_service::{Deed, RegistryError, Transport};
 use reqwest::header::{ACCEPT, AUTHORIZATION, HeaderValue, RANGE, WWW_AUTHENTICATE};
 use reqwest::{Client, RequestBuilder, Response, StatusCode, Url};
 use sha2::{Digest as _, Sha256};
@@ -36,12 +38,13 @@ impl<'a> RegistryClient<'a> {
         reference: &Reference,
         transport: Transport,
         credentials: Credentials,
+        deed: fn(Box<str>) -> Deed,
     ) -> Self {
         let plain = reference.is_loopback() || transport == Transport::Insecure;
         let scheme = if plain { "http" } else { "https" };
         Self {
             config,
-            whom: Whom { registry: reference.registry.clone(), name: reference.to_string() },
+            whom: Whom { registry: reference.registry.clone(), name: deed(reference.to_string().into()) },
             http,
             base: format!("{scheme}://{}/v2/{}", reference.host(), reference.repository),
             credentials,

@@ -12,10 +12,14 @@
 //! and is gone on with by the next pull, also of another process; what is whole stays until an image was made of it.
 //! This crate knows no sandboxes; it alone knows how registries are spoken to.
 
+mod artifact;
 mod blobs;
 mod challenge;
 mod client;
 mod credentials;
+mod files;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzzing;
 mod pull;
 mod reference;
 mod sending;
@@ -26,6 +30,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use dorm_pool::Pool;
+use dorm_steps::AnySteps;
 
 pub use pull::OciRegistry;
 
@@ -44,6 +49,8 @@ pub struct Config {
     pub pause: Duration,
     /// The longest that is waited because a registry says so. What takes longer is given back to the caller.
     pub patience: Duration,
+    /// Who is asked at each step of a pull.
+    pub steps: AnySteps,
 }
 
 impl Config {
@@ -56,6 +63,7 @@ impl Config {
             tries: 5,
             pause: Duration::from_millis(500),
             patience: Duration::from_secs(60),
+            steps: dorm_steps::pass(),
         }
     }
 }

@@ -5,18 +5,20 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use dorm_pool::{
     BlobDigest, Configuration, DOCUMENT_BYTES_MAX, Descriptor, Document, Image, ImageSource, Manifest, Pool, PoolError,
     Progress, Stage, choose, host_architecture,
 };
-use dorm_service::{Pull, PullProgress, Registry, RegistryError};
+use dorm_service::{Deed, FileContent, Pull, PullProgress, Pushed, Registry, RegistryError, Transport};
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use reqwest::Client;
+use tokio::sync::mpsc;
 
 use crate::blobs::Blobs;
 use crate::client::RegistryClient;
 use crate::reference::{Reference, Version};
-use crate::{Config, credentials};
+use crate::{Config, credentials, files};
 
 /// How many layers come at once.
 const AT_ONCE: usize = 4;
@@ -63,8 +65,23 @@ impl OciRegistry {
         };
         let far = client().build().map_err(io::Error::other)?;
         let near = client().no_proxy().build().map_err(io::Error::other)?;
-        let blobs = Blobs::open(config.directory.clone())?;
+        let blobs = Blobs::open(config.directory.clone(), config.steps.clone())?;
         Ok(Self { config, blobs, pool: PoolRef(pool), far, near })
+    }
+
+    /// Somebody who asks the registry of `reference`.
+    async fn client(
+        &self,
+        reference: &Reference,
+        transport: Transport,
+        deed: fn(Box<str>) -> Deed,
+    ) -> RegistryClient<'_> {
+        let (directory, key) = (self.config.docker_config.clone(), reference.key().to_owned());
+        // A helper of Docker's is a program, which may take its time.
+        let found = tokio::task::spawn_blocking(move || credentials::find(directory.as_deref(), &key)).await;
+        let credentials = found.unwrap_or(credentials::Credentials::None);
+        let http = if reference.is_loopback() { &self.near } else { &self.far };
+        RegistryClient::new(&self.config, http, reference, transport, credentials, deed)
     }
 
     /// Follows indexes to the manifest of the image for `architecture`.
@@ -188,12 +205,7 @@ impl Registry for OciRegistry {
 
     async fn pull(&self, asked: &Pull, tag: &str, progress: PullProgress) -> Result<Image, RegistryError> {
         let reference = Reference::parse(&asked.reference)?;
-        let (directory, key) = (self.config.docker_config.clone(), reference.key().to_owned());
-        // A helper of Docker's is a program, which may take its time.
-        let found = tokio::task::spawn_blocking(move || credentials::find(directory.as_deref(), &key)).await;
-        let credentials = found.unwrap_or(credentials::Credentials::None);
-        let http = if reference.is_loopback() { &self.near } else { &self.far };
-        let client = RegistryClient::new(&self.config, http, &reference, asked.transport, credentials);
+        let client = self.client(&reference, asked.transport, Deed::Pull).await;
         let _using = self.blobs.use_them();
         let architecture = asked.architecture.as_deref().unwrap_or_else(|| host_architecture());
         let wanted = self.documents(&client, &reference, architecture).await?;
@@ -217,6 +229,29 @@ impl Registry for OciRegistry {
             self.blobs.spend(wanted.blobs);
         }
         imported.map_err(pool_error)
+    }
+
+    async fn push_file(
+        &self,
+        to: &Pull,
+        content: FileContent,
+        bytes: u64,
+        progress: PullProgress,
+    ) -> Result<Pushed, RegistryError> {
+        let reference = Reference::parse(&to.reference)?;
+        let client = self.client(&reference, to.transport, Deed::Push).await;
+        files::push(&client, &reference, content, bytes, &progress).await
+    }
+
+    async fn fetch_file(
+        &self,
+        from: &Pull,
+        to: &mpsc::Sender<io::Result<Bytes>>,
+        progress: PullProgress,
+    ) -> Result<(), RegistryError> {
+        let reference = Reference::parse(&from.reference)?;
+        let client = self.client(&reference, from.transport, Deed::Pull).await;
+        files::fetch(&client, &reference, to, &progress).await
     }
 }
 

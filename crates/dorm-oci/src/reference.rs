@@ -12,6 +12,8 @@ const DOCKER_HOST: &str = "registry-1.docker.io";
 /// Under which key Docker keeps what it knows us by.
 const DOCKER_KEY: &str = "https://index.docker.io/v1/";
 
+const LENGTH_MAX: usize = 400;
+
 /// A whole name.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Reference {
@@ -39,7 +41,7 @@ impl fmt::Display for Reference {
 impl Reference {
     pub(crate) fn parse(text: &str) -> Result<Self, RegistryError> {
         let refused = |what| RegistryError::Reference { reference: text.escape_debug().to_string(), what };
-        if text.is_empty() || text.len() > 400 {
+        if text.is_empty() || text.len() > LENGTH_MAX {
             return Err(refused("it is empty or longer than 400 characters"));
         }
         let (rest, digest) = match text.split_once('@') {
@@ -78,7 +80,12 @@ impl Reference {
             (Some(digest), _) => Version::Digest(digest),
             (None, tag) => Version::Tag(tag.unwrap_or("latest").to_owned()),
         };
-        Ok(Self { registry: registry.to_owned(), repository, version })
+        let whole = Self { registry: registry.to_owned(), repository, version };
+        // What was short may be long with all that was left out of it.
+        if whole.to_string().len() > LENGTH_MAX {
+            return Err(refused("with its registry and tag it is longer than 400 characters"));
+        }
+        Ok(whole)
     }
 
     /// Whether it says which registry it means.
@@ -183,6 +190,15 @@ mod tests {
         ] {
             assert!(Reference::parse(text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn a_name_that_is_too_long_with_its_registry_is_refused() {
+        let text = "a/".repeat(195) + "bcdef";
+        assert!(Reference::parse(&text).is_err(), "{} characters", text.len());
+        assert!(Reference::parse(&text[10..]).is_err());
+        let whole = Reference::parse(&text[40..]).unwrap().to_string();
+        assert_eq!(Reference::parse(&whole).unwrap().to_string(), whole);
     }
 
     #[test]

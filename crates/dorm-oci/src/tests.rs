@@ -170,6 +170,17 @@ async fn what_was_fetched_is_used_by_the_next_pull_also_of_another_process() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn half_a_document_of_a_dead_process_goes_with_the_next_one() {
+    let world = World::new().await;
+    let place = world.home.path().join("pulls/blobs/sha256");
+    let (half, part) = (format!("{}-7.part", "0".repeat(64)), format!("{}.part", "0".repeat(64)));
+    std::fs::write(place.join(&half), "{").unwrap();
+    std::fs::write(place.join(&part), "a layer").unwrap();
+    drop(open(world.home.path(), &world.pool));
+    assert_eq!(world.kept(), [part]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_registry_without_ranges_is_asked_from_the_beginning() {
     let world = World::new().await;
     world.server.image("1", &["one"]);

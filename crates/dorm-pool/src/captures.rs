@@ -14,6 +14,8 @@ mod copy;
 mod diff;
 mod draft;
 mod flatten;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzzing;
 mod listing;
 mod manifest;
 #[cfg(test)]

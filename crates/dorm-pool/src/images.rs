@@ -19,6 +19,8 @@ mod compose;
 mod directory;
 pub(crate) mod documents;
 mod export;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzzing;
 mod import;
 mod layers;
 mod listing;
@@ -191,6 +193,7 @@ impl Images {
     pub(crate) fn remove(&self, digest: &Digest) -> Result<(), PoolError> {
         let held = self.lock()?;
         self.untag(digest)?;
+        self.steps.reach(Step::Untagged)?;
         let gone = self.directory.join(format!("{GONE}{digest}"));
         disk::remove_tree(&gone)?;
         match disk::rename_new(&self.path(digest), &gone) {
@@ -201,6 +204,7 @@ impl Images {
         self.steps.reach(Step::GoneRenamed)?;
         disk::sync_directory(&self.directory, &self.steps)?;
         disk::remove_tree(&gone)?;
+        self.steps.reach(Step::Removed)?;
         drop(held);
         self.clear_layers()
     }

@@ -21,6 +21,8 @@
 mod captures;
 mod disk;
 mod error;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzzing;
 mod hashing;
 mod images;
 mod pool;

@@ -27,12 +27,21 @@ pub(crate) enum Step {
     Imported,
     GoneRenamed,
     Removed,
+    ImportBegun,
+    LayerBegun,
+    LayerFilled,
     LayerUnpacked,
+    LayersLaid,
+    LayerNamed,
     LayersNamed,
     Unpacked,
     Listed,
     ImageSynced,
     Published,
+    TagWritten,
+    Tagged,
+    Untagged,
+    LayerSetAside,
 }
 
 impl Step {
@@ -55,12 +64,21 @@ impl Step {
             Self::Imported => "pool: imported",
             Self::GoneRenamed => "pool: set aside",
             Self::Removed => "pool: removed",
+            Self::ImportBegun => "pool: import begun",
+            Self::LayerBegun => "pool: layer begun",
+            Self::LayerFilled => "pool: layer filled",
             Self::LayerUnpacked => "pool: layer unpacked",
+            Self::LayersLaid => "pool: layers laid",
+            Self::LayerNamed => "pool: layer named",
             Self::LayersNamed => "pool: layers named",
             Self::Unpacked => "pool: image unpacked",
             Self::Listed => "pool: image listed",
             Self::ImageSynced => "pool: image synced",
             Self::Published => "pool: image published",
+            Self::TagWritten => "pool: tag written",
+            Self::Tagged => "pool: image tagged",
+            Self::Untagged => "pool: tags removed",
+            Self::LayerSetAside => "pool: layer set aside",
         }
     }
 }

@@ -6,6 +6,7 @@
 
 mod images;
 mod judge;
+mod layers;
 mod merge;
 mod perform;
 mod prepare;
@@ -18,6 +19,7 @@ use crate::probe::Probe;
 
 pub(crate) use images::{directory as images_directory, make_source};
 pub(crate) use judge::judge;
+pub(crate) use layers::Layered;
 pub(crate) use perform::perform;
 pub(crate) use prepare::prepare;
 pub(crate) use volumes::Diary;
@@ -76,6 +78,9 @@ operations! {
     MakeHulls "make hulls ready";
     ImportImage "import image";
     RemoveImage "remove image";
+    ImportLayers "import image layers";
+    PullImage "pull image";
+    RemoveLayers "remove image layers";
 }
 
 /// Which daemon an operation needs.
@@ -92,7 +97,9 @@ pub(crate) enum Cast {
 impl Operation {
     pub(crate) const fn cast(self) -> Cast {
         match self {
-            Self::ImportImage | Self::RemoveImage => Cast::Images,
+            Self::ImportImage | Self::RemoveImage | Self::ImportLayers | Self::PullImage | Self::RemoveLayers => {
+                Cast::Images
+            }
             _ => Cast::Sandboxes,
         }
     }

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::Setting;
 use crate::host::{Records, Traces, word};
-use crate::operation::Diary;
+use crate::operation::{Diary, Layered};
 use crate::probe::{Loss, PATIENCE, Probe};
 use crate::report::Kind;
 use crate::steps::Watcher;
@@ -49,6 +49,8 @@ pub(crate) struct World {
     pub(crate) exported: Option<(std::path::PathBuf, Probe)>,
     /// What was acknowledged of the volume it is about.
     pub(crate) diary: Diary,
+    /// The image in layers.
+    pub(crate) layered: Option<Layered>,
     /// To which nothing is done: each must stay as it is.
     standing: Vec<(Stage, Probe)>,
     number: u64,
@@ -87,6 +89,7 @@ impl World {
             deep: None,
             exported: None,
             diary: Diary::default(),
+            layered: None,
             standing: Vec::new(),
             number: 0,
             runsc,

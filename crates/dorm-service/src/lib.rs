@@ -57,7 +57,7 @@ pub use ops::transfer::{ExportFile, ImportSettings};
 pub use ops::volumes::VolumeView;
 pub use parking::ParkLimits;
 pub use recovery::RecoveryReport;
-pub use registry::{Pull, PullProgress, Registry, RegistryError, Transport};
+pub use registry::{Deed, FileContent, Pull, PullProgress, Pushed, Registry, RegistryError, Transport};
 pub use secrets::{SecretAsked, SecretsAsked};
 pub use shared::{Parts, Service, Settings};
 pub use tree::{TreeFilter, TreeId, TreeNode, TreeState};

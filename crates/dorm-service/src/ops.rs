@@ -18,6 +18,7 @@ mod layers;
 pub(crate) mod promote;
 pub(crate) mod pull;
 mod reach;
+mod remote;
 pub(crate) mod restart;
 mod resume;
 pub(crate) mod rewind;

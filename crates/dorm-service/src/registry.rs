@@ -7,13 +7,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use dorm_pool::{Image, PoolError, Progress};
+use futures_util::stream::BoxStream;
 use thiserror::Error;
+use tokio::sync::mpsc;
 
 use crate::error::Code;
 
 /// Who is told how far a pull is, several times a second at most.
 pub type PullProgress = Arc<dyn Fn(Progress) + Send + Sync>;
+
+/// A file as it comes.
+pub type FileContent = BoxStream<'static, std::io::Result<Bytes>>;
 
 /// Registries of images.
 #[async_trait]
@@ -33,9 +39,63 @@ pub trait Registry: Debug + Send + Sync + 'static {
     /// # Errors
     /// Any [`RegistryError`]; then there is no new image.
     async fn pull(&self, asked: &Pull, tag: &str, progress: PullProgress) -> Result<Image, RegistryError>;
+
+    /// Sends the file of a snapshot, which has `bytes`. What of it is there already is not sent again.
+    ///
+    /// # Errors
+    /// Any [`RegistryError`]; then no name means it.
+    async fn push_file(
+        &self,
+        to: &Pull,
+        content: FileContent,
+        bytes: u64,
+        progress: PullProgress,
+    ) -> Result<Pushed, RegistryError>;
+
+    /// Fetches the file of a snapshot and gives it to `to`, until nobody listens any more.
+    ///
+    /// # Errors
+    /// Any [`RegistryError`]; then not all of it has come.
+    async fn fetch_file(
+        &self,
+        from: &Pull,
+        to: &mpsc::Sender<std::io::Result<Bytes>>,
+        progress: PullProgress,
+    ) -> Result<(), RegistryError>;
 }
 
-/// An image that is to be fetched.
+/// A file that was sent.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Pushed {
+    /// Its whole name.
+    pub name: String,
+    /// The digest of its manifest.
+    pub manifest: String,
+    /// How long it is.
+    pub bytes: u64,
+    /// What of it had to be sent.
+    pub sent_bytes: u64,
+}
+
+/// What is asked of a registry, for errors.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Deed {
+    /// To give what has that name.
+    Pull(Box<str>),
+    /// To take what is to have that name.
+    Push(Box<str>),
+}
+
+impl std::fmt::Display for Deed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Pull(name) => write!(f, "pull {name}"),
+            Self::Push(name) => write!(f, "push to {name}"),
+        }
+    }
+}
+
+/// An image or snapshot of a registry.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Pull {
     /// What it is called: `HOST/NAME`, with `:TAG` or `@sha256:DIGEST`.
@@ -71,75 +131,73 @@ pub enum RegistryError {
     #[error("cannot pull '{0}': this daemon knows no registries")]
     NoRegistries(String),
     /// Nobody answers.
-    #[error("cannot pull {name}: the registry {registry} cannot be reached")]
+    #[error("cannot {name}: the registry {registry} cannot be reached")]
     Unreachable {
         /// Whom.
         registry: String,
-        /// Which image.
-        name: String,
+        /// What was done, with what.
+        name: Deed,
         /// What went wrong last.
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// The registry does not know us, or does not let us.
-    #[error("cannot pull {name}: the registry {registry} does not let us ({what})")]
+    #[error("cannot {name}: the registry {registry} does not let us ({what})")]
     Unauthorized {
         /// Whom.
         registry: String,
-        /// Which image.
-        name: String,
+        /// What was done, with what.
+        name: Deed,
         /// What it said, and how we had introduced ourselves.
         what: String,
     },
     /// There is no such image.
-    #[error("cannot pull {name}: the registry {registry} has no such image ({what})")]
+    #[error("cannot {name}: the registry {registry} has no such image ({what})")]
     NotFound {
         /// Whom.
         registry: String,
-        /// Which image.
-        name: String,
+        /// What was done, with what.
+        name: Deed,
         /// What it said.
         what: String,
     },
     /// The registry has had enough of us for now.
-    #[error("cannot pull {name}: the registry {registry} lets us ask no more for now{}", again(*.after))]
+    #[error("cannot {name}: the registry {registry} lets us ask no more for now{}", again(*.after))]
     RateLimited {
         /// Whom.
         registry: String,
-        /// Which image.
-        name: String,
+        /// What was done, with what.
+        name: Deed,
         /// When to ask again, if it said so.
         after: Option<Duration>,
     },
     /// The registry answers something else.
-    #[error("cannot pull {name}: the registry {registry} answers {what}")]
+    #[error("cannot {name}: the registry {registry} answers {what}")]
     Refused {
         /// Whom.
         registry: String,
-        /// Which image.
-        name: String,
+        /// What was done, with what.
+        name: Deed,
         /// What it answers.
         what: String,
     },
     /// The registry sends something else than it said.
-    #[error("cannot pull {name}: the registry {registry} sends {what}")]
+    #[error("cannot {name}: the registry {registry} sends {what}")]
     Lies {
         /// Whom.
         registry: String,
-        /// Which image.
-        name: String,
+        /// What was done, with what.
+        name: Deed,
         /// What, and what it should have been.
         what: String,
     },
     /// What it sends ended too early, or nothing came for too long, again and again.
-    #[error(
-        "cannot pull {name}: the registry {registry} {how} after {got} of {bytes} bytes of {digest}, {tries} times"
-    )]
+    #[error("cannot {name}: the registry {registry} {how} after {got} of {bytes} bytes of {digest}, {tries} times")]
     Interrupted {
         /// Whom.
         registry: String,
-        /// Which image.
-        name: String,
+        /// What was done, with what.
+        name: Deed,
         /// `stopped` or `said nothing more`.
         how: &'static str,
         /// How much is here.
@@ -152,10 +210,10 @@ pub enum RegistryError {
         tries: u32,
     },
     /// It would not fit.
-    #[error("cannot pull {name}: {need_bytes} bytes are to be fetched, {free_bytes} are free")]
+    #[error("cannot {name}: {need_bytes} bytes are to be fetched, {free_bytes} are free")]
     NoRoom {
-        /// Which image.
-        name: String,
+        /// What was done, with what.
+        name: Deed,
         /// How much is to be fetched.
         need_bytes: u64,
         /// How much is free.
@@ -173,10 +231,10 @@ pub enum RegistryError {
         source: std::io::Error,
     },
     /// What was fetched cannot be an image here.
-    #[error("cannot pull {name}")]
+    #[error("cannot {name}")]
     Pool {
-        /// Which image.
-        name: String,
+        /// What was done, with what.
+        name: Deed,
         /// Why not.
         #[source]
         source: PoolError,
@@ -206,7 +264,7 @@ impl RegistryError {
             Self::Reference { .. } => "name it as HOST/NAME:TAG, such as docker.io/library/python:3.12",
             Self::NoRegistries(_) => "import the image from a file or directory",
             Self::Unreachable { .. } => {
-                "look at its name and the network, and pull again; an image that is here already can still be used"
+                "look at its name and the network, and try again; an image that is here already can still be used"
             }
             Self::Unauthorized { .. } => {
                 "look at the name, or log in with `docker login` as the user the daemon runs as"

@@ -6,6 +6,7 @@
 mod error;
 mod files;
 mod processes;
+mod remote;
 mod resources;
 mod sse;
 mod terminal;

@@ -125,7 +125,8 @@ async fn open(options: &ServeOptions, data: &Data, store: Arc<SqlStore>) -> Resu
     // Engines are told whole paths: their processes do not stand where the daemon does.
     let images = std::path::absolute(&images).with_context(|| format!("find {}", images.display()))?;
     let pool = Pool::open_with(path, &images, steps.clone())?;
-    let registry = dorm_oci::open(dorm_oci::Config::new(path.join("pulls")), pool.clone())
+    let pulls = dorm_oci::Config { steps: steps.clone(), ..dorm_oci::Config::new(path.join("pulls")) };
+    let registry = dorm_oci::open(pulls, pool.clone())
         .with_context(|| format!("open {} for pulls", path.join("pulls").display()))?;
     let limiting = dorm_service::Limiting::WherePossible;
     let volumes = dorm_service::Volumes::with_steps(path.join("volumes"), limiting, steps.clone());

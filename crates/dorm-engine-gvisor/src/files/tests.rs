@@ -358,3 +358,28 @@ fn pages_that_are_not_where_they_should_be_are_an_error() {
         assert!(MemoryFiles::read(&wrong).is_err());
     }
 }
+
+/// Where inputs for fuzzers are kept; written anew when `DORM_REWRITE` is set.
+const SEEDS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/seeds/memory");
+
+#[test]
+fn images_that_fuzzers_begin_with_pass() {
+    let mut image = Image::new();
+    let attributes = map(&[(text(b"user.a"), text(b"1"))]);
+    let attributes = image.saved.add(attributes);
+    let file = image.file(9000, &[(0, 4096, 0), (8192, 12_288, 4096)], attributes);
+    image.enter(b"a", file);
+    image.enter(b"b", file);
+    let children = image.saved.add(map(&image.root_entries));
+    image.directory(image.root, b"", children);
+    let meta = [memory_file(&[(0, 4096, true)]), owners(&[b"a:/"]), memory_file(&[(0, 8192, true)])].concat();
+    let length = u16::try_from(meta.len()).unwrap().to_le_bytes();
+    let whole = [vec![0], length.to_vec(), meta, image.saved.bytes()].concat();
+    if std::env::var_os("DORM_REWRITE").is_some() {
+        fs::create_dir_all(SEEDS).unwrap();
+        fs::write(format!("{SEEDS}/two-names"), &whole).unwrap();
+    }
+    for seed in fs::read_dir(SEEDS).unwrap() {
+        fuzzing::image(&fs::read(seed.unwrap().path()).unwrap());
+    }
+}

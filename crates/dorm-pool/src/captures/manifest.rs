@@ -188,6 +188,14 @@ fn understand(body: BodyV1) -> Result<(CaptureFacts, Vec<CaptureFile>, Option<Tr
     Ok((facts, files, tree.map(|TreeV2 { entries, bytes }| TreeFacts { entries, bytes })))
 }
 
+/// The manifest that has this body.
+#[cfg(any(test, feature = "fuzzing"))]
+pub(super) fn sealed(body: &[u8]) -> Option<Vec<u8>> {
+    let body: BodyV1 = serde_json::from_slice(body).ok()?;
+    let format = if body.layered.is_some() { LAYERED } else { PLAIN };
+    serde_json::to_vec_pretty(&ManifestV1 { format, blake3: seal(&body).ok()?, body }).ok()
+}
+
 /// Whether a relative path stays below the directory it is relative to.
 pub(super) fn is_inside(path: &Path) -> bool {
     path.components().next().is_some() && path.components().all(|part| matches!(part, Component::Normal(_)))

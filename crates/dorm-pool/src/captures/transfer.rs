@@ -10,6 +10,8 @@
 //! A tree that lies on others is written as the one that they come to. A reader knows the name of each entry before it
 //! comes, so that nothing can come twice, be missing or be too much. The image below is named and not in it.
 
+#[cfg(any(test, feature = "fuzzing"))]
+mod fuzzing;
 mod manifest;
 mod read;
 #[cfg(test)]

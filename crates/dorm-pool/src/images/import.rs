@@ -153,7 +153,12 @@ impl Images {
     }
 
     /// Makes an image of layers.
-    fn import_bundle(&self, bundle: Bundle, tag: Option<&str>, job: &mut Job<'_>) -> Result<Image, PoolError> {
+    pub(super) fn import_bundle(
+        &self,
+        bundle: Bundle,
+        tag: Option<&str>,
+        job: &mut Job<'_>,
+    ) -> Result<Image, PoolError> {
         if let Some(image) = self.same(&bundle)? {
             if let Some(tag) = tag {
                 let _held = self.lock()?;
@@ -186,6 +191,7 @@ impl Images {
 
     fn import_layers(&self, bundle: Bundle, tag: Option<&str>, job: &mut Job<'_>) -> Result<Image, PoolError> {
         let staging = self.stage()?;
+        self.steps.reach(Step::ImportBegun)?;
         let _kept = self.keep_layers()?;
         let rootfs = staging.path.join(ROOTFS);
         disk::make_directory(&rootfs).map_err(failed("make the directory", &rootfs))?;
@@ -209,6 +215,7 @@ impl Images {
             layers::apply(&mut tree, &layers[at])
                 .map_err(|(entry, refusal)| job.entry_refused(&entry, refusal, &staging.path))?;
         }
+        self.steps.reach(Step::LayersLaid)?;
         let mut config = bundle.config;
         let mut sink = Sink::new(job, tree, &staging.path);
         sink.make_place(&config)?;

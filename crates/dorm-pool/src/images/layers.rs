@@ -150,6 +150,7 @@ impl Images {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(failed("rename the complete layer", &part.path)(error)),
             }
+            self.steps.reach(Step::LayerNamed)?;
         }
         disk::sync_directory(&directory, &self.steps)?;
         self.steps.reach(Step::LayersNamed)
@@ -182,6 +183,7 @@ impl Images {
                 let gone = directory.join(format!("{GONE}{name}"));
                 disk::remove_tree(&gone)?;
                 fs::rename(&path, &gone).map_err(failed("rename before removing", &path))?;
+                self.steps.reach(Step::LayerSetAside)?;
                 disk::remove_tree(&gone)?;
             }
         }

@@ -10,6 +10,7 @@ use dorm_lifecycle::Digest;
 use super::{Image, Images};
 use crate::disk;
 use crate::error::{PoolError, failed};
+use crate::steps::Step;
 
 pub(super) const DIRECTORY: &str = "tags";
 const NEW: &str = ".new";
@@ -50,8 +51,10 @@ impl Images {
             _ => {}
         }
         disk::write_new(&new, format!("{digest}\n").as_bytes(), &self.steps)?;
+        self.steps.reach(Step::TagWritten)?;
         fs::rename(&new, directory.join(file_name(tag))).map_err(failed("rename the new tag", &new))?;
-        disk::sync_directory(&directory, &self.steps)
+        disk::sync_directory(&directory, &self.steps)?;
+        self.steps.reach(Step::Tagged)
     }
 
     /// Gives an image that is there a tag.

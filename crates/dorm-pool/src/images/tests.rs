@@ -368,8 +368,10 @@ async fn imports_of_one_source_at_once_all_succeed() {
     assert_eq!(left(&home), [digests[0].to_string()]);
 }
 
+mod bombs;
 mod bundles;
 mod layers;
+mod seeds;
 
 mod hostile {
     use proptest::prelude::*;

@@ -50,7 +50,7 @@ pub(super) async fn remove(world: &World) -> Result<Value> {
     world.daemon.ask(Method::DELETE, &format!("/images/{TAG}"), None).await
 }
 
-async fn list(world: &World) -> Result<Vec<Value>> {
+pub(super) async fn list(world: &World) -> Result<Vec<Value>> {
     let answer = world.daemon.get("/images").await?;
     Ok(answer["images"].as_array().cloned().unwrap_or_default())
 }
@@ -86,7 +86,7 @@ pub(super) async fn judge(world: &World, operation: Operation, is_done: bool, fa
     }
     let known: Vec<String> = listed.iter().map(|image| word(image, "digest")).collect();
     for name in names(&images(world))? {
-        if name != "tags" && !name.starts_with(".lock") && !known.contains(&name) {
+        if !["tags", "layers"].contains(&name.as_str()) && !name.starts_with(".lock") && !known.contains(&name) {
             faults.push((Kind::LeftOver, format!("left over: {}", images(world).join(name).display())));
         }
     }

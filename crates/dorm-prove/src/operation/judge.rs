@@ -8,7 +8,7 @@ use anyhow::Result;
 use serde_json::{Value, json};
 
 use super::perform::{CHILDREN, LIMITS};
-use super::{Heard, Operation, Scene, images, merge, transfer, volumes};
+use super::{Heard, Operation, Scene, images, layers, merge, transfer, volumes};
 use crate::host::word;
 use crate::probe::{PATIENCE, Probe};
 use crate::report::Kind;
@@ -35,6 +35,9 @@ pub(crate) async fn judge(world: &mut World, operation: Operation, scene: Scene,
         Operation::MakeHulls => {}
         Operation::ImportImage | Operation::RemoveImage => {
             images::judge(world, operation, is_done, &mut faults).await?;
+        }
+        Operation::ImportLayers | Operation::PullImage | Operation::RemoveLayers => {
+            layers::judge(world, operation, heard, &mut faults).await?;
         }
         Operation::TerminateRunning
         | Operation::TerminateParked

@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result, bail};
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::{Operation, Scene, images, transfer, volumes};
+use super::{Operation, Scene, images, layers, transfer, volumes};
 use crate::world::{Hulls, World};
 
 /// The limits that are set, in seconds.
@@ -77,6 +77,9 @@ pub(crate) async fn perform(world: &mut World, operation: Operation, scene: &Sce
         }
         Operation::ImportImage => images::import(world).await,
         Operation::RemoveImage => images::remove(world).await,
+        Operation::ImportLayers | Operation::PullImage | Operation::RemoveLayers => {
+            layers::perform(world, operation).await
+        }
         Operation::MakeHulls => {
             world.start_again(Hulls::Ready)?;
             while world.watcher.times("gvisor: spare hull ready") < HULLS {

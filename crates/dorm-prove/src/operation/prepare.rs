@@ -3,7 +3,7 @@
 use anyhow::{Result, bail};
 use serde_json::json;
 
-use super::{Operation, Scene, images, merge, transfer, volumes};
+use super::{Operation, Scene, images, layers, merge, transfer, volumes};
 use crate::host::word;
 use crate::probe::Probe;
 use crate::steps::{Act, Step};
@@ -66,6 +66,13 @@ pub(crate) async fn prepare(world: &mut World, operation: Operation) -> Result<S
         }
         Operation::ImportImage => images::is_gone(world).await?,
         Operation::RemoveImage => drop(images::is_there(world).await?),
+        Operation::ImportLayers | Operation::PullImage | Operation::RemoveLayers => {
+            layers::make(world)?;
+            images::is_gone(world).await?;
+            if operation == Operation::RemoveLayers {
+                layers::perform(world, Operation::ImportLayers).await?;
+            }
+        }
         _ => {}
     }
     if !matches!(operation, Operation::StartAfterSuspend | Operation::StartAfterCreate | Operation::MakeHulls) {
@@ -99,7 +106,10 @@ async fn subject(world: &mut World, operation: Operation) -> Result<Option<Probe
         | Operation::StartAfterCreate
         | Operation::MakeHulls
         | Operation::ImportImage
-        | Operation::RemoveImage => return Ok(None),
+        | Operation::RemoveImage
+        | Operation::ImportLayers
+        | Operation::PullImage
+        | Operation::RemoveLayers => return Ok(None),
         Operation::TerminateRunning => return doomed(world, Stage::Running).await.map(Some),
         Operation::TerminateParked => return doomed(world, Stage::Parked).await.map(Some),
         Operation::TerminateEvicted => return doomed(world, Stage::Evicted).await.map(Some),

@@ -17,6 +17,7 @@ mod keep;
 mod ls;
 mod port;
 mod promote;
+mod remote;
 mod restart;
 mod resume;
 mod rewind;

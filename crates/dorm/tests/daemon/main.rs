@@ -13,6 +13,7 @@ mod network;
 mod place;
 mod prove;
 mod registry;
+mod remote;
 mod reseed;
 mod restarts;
 mod rewinds;

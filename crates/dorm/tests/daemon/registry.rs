@@ -15,7 +15,7 @@ use crate::place::{PATIENCE, Place};
 const PROGRAMS: [&str; 5] = ["/bin/sh", "/bin/cat", "/usr/bin/id", "/usr/bin/env", "/bin/ls"];
 
 /// A registry of our own, with what it stores in a directory that goes with it.
-struct Registry {
+pub(crate) struct Registry {
     child: Child,
     address: String,
     directory: tempfile::TempDir,
@@ -29,7 +29,7 @@ impl Drop for Registry {
 }
 
 impl Registry {
-    async fn start() -> Self {
+    pub(crate) async fn start() -> Self {
         let directory = tempfile::tempdir().unwrap();
         let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let store = directory.path().join("store");
@@ -49,6 +49,16 @@ impl Registry {
         let answers = until(PATIENCE, "the registry answers", || async { Ok(client.get(&url).send().await.is_ok()) });
         answers.await.unwrap();
         registry
+    }
+
+    /// What something is called in it.
+    pub(crate) fn named(&self, name: &str) -> String {
+        format!("{}/{name}", self.address)
+    }
+
+    /// Where it stores what it has.
+    pub(crate) fn store(&self) -> PathBuf {
+        self.directory.path().join("store")
     }
 
     /// Pushes the image of an OCI layout.

@@ -1,6 +1,8 @@
 //! Export files: what goes in comes out on another host, whatever was done to a file on the way is found, and nothing
 //! stays of one that is refused.
 
+mod seeds;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::Cursor;

@@ -87,11 +87,13 @@ pub(in crate::images) fn unpack(images: &Images, layer: &LayerBlob, job: &mut Jo
         return Err(job.refused(&format!("the blob of its layer {} is missing", layer.diff_id), None));
     };
     let part = images.part()?;
+    images.steps.reach(Step::LayerBegun)?;
     let tree_path = part.path.join(TREE);
     disk::make_directory(&tree_path).map_err(failed("make the directory", &tree_path))?;
     let tree = Tree::open(&tree_path, GUEST_ID_BASE).map_err(failed("open", &tree_path))?.for_layer();
     let mut sink = Sink::new(job, tree, &part.path).of_layer();
     let links = fill(&mut sink, layer, blob)?;
+    images.steps.reach(Step::LayerFilled)?;
     describe(&part.path, &links, images)?;
     images.steps.reach(Step::LayerUnpacked)?;
     debug_assert!(part.path.join(ABOUT).exists());

@@ -123,7 +123,7 @@ fn text(image: &Image, path: &str) -> String {
     fs::read_to_string(image.rootfs.join(path)).unwrap()
 }
 
-fn layer_names(home: &TempDir) -> Vec<String> {
+pub(super) fn layer_names(home: &TempDir) -> Vec<String> {
     let mut names: Vec<_> = fs::read_dir(home.path().join("images/layers"))
         .map(|entries| entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect())
         .unwrap_or_default();
@@ -375,9 +375,9 @@ async fn a_damaged_layer_is_noticed_and_unpacked_anew() {
 
 #[tokio::test]
 async fn whatever_step_fails_there_is_a_sound_image_or_none_and_the_next_import_succeeds() {
-    for step in
-        [Step::LayerUnpacked, Step::Unpacked, Step::Listed, Step::ImageSynced, Step::LayersNamed, Step::Published]
-    {
+    let unpacking = [Step::ImportBegun, Step::LayerBegun, Step::LayerFilled, Step::LayerUnpacked, Step::LayersLaid];
+    let naming = [Step::LayerNamed, Step::LayersNamed, Step::Published, Step::TagWritten, Step::Tagged];
+    for step in unpacking.into_iter().chain([Step::Unpacked, Step::Listed, Step::ImageSynced]).chain(naming) {
         for ending in [Ending::Fails, Ending::Dies] {
             let home = tempfile::tempdir().unwrap();
             let steps = Armed::new();

@@ -6,7 +6,7 @@ use clap::Subcommand;
 use dorm_api::wire;
 use jiff::Timestamp;
 
-use super::transfer;
+use super::{remote, transfer};
 use crate::cli::output::{self, Format};
 use crate::cli::problem::{Done, Problem};
 use crate::cli::progress::Progress;
@@ -87,6 +87,15 @@ enum CheckpointVerb {
     ///
     /// It gets an id of its own. Nothing is left of a file that is damaged or refused.
     Import(transfer::ImportOptions),
+    /// Send a snapshot to a registry of images, to be fetched by other hosts
+    ///
+    /// What is there already is not sent again, also after a push that was cut off. As with export its image is not part of
+    /// it. Logins are those of Docker's configuration, as the user the daemon runs as has it.
+    Push(remote::PushOptions),
+    /// Fetch a snapshot from a registry
+    ///
+    /// It gets an id of its own. Nothing is left of one that is damaged or refused.
+    Pull(remote::PullOptions),
     /// Make a snapshot of the files of a memory snapshot, which stays
     ///
     /// It works for memory of another build of the engine or CPU, too, from which no sandbox can go on.
@@ -123,6 +132,8 @@ pub(super) async fn run(client: &Client, options: CheckpointOptions, format: For
         }
         (Some(CheckpointVerb::Export(options)), _) => transfer::export(client, options).await,
         (Some(CheckpointVerb::Import(options)), _) => transfer::import(client, options, format).await,
+        (Some(CheckpointVerb::Push(options)), _) => remote::push(client, options, format).await,
+        (Some(CheckpointVerb::Pull(options)), _) => remote::pull(client, options, format).await,
         (Some(CheckpointVerb::Files(options)), _) => transfer::files(client, options, format).await,
         (None, Some(id)) => {
             let labels = options.label.into_iter().collect();

@@ -1,0 +1,105 @@
+//! Snapshots in registries.
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use dorm_pool::Progress;
+use dorm_service::{ImportSettings, Pull, ServiceError};
+use futures_util::{StreamExt as _, stream};
+use serde::Serialize;
+use tokio::sync::watch;
+use tokio_stream::wrappers::WatchStream;
+
+use super::snapshots::Snapshot;
+use crate::error::ApiError;
+use crate::extract::{self, Json, WantsEvents};
+use crate::routes::Api;
+use crate::{convert, sse, wire};
+
+/// Sends a snapshot to a registry, as the file of an export in parts. Parts that are there already are not sent again, also
+/// after a push that did not come to its end. With `Accept: text/event-stream` it answers with the events `progress`, then
+/// `done` with what was sent, or `error`.
+#[utoipa::path(post, path = "/v1/snapshots/{id}/push", tag = "snapshots", request_body = wire::PushSnapshot,
+    params(("id" = String, Path, description = "snapshot id")),
+    responses(
+        (status = 201, body = wire::PushedSnapshot),
+        (status = 200, description = "server-sent events", content_type = "text/event-stream",
+            body = wire::ImportProgress),
+        (status = "default", body = wire::ErrorAnswer, description = "an error"),
+    ))]
+pub(crate) async fn push(
+    State(api): State<Api>,
+    Snapshot(id): Snapshot,
+    WantsEvents(events): WantsEvents,
+    Json(asked): Json<wire::PushSnapshot>,
+) -> Result<Response, ApiError> {
+    let service = api.service.clone();
+    let to = named(asked.reference, asked.insecure);
+    follow(events, move |report| async move {
+        let pushed = service.push_snapshot(&id, to, report).await?;
+        Ok(wire::PushedSnapshot {
+            reference: pushed.name,
+            manifest: pushed.manifest,
+            bytes: pushed.bytes,
+            sent_bytes: pushed.sent_bytes,
+        })
+    })
+    .await
+}
+
+/// Fetches a snapshot from a registry. It gets an id of its own; every byte is compared with what is said of it, and nothing
+/// is left of one that is refused. With `Accept: text/event-stream` it answers with the events `progress`, then `done` with
+/// the snapshot, or `error`.
+#[utoipa::path(post, path = "/v1/snapshots/pull", tag = "snapshots", request_body = wire::PullSnapshot, responses(
+    (status = 201, body = wire::Snapshot),
+    (status = 200, description = "server-sent events", content_type = "text/event-stream", body = wire::ImportProgress),
+    (status = "default", body = wire::ErrorAnswer, description = "an error"),
+))]
+pub(crate) async fn pull(
+    State(api): State<Api>,
+    WantsEvents(events): WantsEvents,
+    Json(asked): Json<wire::PullSnapshot>,
+) -> Result<Response, ApiError> {
+    let service = api.service.clone();
+    let expires = asked.expires_secs.map(|value| extract::seconds("expires_secs", value)).transpose()?;
+    let settings = ImportSettings { labels: asked.labels, expires };
+    let from = named(asked.reference, asked.insecure);
+    follow(events, move |report| async move {
+        Ok(wire::Snapshot::from(service.pull_snapshot(from, settings, report).await?))
+    })
+    .await
+}
+
+fn named(reference: String, insecure: bool) -> Pull {
+    Pull { reference, architecture: None, transport: convert::transport(insecure) }
+}
+
+/// Does it, and tells how far it is where that is wanted.
+async fn follow<T, W>(
+    events: bool,
+    work: impl FnOnce(Box<dyn Fn(Progress) + Send + Sync>) -> W,
+) -> Result<Response, ApiError>
+where
+    T: Serialize + Send + 'static,
+    W: Future<Output = Result<T, ServiceError>> + Send + 'static,
+{
+    // A watch: a caller that reads slowly misses steps and holds nothing up.
+    let (reports, progress) = watch::channel(None);
+    let work = work(Box::new(move |progress| {
+        let _ = reports.send(Some(wire::ImportProgress::from(progress)));
+    }));
+    if !events {
+        return Ok((StatusCode::CREATED, axum::Json(work.await?)).into_response());
+    }
+    let work = tokio::spawn(work);
+    let progress = WatchStream::new(progress)
+        .filter_map(|progress| std::future::ready(progress.map(|progress| sse::event("progress", &progress))));
+    let end = stream::once(async move {
+        match work.await {
+            Ok(Ok(done)) => sse::event("done", &done),
+            Ok(Err(error)) => sse::failure(error.into()),
+            Err(_) => sse::failure(ServiceError::Stopping.into()),
+        }
+    });
+    Ok(sse::answer(progress.chain(end)))
+}

@@ -1,0 +1,75 @@
+//! What fuzzers are let at: a memory image that a taken-over sandbox has written. Not built into anything that is
+//! shipped.
+
+use std::fs::File;
+use std::io;
+
+use dorm_engine::{Content, Entry, EntryKind, FileSink};
+
+use super::pages::{MemoryFiles, Source};
+use super::walk::Walk;
+use super::{kernel, tree, unframe};
+
+/// What the first byte asks for: the state comes in frames.
+const FRAMED: u8 = 1;
+const PAGES_MAX: u64 = 16 << 20;
+/// What the files of an image can come to: each page belongs to one of them at most.
+const CONTENT_MAX: u64 = PAGES_MAX + (1 << 20);
+
+/// Reads an image: a byte that says how it comes, two bytes of how long `pages_meta.img` is, that, and the saved state.
+/// Its pages are zeros.
+///
+/// # Panics
+/// When what comes out leads out of the root, or is more than there is.
+pub fn image(data: &[u8]) {
+    let Some((head, rest)) = data.split_first_chunk::<3>() else { return };
+    let [how, low, high] = *head;
+    let length = usize::from(u16::from_le_bytes([low, high])).min(rest.len());
+    let (meta, state) = rest.split_at(length);
+    let Ok(memory) = MemoryFiles::read(meta) else { return };
+    if memory.bytes > PAGES_MAX {
+        return;
+    }
+    let state = match how & FRAMED {
+        0 => state.to_vec(),
+        _ => match unframe::unframe(&mut &state[..], state.len() as u64) {
+            Ok(state) => state,
+            Err(_) => return,
+        },
+    };
+    let Ok(graph) = kernel(&state) else { return };
+    let Ok((upper, tmp)) = tree::find(&graph, &memory) else { return };
+    let pages = File::from(rustix::fs::memfd_create("pages", rustix::fs::MemfdFlags::CLOEXEC).expect("a file"));
+    pages.set_len(memory.bytes).expect("to give it its length");
+    let mut sink = Counted::default();
+    let _ = Walk::new(&graph, Source::new(pages, memory.bytes), &mut sink).run(&upper, tmp.as_ref());
+}
+
+#[derive(Default)]
+struct Counted {
+    bytes: u64,
+}
+
+impl FileSink for Counted {
+    fn take(&mut self, entry: &Entry, content: &mut dyn Content) -> io::Result<()> {
+        let parts = |path: &[u8]| {
+            let is_inside =
+                path.is_empty() || path.split(|byte| *byte == b'/').all(|part| !matches!(part, b"" | b"." | b".."));
+            assert!(is_inside && !path.contains(&0), "{:?} leads elsewhere", String::from_utf8_lossy(path));
+        };
+        parts(&entry.path);
+        if let EntryKind::HardLink(of) = &entry.kind {
+            parts(of);
+        }
+        let mut last = 0;
+        while let Some((at, piece)) = content.next()? {
+            let EntryKind::File { bytes } = entry.kind else { panic!("only files have content") };
+            let end = at + piece.len() as u64;
+            assert!(at >= last && end <= bytes, "a piece at {at} to {end} of a file of {bytes}, after {last}");
+            last = end;
+            self.bytes += piece.len() as u64;
+        }
+        assert!(self.bytes <= CONTENT_MAX, "more comes out than is in it");
+        Ok(())
+    }
+}

@@ -1,0 +1,70 @@
+//! Sending blobs and manifests.
+
+use bytes::Bytes;
+use dorm_pool::BlobDigest;
+use dorm_service::RegistryError;
+use reqwest::header::{CONTENT_TYPE, LOCATION};
+use reqwest::{Response, Url};
+
+use super::RegistryClient;
+use crate::sending::{Failed, Tries};
+
+impl RegistryClient<'_> {
+    /// Whether a blob is there already.
+    pub(crate) async fn has_blob(&self, digest: &BlobDigest) -> Result<bool, RegistryError> {
+        let url = format!("{}/blobs/{digest}", self.base);
+        let mut tries = Tries::new(self.config);
+        loop {
+            match self.ask(|| self.http.head(&url)).await {
+                Ok(_) => return Ok(true),
+                Err(Failed::Final(RegistryError::NotFound { .. })) => return Ok(false),
+                Err(failed) => tries.next(failed).await?,
+            }
+        }
+    }
+
+    /// Sends a blob.
+    pub(crate) async fn upload(&self, digest: &BlobDigest, content: Bytes) -> Result<(), RegistryError> {
+        let mut tries = Tries::new(self.config);
+        loop {
+            match self.upload_once(digest, &content).await {
+                Ok(()) => return Ok(()),
+                Err(failed) => tries.next(failed).await?,
+            }
+        }
+    }
+
+    async fn upload_once(&self, digest: &BlobDigest, content: &Bytes) -> Result<(), Failed> {
+        let begun = format!("{}/blobs/uploads/", self.base);
+        let response = self.ask(|| self.http.post(&begun).body("")).await?;
+        let url = self.upload_url(&response, digest).map_err(Failed::Final)?;
+        let put = || self.http.put(url.clone()).header(CONTENT_TYPE, "application/octet-stream").body(content.clone());
+        self.ask(put).await.map(drop)
+    }
+
+    /// Where the registry wants a blob. What we are known by goes nowhere else.
+    fn upload_url(&self, response: &Response, digest: &BlobDigest) -> Result<Url, RegistryError> {
+        let location = response.headers().get(LOCATION).and_then(|value| value.to_str().ok());
+        let base = Url::parse(&self.base).ok();
+        let url = base.as_ref().zip(location).and_then(|(base, location)| base.join(location).ok());
+        match (url, base) {
+            (Some(mut url), Some(base)) if url.origin() == base.origin() => {
+                url.query_pairs_mut().append_pair("digest", &digest.to_string());
+                Ok(url)
+            }
+            _ => Err(self.whom.lies("no place on itself to send a blob to")),
+        }
+    }
+
+    /// Lets `tag` mean a manifest.
+    pub(crate) async fn put_manifest(&self, tag: &str, kind: &str, text: Bytes) -> Result<(), RegistryError> {
+        let url = format!("{}/manifests/{tag}", self.base);
+        let mut tries = Tries::new(self.config);
+        loop {
+            match self.ask(|| self.http.put(&url).header(CONTENT_TYPE, kind).body(text.clone())).await {
+                Ok(_) => return Ok(()),
+                Err(failed) => tries.next(failed).await?,
+            }
+        }
+    }
+}

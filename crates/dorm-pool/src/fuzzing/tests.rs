@@ -1,0 +1,30 @@
+//! The inputs that are kept for fuzzers, in `fuzz/seeds`: written anew when `DORM_REWRITE` is set.
+
+use std::fs;
+use std::path::PathBuf;
+
+use super::Fuzzed;
+
+fn directory(target: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds").join(target)
+}
+
+/// An input to begin with.
+pub(crate) fn seed(target: &str, name: &str, data: &[u8]) {
+    if std::env::var_os("DORM_REWRITE").is_some() {
+        fs::create_dir_all(directory(target)).unwrap();
+        fs::write(directory(target).join(name), data).unwrap();
+    }
+}
+
+/// Every input that is kept passes.
+pub(crate) fn pass_all(target: &str, passes: impl Fn(&Fuzzed, &[u8])) {
+    let home = tempfile::tempdir().unwrap();
+    let fuzzed = Fuzzed::new(home.path());
+    let mut count = 0;
+    for entry in fs::read_dir(directory(target)).unwrap() {
+        passes(&fuzzed, &fs::read(entry.unwrap().path()).unwrap());
+        count += 1;
+    }
+    assert!(count > 0, "there are no inputs for {target}");
+}

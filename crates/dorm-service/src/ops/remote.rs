@@ -1,0 +1,71 @@
+//! Snapshots that are sent to a registry and fetched from it: the file of an export, in parts.
+
+use dorm_lifecycle::SnapshotId;
+use dorm_pool::Progress;
+use dorm_store::SnapshotRecord;
+use futures_util::StreamExt as _;
+use std::sync::Arc;
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+
+use super::transfer::ImportSettings;
+use crate::error::ServiceError;
+use crate::registry::{Pull, PullProgress, Pushed, Registry, RegistryError};
+use crate::shared::Service;
+
+/// How many parts wait for whoever is slower.
+const PARTS: usize = 1;
+
+impl Service {
+    /// Sends a snapshot to a registry. What of it is there already is not sent again.
+    ///
+    /// # Errors
+    /// As [`Service::export_snapshot`]; any [`RegistryError`], and then no name means it.
+    pub async fn push_snapshot(
+        &self,
+        id: &SnapshotId,
+        to: Pull,
+        progress: impl Fn(Progress) + Send + Sync + 'static,
+    ) -> Result<Pushed, ServiceError> {
+        let registry = self.registry_for(&to)?;
+        let file = self.export_snapshot(id).await?;
+        let progress: PullProgress = Arc::new(progress);
+        tokio::select! {
+            biased;
+            () = self.shared.stopping.cancelled() => Err(ServiceError::Stopping),
+            pushed = registry.push_file(&to, file.content.boxed(), file.bytes, progress) => Ok(pushed?),
+        }
+    }
+
+    /// Fetches a snapshot from a registry and takes it in.
+    ///
+    /// # Errors
+    /// Any [`RegistryError`]; as [`Service::import_snapshot`]. Nothing of it is left then.
+    pub async fn pull_snapshot(
+        &self,
+        from: Pull,
+        settings: ImportSettings,
+        progress: impl Fn(Progress) + Send + Sync + 'static,
+    ) -> Result<SnapshotRecord, ServiceError> {
+        let registry = self.registry_for(&from)?;
+        let (send, receive) = mpsc::channel(PARTS);
+        let progress: PullProgress = Arc::new(progress);
+        let fetch = async move {
+            // What does not come ends the file, which then is cut short.
+            let fetched = registry.fetch_file(&from, &send, progress).await;
+            drop(send);
+            fetched
+        };
+        let (fetched, imported) = tokio::join!(fetch, self.import_snapshot(ReceiverStream::new(receive), settings));
+        match (fetched, imported) {
+            (_, Ok(snapshot)) => Ok(snapshot),
+            (Err(error), Err(_)) => Err(error.into()),
+            (Ok(()), Err(error)) => Err(error),
+        }
+    }
+
+    fn registry_for(&self, asked: &Pull) -> Result<Arc<dyn Registry>, ServiceError> {
+        let registry = self.shared.settings.registry.clone();
+        Ok(registry.ok_or_else(|| RegistryError::NoRegistries(asked.reference.clone()))?)
+    }
+}
