@@ -15,12 +15,14 @@ use super::say;
 const REGISTRY: &str = "docker-registry";
 
 /// A program that must be there and the package that brings it.
-const PROGRAMS: [(&str, &str); 8] = [
+const PROGRAMS: [(&str, &str); 9] = [
     ("mmdebstrap", "mmdebstrap"),
     ("nft", "nftables"),
     ("ip", "iproute2"),
     ("mkfs.ext4", "e2fsprogs"),
     ("python3", "python3"),
+    // For fuzzers.
+    ("g++", "g++"),
     // For tests of images from registries.
     (REGISTRY, REGISTRY),
     ("skopeo", "skopeo"),
