@@ -11,6 +11,7 @@ pub(crate) mod images;
 pub(crate) mod keeping;
 pub(crate) mod output;
 pub(crate) mod processes;
+mod progress;
 pub(crate) mod pty;
 mod range;
 pub(crate) mod remote;

@@ -5,18 +5,15 @@ use std::path::PathBuf;
 use axum::extract::{FromRequestParts, State};
 use axum::http::StatusCode;
 use axum::http::request::Parts;
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use dorm_lifecycle::IdError;
-use dorm_pool::{Image, Progress};
 use dorm_service::{Composition, CreateFrom, PullPolicy, ServiceError};
-use futures_util::{StreamExt, stream};
-use tokio::sync::watch;
-use tokio_stream::wrappers::WatchStream;
 
+use super::progress::follow;
 use crate::error::ApiError;
 use crate::extract::{Json, WantsEvents, parameter};
 use crate::routes::Api;
-use crate::{convert, sse, wire};
+use crate::{convert, wire};
 
 /// The `{reference}` of a path: a tag, a digest, or the beginning of one.
 pub(crate) struct Reference(String);
@@ -54,7 +51,9 @@ pub(crate) async fn import(
     let path = absolute(&asked.path)?;
     let service = api.service.clone();
     let tag = asked.tag;
-    follow(events, move |report| async move { service.import_image(&path, tag.as_deref(), report).await }).await
+    let work =
+        move |report| async move { service.import_image(&path, tag.as_deref(), report).await.map(wire::Image::from) };
+    follow(events, work).await
 }
 
 /// Fetches an image from a registry. What was fetched and checked before is not fetched again, also after a pull that did
@@ -74,15 +73,16 @@ pub(crate) async fn pull(
     let wire::PullImage { reference, architecture, tag, insecure, pull } = asked;
     let transport = convert::transport(insecure);
     let asked = dorm_service::Pull { reference, architecture, transport };
-    follow(events, move |report| async move {
-        match (pull, tag) {
-            (wire::Pull::Always, tag) => service.pull_image(asked, tag.as_deref(), PullPolicy::Always, report).await,
-            (_, None) => service.find_image(asked, pull.into(), report).await,
+    follow::<wire::Image, _>(events, move |report| async move {
+        let image = match (pull, tag) {
+            (wire::Pull::Always, tag) => service.pull_image(asked, tag.as_deref(), PullPolicy::Always, report).await?,
+            (_, None) => service.find_image(asked, pull.into(), report).await?,
             (_, Some(tag)) => {
                 let image = service.find_image(asked, pull.into(), report).await?;
-                Ok(service.pool().tag(&image.digest, &tag).await?)
+                service.pool().tag(&image.digest, &tag).await?
             }
-        }
+        };
+        Ok(image.into())
     })
     .await
 }
@@ -114,36 +114,7 @@ pub(crate) async fn compose(
     };
     let asked = Composition { from, config: config.into(), tag, build };
     let service = api.service.clone();
-    follow(events, move |report| async move { service.compose_image(asked, report).await }).await
-}
-
-/// Does what ends with an image, and tells how far it is where that is wanted.
-async fn follow<W>(
-    events: bool,
-    work: impl FnOnce(Box<dyn Fn(Progress) + Send + Sync>) -> W,
-) -> Result<Response, ApiError>
-where
-    W: Future<Output = Result<Image, ServiceError>> + Send + 'static,
-{
-    // A watch: a caller that reads slowly misses steps and holds nothing up.
-    let (reports, progress) = watch::channel(None);
-    let work = work(Box::new(move |progress| {
-        let _ = reports.send(Some(wire::ImportProgress::from(progress)));
-    }));
-    if !events {
-        return Ok((StatusCode::CREATED, axum::Json(wire::Image::from(work.await?))).into_response());
-    }
-    let work = tokio::spawn(work);
-    let progress = WatchStream::new(progress)
-        .filter_map(|progress| std::future::ready(progress.map(|progress| sse::event("progress", &progress))));
-    let end = stream::once(async move {
-        match work.await {
-            Ok(Ok(image)) => sse::event("done", &wire::Image::from(image)),
-            Ok(Err(error)) => sse::failure(error.into()),
-            Err(_) => sse::failure(ServiceError::Stopping.into()),
-        }
-    });
-    Ok(sse::answer(progress.chain(end)))
+    follow(events, move |report| async move { service.compose_image(asked, report).await.map(wire::Image::from) }).await
 }
 
 /// An image.

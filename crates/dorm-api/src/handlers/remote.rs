@@ -1,20 +1,15 @@
 //! Snapshots in registries.
 
 use axum::extract::State;
-use axum::http::StatusCode;
-use axum::response::{IntoResponse, Response};
-use dorm_pool::Progress;
-use dorm_service::{ImportSettings, Pull, ServiceError};
-use futures_util::{StreamExt as _, stream};
-use serde::Serialize;
-use tokio::sync::watch;
-use tokio_stream::wrappers::WatchStream;
+use axum::response::Response;
+use dorm_service::{ImportSettings, Pull};
 
+use super::progress::follow;
 use super::snapshots::Snapshot;
 use crate::error::ApiError;
 use crate::extract::{self, Json, WantsEvents};
 use crate::routes::Api;
-use crate::{convert, sse, wire};
+use crate::{convert, wire};
 
 /// Sends a snapshot to a registry, as the file of an export in parts. Parts that are there already are not sent again, also
 /// after a push that did not come to its end. With `Accept: text/event-stream` it answers with the events `progress`, then
@@ -72,34 +67,4 @@ pub(crate) async fn pull(
 
 fn named(reference: String, insecure: bool) -> Pull {
     Pull { reference, architecture: None, transport: convert::transport(insecure) }
-}
-
-/// Does it, and tells how far it is where that is wanted.
-async fn follow<T, W>(
-    events: bool,
-    work: impl FnOnce(Box<dyn Fn(Progress) + Send + Sync>) -> W,
-) -> Result<Response, ApiError>
-where
-    T: Serialize + Send + 'static,
-    W: Future<Output = Result<T, ServiceError>> + Send + 'static,
-{
-    // A watch: a caller that reads slowly misses steps and holds nothing up.
-    let (reports, progress) = watch::channel(None);
-    let work = work(Box::new(move |progress| {
-        let _ = reports.send(Some(wire::ImportProgress::from(progress)));
-    }));
-    if !events {
-        return Ok((StatusCode::CREATED, axum::Json(work.await?)).into_response());
-    }
-    let work = tokio::spawn(work);
-    let progress = WatchStream::new(progress)
-        .filter_map(|progress| std::future::ready(progress.map(|progress| sse::event("progress", &progress))));
-    let end = stream::once(async move {
-        match work.await {
-            Ok(Ok(done)) => sse::event("done", &done),
-            Ok(Err(error)) => sse::failure(error.into()),
-            Err(_) => sse::failure(ServiceError::Stopping.into()),
-        }
-    });
-    Ok(sse::answer(progress.chain(end)))
 }

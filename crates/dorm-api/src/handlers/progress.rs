@@ -1,0 +1,43 @@
+//! Long work that ends with an answer, and how far it is for who wants to know.
+
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use dorm_pool::Progress;
+use dorm_service::ServiceError;
+use futures_util::{StreamExt, stream};
+use serde::Serialize;
+use tokio::sync::watch;
+use tokio_stream::wrappers::WatchStream;
+
+use crate::error::ApiError;
+use crate::{sse, wire};
+
+/// Does it, and tells how far it is where that is wanted.
+pub(super) async fn follow<T, W>(
+    events: bool,
+    work: impl FnOnce(Box<dyn Fn(Progress) + Send + Sync>) -> W,
+) -> Result<Response, ApiError>
+where
+    T: Serialize + Send + 'static,
+    W: Future<Output = Result<T, ServiceError>> + Send + 'static,
+{
+    // A watch: a caller that reads slowly misses steps and holds nothing up.
+    let (reports, progress) = watch::channel(None);
+    let work = work(Box::new(move |progress| {
+        let _ = reports.send(Some(wire::ImportProgress::from(progress)));
+    }));
+    if !events {
+        return Ok((StatusCode::CREATED, axum::Json(work.await?)).into_response());
+    }
+    let work = tokio::spawn(work);
+    let progress = WatchStream::new(progress)
+        .filter_map(|progress| std::future::ready(progress.map(|progress| sse::event("progress", &progress))));
+    let end = stream::once(async move {
+        match work.await {
+            Ok(Ok(done)) => sse::event("done", &done),
+            Ok(Err(error)) => sse::failure(error.into()),
+            Err(_) => sse::failure(ServiceError::Stopping.into()),
+        }
+    });
+    Ok(sse::answer(progress.chain(end)))
+}
