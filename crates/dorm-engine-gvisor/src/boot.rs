@@ -102,6 +102,9 @@ impl Shared {
         let _busy = self.spares.hold_back();
         let asked = Instant::now();
         let order = order(spec);
+        if order.layers.is_empty() {
+            self.spares.used(&spec.image, &spec.rootfs);
+        }
         let wanted = match &origin {
             Origin::Cold => Progress::Booted,
             Origin::Image(_) => Progress::Empty,

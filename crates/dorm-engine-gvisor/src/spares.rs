@@ -23,6 +23,8 @@ use crate::run::lock;
 
 /// How many images have spare hulls at the same time.
 const IMAGES: usize = 2;
+/// How many uses of images are remembered, to tell which are used most.
+const REMEMBERED: usize = 16;
 /// How long nothing is tried after a failure.
 const AFTER_FAILURE: Duration = Duration::from_secs(10);
 
@@ -62,8 +64,10 @@ const KINDS: [(Reach, Progress); 3] =
 #[derive(Debug, Default)]
 struct Shelf {
     ready: Vec<Spare>,
-    /// The images used last, the latest first.
+    /// The images for which hulls are kept.
     wanted: VecDeque<(Digest, std::path::PathBuf)>,
+    /// What runs began with, the latest first.
+    used: VecDeque<Digest>,
     is_closed: bool,
 }
 
@@ -111,12 +115,38 @@ impl Spares {
         Some(taken)
     }
 
-    /// Keeps hulls for `image` from now on, in place of the image used longest ago.
+    /// Keeps hulls for `image` from now on, in place of the image for which that was asked longest ago.
     pub(crate) fn want(&self, image: &Digest, rootfs: &std::path::Path) {
         let mut shelf = lock(&self.shelf);
         shelf.wanted.retain(|(known, _)| known != image);
         shelf.wanted.push_front((image.clone(), rootfs.to_owned()));
         shelf.wanted.truncate(IMAGES);
+        drop(shelf);
+        self.wake.notify_one();
+    }
+
+    /// Notes that a run begins with `image`. One that is used more than what hulls are kept for takes the place of the
+    /// least used of those; images that are used in turns do not drive each other out.
+    pub(crate) fn used(&self, image: &Digest, rootfs: &std::path::Path) {
+        let mut shelf = lock(&self.shelf);
+        shelf.used.push_front(image.clone());
+        shelf.used.truncate(REMEMBERED);
+        let Shelf { wanted, used, .. } = &mut *shelf;
+        let times = |image: &Digest| used.iter().filter(|used| *used == image).count();
+        if wanted.is_empty() || wanted.iter().any(|(known, _)| known == image) {
+            return;
+        }
+        let least = (0..wanted.len()).min_by_key(|at| wanted.get(*at).map_or(0, |(known, _)| times(known)));
+        let least = least.filter(|_| wanted.len() >= IMAGES);
+        let before = least.and_then(|at| wanted.get(at)).map_or(0, |(known, _)| times(known));
+        // Of images that are used in turns one is always ahead of the others by one.
+        if times(image) < before + 2 {
+            return;
+        }
+        if let Some(at) = least {
+            wanted.remove(at);
+        }
+        wanted.push_front((image.clone(), rootfs.to_owned()));
         drop(shelf);
         self.wake.notify_one();
     }
@@ -166,7 +196,7 @@ impl Spares {
         None
     }
 
-    /// Hulls of images that are no longer among those used last, or have been removed.
+    /// Hulls of images for which none are kept any more, or that have been removed.
     fn unwanted(&self) -> Vec<Spare> {
         let mut shelf = lock(&self.shelf);
         let Shelf { ready, wanted, .. } = &mut *shelf;
@@ -251,4 +281,45 @@ async fn prepare(shared: &Arc<Shared>, hull: &Hull, progress: Progress) -> Resul
         }
     }
     hull.group(Cgroup::freeze).await
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    fn image(letter: char) -> Digest {
+        letter.to_string().repeat(64).parse().unwrap()
+    }
+
+    fn kept(spares: &Spares) -> Vec<char> {
+        let mut kept: Vec<_> =
+            lock(&spares.shelf).wanted.iter().filter_map(|(image, _)| image.as_str().chars().next()).collect();
+        kept.sort_unstable();
+        kept
+    }
+
+    #[test]
+    fn hulls_are_kept_for_the_images_that_are_used_most() {
+        let spares = Spares::new(1);
+        let rootfs = Path::new("/");
+        spares.used(&image('a'), rootfs);
+        spares.used(&image('a'), rootfs);
+        assert_eq!(kept(&spares), [], "nothing is kept before anything is prepared");
+        for letter in ['b', 'c'] {
+            spares.want(&image(letter), rootfs);
+        }
+        spares.used(&image('d'), rootfs);
+        assert_eq!(kept(&spares), ['b', 'c'], "once is not often");
+        spares.used(&image('b'), rootfs);
+        spares.used(&image('d'), rootfs);
+        assert_eq!(kept(&spares), ['b', 'd'], "the one that nobody uses goes");
+        for _ in 0..5 {
+            ['b', 'd', 'e'].into_iter().for_each(|letter| spares.used(&image(letter), rootfs));
+        }
+        assert_eq!(kept(&spares), ['b', 'd'], "images that are used in turns stay what they are");
+        (0..REMEMBERED).for_each(|_| spares.used(&image('e'), rootfs));
+        assert!(kept(&spares).contains(&'e'));
+    }
 }
