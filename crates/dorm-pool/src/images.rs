@@ -48,6 +48,7 @@ pub use export::ExportedImage;
 pub(crate) use import::Limits;
 pub use import::{Progress, Stage};
 pub use settings::{ImageConfig, ImageSource};
+pub use users::numbered_user;
 
 /// The host's user and group id that root of a sandbox has. Ids inside, 0 to 65,535, are that many higher outside.
 pub const GUEST_ID_BASE: u32 = 100_000;

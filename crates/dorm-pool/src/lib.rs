@@ -36,5 +36,7 @@ pub use error::PoolError;
 pub use images::documents::{
     BlobDigest, Configuration, DOCUMENT_BYTES_MAX, Descriptor, Document, Manifest, Packing, choose, host_architecture,
 };
-pub use images::{ExportedImage, GUEST_ID_BASE, GUEST_ID_COUNT, Image, ImageConfig, ImageSource, Progress, Stage};
+pub use images::{
+    ExportedImage, GUEST_ID_BASE, GUEST_ID_COUNT, Image, ImageConfig, ImageSource, Progress, Stage, numbered_user,
+};
 pub use pool::Pool;

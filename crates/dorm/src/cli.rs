@@ -19,6 +19,7 @@ mod pull;
 mod reference;
 mod sbx;
 mod shown;
+mod signals;
 pub(crate) mod values;
 mod volume;
 mod webhook;

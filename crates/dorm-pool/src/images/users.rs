@@ -10,12 +10,17 @@ const LIST_BYTES_MAX: u64 = 1 << 20;
 
 /// `USER:GROUP` as `UID:GID`, as the lists in `rootfs` have it; everything else as it is.
 pub(super) fn numbered(rootfs: &Path, user: String) -> String {
-    let Some((name, group)) = user.split_once(':') else { return user };
-    let id = |text: &str, list: &str| text.parse::<u32>().ok().or_else(|| find(&read(rootfs, list), text));
-    match (id(name, "etc/passwd"), id(group, "etc/group")) {
-        (Some(uid), Some(gid)) => format!("{uid}:{gid}"),
-        _ => user,
+    if !user.contains(':') {
+        return user;
     }
+    numbered_user(&user, &read(rootfs, "etc/passwd"), &read(rootfs, "etc/group")).unwrap_or(user)
+}
+
+/// `USER:GROUP` as `UID:GID`, as `/etc/passwd` and `/etc/group` with these texts have it; none for what they do not tell.
+pub fn numbered_user(user: &str, passwd: &str, group: &str) -> Option<String> {
+    let (name, of) = user.split_once(':')?;
+    let id = |text: &str, list: &str| text.parse::<u32>().ok().or_else(|| find(list, text));
+    Some(format!("{}:{}", id(name, passwd)?, id(of, group)?))
 }
 
 fn find(list: &str, name: &str) -> Option<u32> {

@@ -12,14 +12,14 @@ use std::time::Instant;
 use dorm_api::wire;
 use dorm_build::{BuildError, Kept, Keys, Placed, Plan, Settings, Step, from_dockerfile};
 use serde::Serialize;
-use tokio::signal::unix::{SignalKind, signal};
 
-use self::carry::{Carried, From, carry_out};
+use self::carry::{From, carry_out};
 use self::context::{Context, Files};
 pub(crate) use self::options::BuildOptions;
 use super::output::{self, Format};
 use super::problem::{Done, Problem};
 use super::progress::Progress;
+use super::signals::{Signals, ended_by};
 use super::{exit, pull, shown};
 use crate::client::Client;
 
@@ -56,17 +56,14 @@ struct Stage {
 
 /// Builds, and prints the image.
 pub(crate) async fn run(client: &Client, options: BuildOptions, format: Format) -> Done {
-    let (mut interrupt, mut terminate) = (listen(SignalKind::interrupt())?, listen(SignalKind::terminate())?);
+    let mut signals = Signals::new()?;
     let built = tokio::select! {
         built = build(client, options) => built?,
-        number = async {
-            tokio::select! {
-                _ = interrupt.recv() => SignalKind::interrupt(),
-                _ = terminate.recv() => SignalKind::terminate(),
-            }
-        } => {
-            output::talk("broken off: the sandbox of the step that ran is ended when its time is over; finished steps are kept");
-            return Ok(exit::SIGNAL.saturating_add(u8::try_from(number.as_raw_value()).unwrap_or(0)));
+        number = signals.next() => {
+            output::talk(
+                "broken off: the sandbox of the step that ran is ended when its time is over; finished steps are kept",
+            );
+            return Ok(ended_by(number));
         }
     };
     match format {
@@ -79,10 +76,6 @@ pub(crate) async fn run(client: &Client, options: BuildOptions, format: Format) 
         }
     }
     Ok(exit::OK)
-}
-
-fn listen(kind: SignalKind) -> Result<tokio::signal::unix::Signal, Problem> {
-    signal(kind).map_err(|error| Problem::host("listen for signals", &error))
 }
 
 async fn build(client: &Client, mut options: BuildOptions) -> Result<Built, Problem> {
@@ -109,13 +102,12 @@ async fn build(client: &Client, mut options: BuildOptions) -> Result<Built, Prob
         let started = Instant::now();
         let mut snapshot = known(stage).filter(|_| cached).and_then(From::snapshot);
         if let Some(key) = stage.key.as_ref().filter(|_| !cached) {
-            let Stage { placed, before, files, .. } = stage;
-            let step = Carried { placed, settings: before, files: files.as_ref(), key };
-            let place = match placed.line {
+            let place = match stage.placed.line {
                 Some(line) => format!("line {line}: {title}"),
                 None => format!("step {}: {title}", at + 1),
             };
-            let done = carry_out(client, &options, &from, &step).await.map_err(|problem| problem.during(&place))?;
+            let done =
+                carry_out(client, &options, &from, (stage, key)).await.map_err(|problem| problem.during(&place))?;
             snapshot = done.snapshot();
             from = done;
         }

@@ -26,6 +26,7 @@ fn cached(built: &Value) -> Vec<bool> {
 fn project(world: &World) {
     write(&world.path("project/Dockerfile"), DOCKERFILE.as_bytes());
     write(&world.path("project/src/one"), b"1");
+    write(&world.path("project/src/empty"), b"");
     write(&world.path("project/settings"), b"a");
 }
 

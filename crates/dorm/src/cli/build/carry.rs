@@ -5,10 +5,11 @@ use std::io::Write as _;
 use std::path::Path;
 
 use dorm_api::wire;
-use dorm_build::{Command, Placed, Settings, Step};
+use dorm_build::{Command, Step};
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use tokio_util::io::ReaderStream;
 
+use super::Stage;
 use super::context::{Files, Found, Kind};
 use super::options::BuildOptions;
 use crate::cli::problem::Problem;
@@ -48,32 +49,26 @@ impl std::convert::From<wire::Snapshot> for From {
     }
 }
 
-/// One step with all it needs.
-pub(super) struct Carried<'a> {
-    pub(super) placed: &'a Placed,
-    pub(super) settings: &'a Settings,
-    pub(super) files: Option<&'a Files>,
-    pub(super) key: &'a str,
-}
-
 /// Does it in a new sandbox; answers the snapshot of what that left.
 pub(super) async fn carry_out(
     client: &Client,
     options: &BuildOptions,
     from: &From,
-    step: &Carried<'_>,
+    (stage, key): (&Stage, &str),
 ) -> Result<From, Problem> {
-    let sandbox = client.create(&sandbox(options, from, step.key)).await?.id;
+    let sandbox = client.create(&sandbox(options, from, key)).await?.id;
     let kept: Result<From, Problem> = async {
-        if let Some(directory) = &step.settings.0.workdir {
+        if let Some(directory) = &stage.before.0.workdir {
             client.make_directory(&sandbox, directory).await?;
         }
-        match &step.placed.step {
-            Step::Run(command) => run(client, &sandbox, options, step, command).await?,
-            Step::Copy(copy) => place(client, &sandbox, &step.settings.below(&copy.to), &copy.to, step.files).await?,
+        match &stage.placed.step {
+            Step::Run(command) => run(client, &sandbox, options, stage, command).await?,
+            Step::Copy(copy) => {
+                place(client, &sandbox, &stage.before.below(&copy.to), &copy.to, stage.files.as_ref()).await?
+            }
             Step::Env(..) | Step::Workdir(_) | Step::User(_) | Step::Entrypoint(_) | Step::Cmd(_) => {}
         }
-        let labels = [(super::LABEL.to_owned(), step.key.to_owned())].into();
+        let labels = [(super::LABEL.to_owned(), key.to_owned())].into();
         let asked = wire::CheckpointRequest { labels, expires_secs: Some(KEPT_SECS), ..Default::default() };
         Ok(client.checkpoint(&sandbox, &asked).await?.into())
     }
@@ -113,11 +108,11 @@ async fn run(
     client: &Client,
     sandbox: &str,
     options: &BuildOptions,
-    step: &Carried<'_>,
+    stage: &Stage,
     command: &Command,
 ) -> Result<(), Problem> {
-    let settings = &step.settings.0;
-    let mut env = step.placed.arguments.clone();
+    let settings = &stage.before.0;
+    let mut env = stage.placed.arguments.clone();
     env.extend(settings.env.clone());
     let user = match &settings.user {
         Some(user) => Some(numbered(client, sandbox, user).await?),
@@ -157,24 +152,18 @@ async fn run(
 
 /// `USER:GROUP` with the numbers that the lists of the sandbox have for them; everything else as it is.
 async fn numbered(client: &Client, sandbox: &str, user: &str) -> Result<String, Problem> {
-    let Some((name, group)) = user.split_once(':') else { return Ok(user.to_owned()) };
-    let mut numbers = Vec::new();
-    for (text, list) in [(name, "/etc/passwd"), (group, "/etc/group")] {
-        if text.parse::<u32>().is_ok() {
-            numbers.push(text.to_owned());
-            continue;
-        }
-        let content: Vec<_> = client.read_file(sandbox, list).await?.try_collect().await?;
-        let content = String::from_utf8_lossy(&content.concat()).into_owned();
-        let mut lines = content.lines().map(|line| line.split(':').collect::<Vec<_>>());
-        let number = lines.find(|fields| fields.first() == Some(&text)).and_then(|fields| fields.get(2).copied());
-        let missing = || {
-            let next = "have an earlier step make it, or give a number";
-            Problem::failed(format!("there is no '{text}' in {list} for the user '{user}'"), next)
-        };
-        numbers.push(number.ok_or_else(missing)?.to_owned());
+    if !user.contains(':') {
+        return Ok(user.to_owned());
     }
-    Ok(numbers.join(":"))
+    let mut lists = Vec::new();
+    for list in ["/etc/passwd", "/etc/group"] {
+        let content: Vec<_> = client.read_file(sandbox, list).await?.try_collect().await?;
+        lists.push(String::from_utf8_lossy(&content.concat()).into_owned());
+    }
+    dorm_pool::numbered_user(user, &lists[0], &lists[1]).ok_or_else(|| {
+        let next = "have an earlier step make it, or give numbers";
+        Problem::failed(format!("/etc/passwd and /etc/group do not tell who '{user}' is"), next)
+    })
 }
 
 /// Puts files to `target`, which was written as `written`.

@@ -7,7 +7,6 @@ use std::io::{Read as _, Write as _};
 use bytes::Bytes;
 use dorm_api::wire;
 use futures_util::Stream;
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -16,6 +15,7 @@ use super::screen;
 use crate::cli::output;
 use crate::cli::problem::{Done, Problem};
 use crate::cli::progress::Progress;
+use crate::cli::signals::{Signals, ended_by};
 use crate::cli::{exit, shown};
 use crate::client::{Client, CommandEvent, CommandEvents};
 
@@ -188,11 +188,6 @@ async fn follow(client: &Client, sandbox: &str, mut process: Option<u64>, mut ev
     }
 }
 
-/// What we say when a signal ends us.
-pub(super) fn ended_by(signal: i32) -> u8 {
-    exit::SIGNAL.saturating_add(u8::try_from(signal).unwrap_or(0))
-}
-
 /// Output that is not whole must not look like success.
 pub(super) fn lost_output(bytes: u64, status: wire::ExitStatus) -> Problem {
     let message = format!(
@@ -201,38 +196,6 @@ pub(super) fn lost_output(bytes: u64, status: wire::ExitStatus) -> Problem {
         code(status)
     );
     Problem::failed(message, "write large output to a file inside, and copy that with `dorm sbx cp`")
-}
-
-/// The signals by which we are asked to end.
-pub(super) struct Signals {
-    receivers: [(i32, tokio::signal::unix::Signal); 4],
-}
-
-impl Signals {
-    pub(super) fn new() -> Result<Self, Problem> {
-        let listen = |kind: SignalKind| {
-            let receiver = signal(kind).map_err(|error| Problem::host("listen for signals", &error))?;
-            Ok::<_, Problem>((kind.as_raw_value(), receiver))
-        };
-        let receivers = [
-            listen(SignalKind::interrupt())?,
-            listen(SignalKind::terminate())?,
-            listen(SignalKind::hangup())?,
-            listen(SignalKind::quit())?,
-        ];
-        Ok(Self { receivers })
-    }
-
-    /// The number of the next one.
-    pub(super) async fn next(&mut self) -> i32 {
-        let [first, second, third, fourth] = &mut self.receivers;
-        tokio::select! {
-            _ = first.1.recv() => first.0,
-            _ = second.1.recv() => second.0,
-            _ = third.1.recv() => third.0,
-            _ = fourth.1.recv() => fourth.0,
-        }
-    }
 }
 
 enum Piece {

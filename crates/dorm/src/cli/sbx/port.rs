@@ -66,7 +66,7 @@ pub(super) async fn run(client: &Client, options: PortOptions, format: Format) -
 
 async fn serve(client: &Client, listener: &TcpListener, sandbox: &str, port: u16) -> Done {
     output::talk("forwarding; end with Ctrl-C");
-    let mut signals = super::command::Signals::new()?;
+    let mut signals = crate::cli::signals::Signals::new()?;
     let lines = format!("X-Dormouse-Sandbox: {sandbox}\r\nX-Dormouse-Port: {port}\r\n");
     loop {
         let accepted = tokio::select! {

@@ -10,6 +10,7 @@ use crate::cli::output::{self, Format};
 use crate::cli::problem::{Done, Problem};
 use crate::cli::progress::Progress;
 use crate::cli::pull;
+use crate::cli::signals::{Signals, ended_by};
 use crate::client::Client;
 
 /// In what, and what.
@@ -27,7 +28,7 @@ pub(super) async fn run(client: &Client, options: RunOptions, format: Format) ->
     pull::before(client, &mut asked).await?;
     let (sandbox, signal) = create(client, &asked).await?;
     let ran = if let Some(number) = signal {
-        Ok(command::ended_by(number))
+        Ok(ended_by(number))
     } else if format == Format::Json && options.command.fits_a_document() {
         command::run_whole(client, &sandbox.id, &options.command.exec(Vec::new())).await
     } else {
@@ -50,7 +51,7 @@ pub(super) async fn run(client: &Client, options: RunOptions, format: Format) ->
 /// The sandbox, and the signal by which we were asked to end meanwhile: it must not be left behind.
 async fn create(client: &Client, asked: &wire::CreateSandbox) -> Result<(wire::Sandbox, Option<i32>), Problem> {
     let _progress = Progress::new("creating a sandbox");
-    let mut signals = command::Signals::new()?;
+    let mut signals = Signals::new()?;
     let mut signal = None;
     let mut creating = pin!(client.create(asked));
     loop {

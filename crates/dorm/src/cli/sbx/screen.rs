@@ -8,10 +8,11 @@ use futures_util::StreamExt as _;
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::command::{Signals, code, ended_by, lost_output, our_input};
+use super::command::{code, lost_output, our_input};
 use crate::cli::output;
 use crate::cli::problem::{Done, Problem};
 use crate::cli::shown;
+use crate::cli::signals::{Signals, ended_by};
 use crate::client::{Client, TerminalEvent};
 
 /// What is typed into it.
