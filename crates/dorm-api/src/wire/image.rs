@@ -55,8 +55,8 @@ pub struct ComposeImage {
     /// The tag it gets. Another image may have had it before.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tag: Option<String>,
-    /// What it is built from, in the words of its builder. When an image with the same is here, that one gets the tag
-    /// and is the answer.
+    /// What it is built from, in the words of its builder. When an image with the same and a tag is here, that one gets
+    /// this tag, too, and is the answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub build: Option<String>,
 }

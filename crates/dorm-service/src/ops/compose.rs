@@ -3,14 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use dorm_agent_client::{ExitStatus, GuestPath, GuestString, Output, ProcessSpec, ProcessStatus, User};
+use dorm_agent_client::{ExitStatus, GuestPath, Output, ProcessSpec, ProcessStatus, User};
 use dorm_lifecycle::{Actor as By, OnTimeout, SandboxId, SnapshotKind, Timeouts};
 use dorm_pool::{Image, ImageConfig, Progress, Stage};
 use futures_util::StreamExt as _;
 use tokio::time::Instant;
 
 use super::create::{CreateFrom, CreateSandbox};
-use super::settings::fits_host;
+use super::settings::{fits_host, guest_words};
 use crate::activity::Use;
 use crate::error::ServiceError;
 use crate::shared::{Service, chain};
@@ -35,7 +35,7 @@ pub struct Composition {
     pub config: ImageConfig,
     /// Its tag, which another image may have had before.
     pub tag: Option<String>,
-    /// What it is made from, as whoever makes it says. When an image with the same is here, that is the answer.
+    /// What it is made from, as whoever makes it says. When an image with the same and a tag is here, that is the answer.
     pub build: Option<String>,
 }
 
@@ -69,10 +69,7 @@ impl Service {
         check(&asked.config)?;
         self.shared.admit_write("make an image", 0).await?;
         let pool = &self.shared.pool;
-        if let Some(build) = &asked.build
-            && let Some(image) =
-                pool.images().await?.into_iter().find(|image| image.source.build.as_ref() == Some(build))
-        {
+        if let Some(image) = self.tried(asked.build.as_deref()).await? {
             return self.named(image, asked.tag.as_deref()).await;
         }
         let began = self.shared.now();
@@ -103,6 +100,15 @@ impl Service {
             tracing::warn!(image = %image.digest, error = %chain(&error), "an image that failed its trial is left");
         }
         Err(ServiceError::TrialFailed { image: image.digest, source: Box::new(error) })
+    }
+
+    /// The image that is made of the same. One without a tag does not count: whoever made it may have died before it was
+    /// tried, or tries it now.
+    async fn tried(&self, build: Option<&str>) -> Result<Option<Image>, ServiceError> {
+        let Some(build) = build else { return Ok(None) };
+        let images = self.shared.pool.images().await?.into_iter();
+        let mut same = images.filter(|image| image.source.build.as_deref() == Some(build) && !image.tags.is_empty());
+        Ok(same.next())
     }
 
     async fn named(&self, image: Image, tag: Option<&str>) -> Result<Image, ServiceError> {
@@ -161,9 +167,7 @@ impl Service {
     /// [`ServiceError::NotReady`] after five minutes.
     pub async fn until_ready(&self, id: &SandboxId, config: &ImageConfig) -> Result<(), ServiceError> {
         let Some(line) = &config.ready else { return Ok(()) };
-        let bad = |_| ServiceError::ImageSetting { what: "ready command", value: line.clone() };
-        let words = ["/bin/sh", "-c", line].map(|word| GuestString::new(word.as_bytes().to_vec()).map_err(bad));
-        let words = words.into_iter().collect::<Result<Vec<_>, _>>()?;
+        let words = guest_words(["/bin/sh", "-c", line], "ready command")?;
         let until = Instant::now() + READY_WITHIN;
         loop {
             let mut answer = self.exec(id, ProcessSpec::new(words.clone()), None, Some(READY_ANSWER)).await?;

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use dorm_pool::{Image, PoolError, Progress, Stage};
 
 use crate::error::ServiceError;
-use crate::registry::{Pull, PullProgress, RegistryError};
+use crate::registry::{Pull, PullProgress};
 use crate::shared::Service;
 
 /// When a registry is asked.
@@ -37,7 +37,7 @@ impl Service {
     /// The image that a reference means: by tag or digest here, else by its name in a registry.
     ///
     /// # Errors
-    /// [`PoolError::NoImage`] when it is not here and no registry is to be asked; any [`RegistryError`].
+    /// [`PoolError::NoImage`] when it is not here and no registry is to be asked; any [`RegistryError`](crate::RegistryError).
     pub async fn find_image(
         &self,
         asked: Pull,
@@ -67,7 +67,7 @@ impl Service {
     /// once fetch it once. It goes on when the caller goes away.
     ///
     /// # Errors
-    /// Any [`RegistryError`]; nothing half-imported stays, and what was fetched and checked is used by the next pull.
+    /// Any [`RegistryError`](crate::RegistryError); nothing half-imported stays, and what was fetched and checked is used by the next pull.
     pub async fn pull_image(
         &self,
         asked: Pull,
@@ -75,9 +75,7 @@ impl Service {
         policy: PullPolicy,
         progress: impl Fn(Progress) + Send + Sync + 'static,
     ) -> Result<Image, ServiceError> {
-        let Some(registry) = self.shared.settings.registry.clone() else {
-            return Err(RegistryError::NoRegistries(asked.reference).into());
-        };
+        let registry = self.registry_for(&asked)?;
         let name = registry.whole_name(&asked.reference)?;
         let (service, tag) = (self.clone(), tag.map(str::to_owned));
         let progress: PullProgress = Arc::new(progress);

@@ -1,10 +1,11 @@
 //! Snapshots that are sent to a registry and fetched from it: the file of an export, in parts.
 
+use std::sync::Arc;
+
 use dorm_lifecycle::SnapshotId;
 use dorm_pool::Progress;
 use dorm_store::SnapshotRecord;
 use futures_util::StreamExt as _;
-use std::sync::Arc;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 
@@ -64,7 +65,7 @@ impl Service {
         }
     }
 
-    fn registry_for(&self, asked: &Pull) -> Result<Arc<dyn Registry>, ServiceError> {
+    pub(super) fn registry_for(&self, asked: &Pull) -> Result<Arc<dyn Registry>, ServiceError> {
         let registry = self.shared.settings.registry.clone();
         Ok(registry.ok_or_else(|| RegistryError::NoRegistries(asked.reference.clone()))?)
     }

@@ -21,6 +21,15 @@ pub(super) fn fits_host(image: &Image) -> Result<(), ServiceError> {
     }
 }
 
+/// A command that an image names, as its processes are told; `what` it is for.
+pub(super) fn guest_words<'a>(
+    words: impl IntoIterator<Item = &'a str>,
+    what: &'static str,
+) -> Result<Vec<GuestString>, ServiceError> {
+    let bad = |word: &str| ServiceError::ImageSetting { what, value: word.to_owned() };
+    words.into_iter().map(|word| GuestString::new(word.as_bytes().to_vec()).map_err(|_| bad(word))).collect()
+}
+
 impl Shared {
     /// How programs of an image are run; nothing special when that cannot be read.
     pub(crate) async fn image_config(&self, image: &Digest) -> ImageConfig {
@@ -87,10 +96,7 @@ impl Service {
         if command.is_empty() {
             return Err(ServiceError::NothingToStart(id.clone()));
         }
-        let bad = |word: &String| ServiceError::ImageSetting { what: "command", value: word.clone() };
-        let words: Result<Vec<_>, _> =
-            command.iter().map(|word| GuestString::new(word.as_bytes().to_vec()).map_err(|_| bad(word))).collect();
-        let mut spec = ProcessSpec::new(words?);
+        let mut spec = ProcessSpec::new(guest_words(command.iter().map(String::as_str), "command")?);
         spec.label = Some(START_LABEL.to_owned());
         self.start(id, spec).await
     }

@@ -6,6 +6,7 @@ mod damage;
 mod faults;
 mod forks;
 mod full_disk;
+mod images;
 mod layers;
 mod life;
 mod restarts;
