@@ -75,7 +75,8 @@ impl Service {
         {
             return self.named(image, asked.tag.as_deref()).await;
         }
-        let began = self.shared.now();
+        // As the image will be dated.
+        let began = self.shared.clock.wall();
         let tell = report.clone();
         let tell = move |progress| tell(progress);
         let image = match &asked.from {
