@@ -8,7 +8,7 @@ use std::fmt::Debug;
 use std::sync::{Mutex, PoisonError};
 
 use dorm_lifecycle::{Resources, Sandbox, SandboxId, State};
-use dorm_store::{SandboxRecord, SnapshotStatus};
+use dorm_store::SandboxRecord;
 use tokio::sync::MutexGuard;
 
 use crate::actor::Message;

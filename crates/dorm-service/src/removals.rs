@@ -146,8 +146,8 @@ pub(crate) async fn keep_removing(service: Service) {
                 }
             }
         }
-        let next = shared.removals.due().values().flatten().map(|at| *at.max(&held_until));
-        let next = next.filter(|at| *at > now).min();
+        let later = |at: &Timestamp| Some((*at).max(held_until)).filter(|at| *at > now);
+        let next = shared.removals.due().values().flatten().filter_map(later).min();
         let wait = next.map_or(LOOK_AGAIN, |at| at.since(now).min(LOOK_AGAIN));
         tokio::select! {
             biased;
