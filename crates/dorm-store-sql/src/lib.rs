@@ -12,6 +12,8 @@
 //! reads  ──► readers (pool) ─────────────────────────────────────────┘
 //! ```
 
+#[cfg(feature = "bulk")]
+pub mod bulk;
 mod history;
 mod open;
 mod read;
