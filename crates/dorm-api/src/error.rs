@@ -45,6 +45,11 @@ impl ApiError {
         Self::new(StatusCode::NOT_FOUND, Code::NotFound.as_str(), message, next_step)
     }
 
+    /// It was there, and is not any more.
+    pub(crate) fn gone(message: impl Into<String>, next_step: &str) -> Self {
+        Self::new(StatusCode::GONE, Code::Gone.as_str(), message, next_step)
+    }
+
     /// The same words with another status.
     pub(crate) fn with_status(mut self, status: StatusCode) -> Self {
         self.status = status;

@@ -177,3 +177,17 @@ pub(crate) fn user(text: &str) -> Result<User, ApiError> {
     let hint = "users are given by name, by number, or as UID:GID";
     text.parse().map_err(|_| ApiError::invalid(format!("'{text}' cannot be a user"), hint))
 }
+
+/// How many things a page of a list has when it is not said.
+const PAGE: usize = 100;
+/// How many it has at most.
+const PAGE_MAX: usize = 1000;
+
+/// The size of a page.
+pub(crate) fn page_limit(asked: Option<usize>) -> Result<usize, ApiError> {
+    let limit = asked.unwrap_or(PAGE);
+    if !(1..=PAGE_MAX).contains(&limit) {
+        return Err(ApiError::invalid(format!("limit is {limit}: it must be between 1 and {PAGE_MAX}"), ""));
+    }
+    Ok(limit)
+}

@@ -453,28 +453,32 @@ impl Sandbox {
         }
     }
 
-    /// The same sandbox as told by a clock that was set by `millis` since: what has passed and what is left of every
-    /// limit stay as long as they were.
-    pub(crate) fn shifted(&self, millis: i64) -> Self {
+    /// The same sandbox with every moment replaced that is told of it or limits it.
+    pub fn with_moments(&self, replaced: impl Fn(Timestamp) -> Timestamp) -> Self {
         let mut next = self.clone();
-        for time in [&mut next.last_active, &mut next.timeouts_set] {
-            *time = time.shifted(millis);
+        let replace = |moment: &mut Timestamp| *moment = replaced(*moment);
+        for moment in [&mut next.created, &mut next.last_active, &mut next.timeouts_set] {
+            replace(moment);
         }
-        for hold in &mut next.holds {
-            hold.until = hold.until.shifted(millis);
-        }
+        next.holds.iter_mut().for_each(|hold| replace(&mut hold.until));
+        next.older.iter_mut().for_each(|image| replace(&mut image.taken));
         match &mut next.state {
-            State::Running { since, .. } => *since = since.shifted(millis),
-            State::Snapshotting { since, deadline, .. } | State::Suspending { since, deadline, .. } => {
-                *since = since.shifted(millis);
-                *deadline = deadline.shifted(millis);
+            State::Running { since, image } => {
+                replace(since);
+                image.iter_mut().for_each(|image| replace(&mut image.taken));
             }
-            State::Pending { deadline, .. }
-            | State::Resuming { deadline, .. }
-            | State::Terminating { deadline, .. } => {
-                *deadline = deadline.shifted(millis);
+            State::Snapshotting { since, deadline, image, .. } | State::Suspending { since, deadline, image, .. } => {
+                replace(since);
+                replace(deadline);
+                image.iter_mut().for_each(|image| replace(&mut image.taken));
             }
-            State::Suspended { .. } | State::Terminated { .. } => {}
+            State::Suspended { image } => replace(&mut image.taken),
+            State::Resuming { deadline, image, .. } => {
+                replace(deadline);
+                replace(&mut image.taken);
+            }
+            State::Pending { deadline, .. } | State::Terminating { deadline, .. } => replace(deadline),
+            State::Terminated { at, .. } => replace(at),
         }
         next
     }

@@ -77,8 +77,6 @@ pub enum Command {
     Hold(Hold),
     /// Take back a hold.
     Release(HoldId),
-    /// The wall clock was set by so many milliseconds: no limit is to end sooner or later for it.
-    ClockSet(i64),
     /// It is in use.
     Touch,
     /// Its deadline is reached; does nothing when it has moved meanwhile.

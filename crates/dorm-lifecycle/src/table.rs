@@ -229,7 +229,6 @@ pub(crate) fn inputs() -> Vec<(Input, &'static str)> {
         command(Command::SetAttachments(Vec::from([attachment()])), "set_attachments"),
         command(Command::Hold(hold), "hold"),
         command(Command::Release(id), "release"),
-        command(Command::ClockSet(3_600_000), "clock_set"),
         command(Command::Touch, "touch"),
         command(Command::Expire, "deadline"),
         command(Command::Terminate, "terminate"),

@@ -183,7 +183,7 @@ impl World {
     pub(crate) async fn records(&self) -> Result<Records> {
         let states = "pending,running,snapshotting,suspending,suspended,resuming,terminating";
         let sandboxes = self.daemon.get(&format!("/sandboxes?limit=1000&state={states}")).await?;
-        let snapshots = self.daemon.get("/snapshots").await?;
+        let snapshots = self.daemon.get("/snapshots?limit=1000").await?;
         let list = |value: &Value, field: &str| value[field].as_array().cloned().unwrap_or_default();
         Ok(Records { sandboxes: list(&sandboxes, "sandboxes"), snapshots: list(&snapshots, "snapshots") })
     }

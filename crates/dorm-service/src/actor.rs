@@ -53,8 +53,6 @@ pub(crate) enum Message {
     MemoryHigh { run: RunId },
     /// A deadline may have passed.
     Due,
-    /// The wall clock was set.
-    ClockSet,
 }
 
 /// A snapshot that somebody wants.
@@ -112,10 +110,6 @@ pub(crate) struct Actor {
     waiting: Vec<Waiting>,
     /// Why what they wait for did not work, while the sandbox is brought back to where it was.
     failure: Option<String>,
-    /// How many jumps of the wall clock the record has followed.
-    jumps: usize,
-    /// It has followed one that is not recorded yet.
-    pub(crate) moved: bool,
     /// When a process was last killed for memory.
     relieved: Option<tokio::time::Instant>,
     later: VecDeque<Message>,
@@ -126,31 +120,28 @@ pub(crate) struct Actor {
 pub(crate) struct Seat {
     inbox: mpsc::UnboundedReceiver<Message>,
     activity: Arc<Activity>,
-    /// How many jumps of the wall clock there had been when the record was made.
-    jumps: usize,
 }
 
 impl Seat {
-    pub(crate) fn take(shared: &Arc<Shared>, sandbox: &Sandbox, jumps: usize) -> Self {
+    pub(crate) fn take(shared: &Arc<Shared>, sandbox: &Sandbox) -> Self {
         let (mailbox, inbox) = mpsc::unbounded_channel();
         let activity = Activity::new(shared.clock.clone(), sandbox.last_active);
         let image = sandbox.spec.image.clone();
         shared.enter(&sandbox.id, ActorHandle { mailbox, image, activity: activity.clone() });
-        Self { inbox, activity, jumps }
+        Self { inbox, activity }
     }
 }
 
 impl Actor {
     /// Starts the task of `record`.
     pub(crate) fn spawn(shared: &Arc<Shared>, record: SandboxRecord, by: By, first: First) {
-        // Whatever happened since this daemon began is still to be followed.
-        let seat = Seat::take(shared, &record.sandbox, 0);
+        let seat = Seat::take(shared, &record.sandbox);
         Self::spawn_in(seat, shared, record, by, first);
     }
 
     /// Starts the task of `record`, which may have been asked for things already.
     pub(crate) fn spawn_in(seat: Seat, shared: &Arc<Shared>, record: SandboxRecord, by: By, first: First) {
-        let Seat { inbox, activity, jumps } = seat;
+        let Seat { inbox, activity } = seat;
         shared.ledger.note(&record.sandbox);
         let actor = Self {
             shared: shared.clone(),
@@ -166,8 +157,6 @@ impl Actor {
             by,
             waiting: Vec::new(),
             failure: None,
-            jumps,
-            moved: false,
             relieved: None,
             later: VecDeque::new(),
         };
@@ -297,7 +286,6 @@ impl Actor {
             Message::RunEnded { run, reason } => self.run_ended(&run, reason).await,
             Message::MemoryHigh { run } => self.memory_high(run).await,
             Message::Due => self.due().await,
-            Message::ClockSet => self.clock_set().await,
         }
     }
 
@@ -341,34 +329,6 @@ impl Actor {
                     }
                 }
             }
-        }
-    }
-
-    /// Moves the record along with a clock that was set. Whatever is decided or recorded next has the clock's new time,
-    /// so this comes before it.
-    fn follow_clock(&mut self) {
-        self.shared.look_at_clock();
-        let jumps = self.shared.clock_watch.jumps();
-        if jumps == self.jumps {
-            return;
-        }
-        let millis = self.shared.clock_watch.since(self.jumps);
-        self.jumps = jumps;
-        let input = Input::Command(Command::ClockSet(millis));
-        if let Ok(made) = step(&self.record.sandbox, &input, &self.shared.context())
-            && made.outcome == Outcome::Changed
-        {
-            self.record.sandbox = made.next;
-            self.moved = true;
-        }
-    }
-
-    /// Records that the clock was set, unless another change has since.
-    async fn clock_set(&mut self) {
-        self.follow_clock();
-        if let Err(error) = self.record_moved().await {
-            // The limits are kept as they should be; only a restart would meet the old ones.
-            tracing::warn!(sandbox = %self.record.sandbox.id, error = %chain(&error), "a set clock could not be recorded");
         }
     }
 
@@ -556,7 +516,6 @@ impl Actor {
     }
 
     fn set_timer(&mut self) {
-        self.follow_clock();
         let mut sandbox = self.record.sandbox.clone();
         // As the decision will see it: a timer that goes off too early again and again would never let go of the CPU.
         sandbox.last_active = sandbox.last_active.max(self.activity.last());
@@ -566,7 +525,6 @@ impl Actor {
     }
 
     fn take_activity(&mut self) {
-        self.follow_clock();
         self.record.sandbox.last_active = self.record.sandbox.last_active.max(self.activity.last());
     }
 
@@ -600,7 +558,6 @@ fn command_word(command: &Command) -> &'static str {
         Command::SetAttachments(_) => "change the volumes of",
         Command::Hold(_) => "hold",
         Command::Release(_) => "release",
-        Command::ClockSet(_) => "move the deadlines of",
         Command::Touch => "touch",
         Command::Expire => "expire",
         Command::Terminate => "terminate",

@@ -8,7 +8,7 @@ use std::fmt::Debug;
 use std::sync::{Mutex, PoisonError};
 
 use dorm_lifecycle::{Resources, Sandbox, SandboxId, State};
-use dorm_store::{SandboxRecord, SnapshotStatus};
+use dorm_store::SandboxRecord;
 use tokio::sync::MutexGuard;
 
 use crate::actor::Message;
@@ -170,7 +170,7 @@ impl Shared {
     /// Finds out whether one more may live. Only for whoever has the turn that comes with room for a run.
     pub(crate) async fn admit_another(&self, what: &'static str, _: &Admitted<'_>) -> Result<(), ServiceError> {
         let Some(budget) = self.settings.budgets.sandboxes else { return Ok(()) };
-        let living = u64::try_from(self.living().await?.len()).unwrap_or(u64::MAX);
+        let living = u64::try_from(self.living_count().await?).unwrap_or(u64::MAX);
         if living < budget {
             return Ok(());
         }
@@ -205,9 +205,7 @@ impl Shared {
         for SandboxRecord { sandbox, .. } in living {
             bytes += sandbox.images().map(|image| image.bytes).sum::<u64>();
         }
-        let snapshots = self.store.snapshots(None).await?;
-        let kept = snapshots.iter().filter(|snapshot| snapshot.status == SnapshotStatus::Completed);
-        Ok(bytes + kept.map(|snapshot| snapshot.bytes).sum::<u64>())
+        Ok(bytes + self.store.snapshot_bytes().await?)
     }
 
     fn short_of_memory(&self) -> Option<String> {

@@ -15,7 +15,7 @@ use tokio::sync::{Notify, Semaphore};
 use crate::error::ServiceError;
 use crate::shared::{Service, chain};
 
-/// How long is slept at most, since the wall clock may be set meanwhile.
+/// How long is slept at most: the host may sleep meanwhile, which a timer does not count.
 const LOOK_AGAIN: Duration = Duration::from_secs(600);
 /// How many are taken at a time: many that are due at once are not to take the disk away from everybody else.
 const AT_A_TIME: usize = 2;

@@ -1,26 +1,11 @@
 //! Passes what the engine notices on to whom it concerns.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use dorm_engine::Notice;
 
 use crate::actor::Message;
 use crate::shared::Shared;
-
-/// How often the wall clock is compared with the steady one while nothing happens.
-const CLOCK: Duration = Duration::from_secs(5);
-
-/// Watches the wall clock until the service stops.
-pub(crate) async fn watch_clock(shared: Arc<Shared>) {
-    loop {
-        tokio::select! {
-            biased;
-            () = shared.stopping.cancelled() => return,
-            () = tokio::time::sleep(CLOCK) => shared.look_at_clock(),
-        }
-    }
-}
 
 /// Listens until the service stops.
 pub(crate) async fn listen(shared: Arc<Shared>) {

@@ -8,7 +8,9 @@ use dorm_engine::{EngineError, FoundRun};
 use dorm_lifecycle::{
     Actor as By, Effect, Recovery, RunCondition, RunId, SandboxId, SnapshotId, SnapshotKind, State, recover,
 };
-use dorm_store::{Change, OperationKind, OperationRecord, OperationResult, SandboxRecord, SnapshotStatus};
+use dorm_store::{
+    Change, OperationKind, OperationRecord, OperationResult, SandboxRecord, SnapshotFilter, SnapshotStatus,
+};
 
 use crate::actor::{Actor, First};
 use crate::checkpointing;
@@ -16,7 +18,9 @@ use crate::effects::{self, Task};
 use crate::error::ServiceError;
 use crate::notices;
 use crate::removals;
+use crate::retention;
 use crate::shared::{Parts, Service, Shared};
+use crate::timekeeping;
 
 /// Why an operation has failed of which nothing goes on.
 const STOPPED: &str = "the daemon was stopped in the middle of it";
@@ -42,16 +46,18 @@ impl Service {
     /// When the records cannot be read or the host cannot be looked at. Nothing has been changed by then that a second
     /// attempt does not find again.
     pub async fn open(parts: Parts) -> Result<(Self, RecoveryReport), ServiceError> {
-        let shared = Shared::new(parts);
         let mut report = RecoveryReport::default();
+        let clock = timekeeping::begin(&parts, &mut report).await?;
+        let shared = Shared::new(parts, clock);
         let living = shared.living().await?;
         let found = answered(&shared, shared.engine.inventory()).await?;
         report.sandboxes = living.len();
         report.runs = found.len();
         let mut runs: HashMap<SandboxId, Vec<(RunId, RunCondition)>> = HashMap::new();
+        let ids: BTreeSet<_> = living.iter().map(|record| record.sandbox.id.clone()).collect();
         let mut known = Vec::new();
         for FoundRun { run, condition } in found {
-            if living.iter().any(|record| record.sandbox.id == run.sandbox) {
+            if ids.contains(&run.sandbox) {
                 known.push(run.clone());
                 runs.entry(run.sandbox.clone()).or_default().push((run, condition));
             }
@@ -63,11 +69,13 @@ impl Service {
             shared.discard(vec![capture]).await;
         }
         shared.tasks.spawn(notices::listen(shared.clone()));
-        shared.tasks.spawn(notices::watch_clock(shared.clone()));
+        shared.tasks.spawn(timekeeping::keep_time(shared.clone()));
         let now = shared.now();
-        let known: BTreeSet<_> = living.iter().map(|record| record.sandbox.id.clone()).collect();
-        for snapshot in shared.store.snapshots(None).await? {
-            if known.contains(&snapshot.source) {
+        for SandboxRecord { sandbox, .. } in &living {
+            let source = Some(sandbox.id.clone()).filter(|_| sandbox.spec.checkpoints.is_some());
+            let Some(source) = source else { continue };
+            let taken = SnapshotFilter { source: Some(source), ..SnapshotFilter::default() };
+            for snapshot in shared.store.find_snapshots(&taken).await? {
                 shared.checkpointing.remember(&snapshot, now);
             }
         }
@@ -77,12 +85,14 @@ impl Service {
         }
         let service = Self { shared };
         report.lines.extend(service.finish_volumes().await?);
-        for snapshot in service.shared.store.snapshots(None).await? {
+        let leaving = SnapshotFilter { leaving: true, ..SnapshotFilter::default() };
+        for snapshot in service.shared.store.find_snapshots(&leaving).await? {
             service.shared.removals.note(&snapshot);
         }
         end_plans(&service, &mut report).await?;
         service.shared.tasks.spawn(removals::keep_removing(service.clone()));
         service.shared.tasks.spawn(checkpointing::keep_checkpointing(service.clone()));
+        service.shared.tasks.spawn(retention::keep_pruning(service.clone()));
         let flat = service.clone();
         service.shared.tasks.spawn(async move { flat.keep_all_flat().await });
         Ok((service, report))
@@ -155,8 +165,9 @@ async fn give_up_capture(
     shared.pool.remove(&capture).await?;
     report.lines.push(format!("{} {}: what it had written was cleared away", operation.kind.as_str(), operation.id));
     let mut change = Change::default();
-    for mut snapshot in shared.store.snapshots(None).await? {
-        if snapshot.capture == capture && snapshot.status == SnapshotStatus::InProgress {
+    let written = SnapshotFilter { capture: Some(capture.clone()), ..SnapshotFilter::default() };
+    for mut snapshot in shared.store.find_snapshots(&written).await? {
+        if snapshot.status == SnapshotStatus::InProgress {
             snapshot.status = SnapshotStatus::Failed(STOPPED.to_owned());
             change.snapshots.push(snapshot);
         }
@@ -181,14 +192,9 @@ async fn finish_deletion(
     report: &mut RecoveryReport,
 ) -> Result<(), ServiceError> {
     let Some(capture) = &operation.capture else { return Ok(()) };
-    let doomed: Vec<SnapshotId> = shared
-        .store
-        .snapshots(None)
-        .await?
-        .into_iter()
-        .filter(|snapshot| snapshot.capture == *capture)
-        .map(|snapshot| snapshot.id)
-        .collect();
+    let deleted = SnapshotFilter { capture: Some(capture.clone()), ..SnapshotFilter::default() };
+    let doomed = shared.store.find_snapshots(&deleted).await?;
+    let doomed: Vec<SnapshotId> = doomed.into_iter().map(|snapshot| snapshot.id).collect();
     report.lines.extend(doomed.iter().map(|snapshot| format!("snapshot {snapshot}: its deletion was finished")));
     crate::ops::checkpoint::finish_deletion(shared, operation, doomed).await
 }

@@ -15,7 +15,7 @@ use crate::shared::{Service, Shared, chain};
 
 /// How long after a failure the next attempt is made.
 const AGAIN: Duration = Duration::from_secs(60);
-/// How long is slept at most, since the wall clock may be set meanwhile.
+/// How long is slept at most: the host may sleep meanwhile, which a timer does not count.
 const LOOK_AGAIN: Duration = Duration::from_secs(600);
 
 /// What is to go.
@@ -117,12 +117,22 @@ impl Drop for Using {
     }
 }
 
+/// The moment by which it is decided what is due.
+fn today(shared: &Shared) -> Timestamp {
+    #[cfg(feature = "planted-bugs")]
+    if dorm_steps::planted::is(dorm_steps::planted::Planted::DeletionByWallClock) {
+        return shared.clock.wall().max(shared.clock.held_until());
+    }
+    shared.now()
+}
+
 /// Removes what is to go until the service stops.
 pub(crate) async fn keep_removing(service: Service) {
     let shared = &service.shared;
     loop {
-        let now = shared.now();
-        let is_due = |at: &Option<Timestamp>| at.is_none_or(|at| at <= now);
+        let now = today(shared);
+        let held_until = shared.clock.held_until();
+        let is_due = |at: &Option<Timestamp>| at.is_none_or(|at| at.max(held_until) <= now);
         let due: Vec<SnapshotId> =
             shared.removals.due().iter().filter(|(_, at)| is_due(at)).map(|(id, _)| id.clone()).collect();
         for id in due {
@@ -136,7 +146,8 @@ pub(crate) async fn keep_removing(service: Service) {
                 }
             }
         }
-        let next = shared.removals.due().values().flatten().filter(|at| **at > now).min().copied();
+        let later = |at: &Timestamp| Some((*at).max(held_until)).filter(|at| *at > now);
+        let next = shared.removals.due().values().flatten().filter_map(later).min();
         let wait = next.map_or(LOOK_AGAIN, |at| at.since(now).min(LOOK_AGAIN));
         tokio::select! {
             biased;

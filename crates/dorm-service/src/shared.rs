@@ -5,11 +5,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use dorm_engine::Engine;
-use dorm_lifecycle::{Actor, Context, Digest, Limits, ProjectId, RunId, SandboxId, StateName, Timestamp};
+use dorm_lifecycle::{Actor, Context, Digest, Limits, ProjectId, RunId, SandboxId, Timestamp};
 use dorm_pool::Pool;
-use dorm_store::{
-    Change, EventRecord, OperationKind, OperationRecord, SandboxFilter, SandboxRecord, Store, StoreError,
-};
+use dorm_store::{Change, EventRecord, OperationKind, OperationRecord, SandboxRecord, Store, StoreError};
 use dorm_volume::Volumes;
 use tokio::sync::{oneshot, watch};
 use tokio_util::sync::CancellationToken;
@@ -19,13 +17,16 @@ use crate::activity::Activity;
 use crate::actor::{Mailbox, Message};
 use crate::admission::{Budgets, HostFacts, Ledger, ThisHost};
 use crate::checkpointing::Checkpointing;
-use crate::clock::{Clock, ClockWatch};
+use crate::clock::Clock;
 use crate::error::ServiceError;
 use crate::identity::{Ids, Randomness, SystemRandomness};
+use crate::living::Living;
 use crate::ops::pull::Pulling;
 use crate::parking::{ParkLimits, Parking};
 use crate::registry::Registry;
 use crate::removals::Removals;
+use crate::retention::Retention;
+use crate::service_clock::ServiceClock;
 use crate::timers::Timers;
 
 /// What a service is made of.
@@ -61,6 +62,8 @@ pub struct Settings {
     pub host: Arc<dyn HostFacts>,
     /// Where identifiers and entropy come from. Default: the system.
     pub randomness: Arc<dyn Randomness>,
+    /// How long old records are kept.
+    pub retention: Retention,
     /// Where images come from that are not here. Default: nowhere.
     pub registry: Option<Arc<dyn Registry>>,
 }
@@ -75,6 +78,7 @@ impl Default for Settings {
             wake: Duration::from_secs(60),
             host: Arc::new(ThisHost),
             randomness: Arc::new(SystemRandomness),
+            retention: Retention::default(),
             registry: None,
         }
     }
@@ -100,8 +104,8 @@ pub(crate) struct Shared {
     pub(crate) volumes: Volumes,
     /// Held from deciding about leases to recording what takes them.
     pub(crate) leasing: Arc<tokio::sync::Mutex<()>>,
-    pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) clock_watch: ClockWatch,
+    /// Tells every moment that is decided by or recorded.
+    pub(crate) clock: Arc<ServiceClock>,
     pub(crate) settings: Settings,
     pub(crate) timers: Timers,
     pub(crate) parking: Parking,
@@ -110,6 +114,7 @@ pub(crate) struct Shared {
     pub(crate) tasks: TaskTracker,
     /// Runs of which nothing is needed and that could not be ended yet.
     unended: Mutex<BTreeSet<RunId>>,
+    pub(crate) living: Living,
     pub(crate) removals: Removals,
     pub(crate) checkpointing: Checkpointing,
     /// Held by whoever deletes a snapshot.
@@ -127,7 +132,7 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub(crate) fn new(parts: Parts) -> Arc<Self> {
+    pub(crate) fn new(parts: Parts, clock: Arc<ServiceClock>) -> Arc<Self> {
         Arc::new_cyclic(|weak: &std::sync::Weak<Self>| {
             let weak = weak.clone();
             let timers = Timers::start(move |sandbox| {
@@ -141,8 +146,7 @@ impl Shared {
                 pool: parts.pool,
                 volumes: parts.volumes,
                 leasing: Arc::default(),
-                clock_watch: ClockWatch::new(parts.clock.clone()),
-                clock: parts.clock,
+                clock,
                 parking: Parking::new(parts.settings.park),
                 ledger: Ledger::default(),
                 settings: parts.settings,
@@ -150,6 +154,7 @@ impl Shared {
                 stopping: CancellationToken::new(),
                 tasks: TaskTracker::new(),
                 unended: Mutex::default(),
+                living: Living::default(),
                 removals: Removals::default(),
                 checkpointing: Checkpointing::default(),
                 deletions: tokio::sync::Mutex::default(),
@@ -175,8 +180,12 @@ impl Shared {
 
     /// Every sandbox that is not over.
     pub(crate) async fn living(&self) -> Result<Vec<SandboxRecord>, StoreError> {
-        let states = StateName::ALL.into_iter().filter(|name| *name != StateName::Terminated).collect();
-        self.store.sandboxes(&SandboxFilter { states, ..SandboxFilter::default() }).await
+        self.living.look(&*self.store, |records| records.values().cloned().collect()).await
+    }
+
+    /// How many sandboxes are not over.
+    pub(crate) async fn living_count(&self) -> Result<usize, StoreError> {
+        self.living.look(&*self.store, |records| records.len()).await
     }
 
     /// The record of an operation that begins now, is given up after `within`, and touches nothing yet.
@@ -198,15 +207,6 @@ impl Shared {
 
     pub(crate) fn ids(&self) -> Ids<'_> {
         Ids(&*self.settings.randomness)
-    }
-
-    /// Tells every sandbox when the wall clock was set since the last look.
-    pub(crate) fn look_at_clock(&self) {
-        let Some(millis) = self.clock_watch.look() else { return };
-        tracing::warn!(millis, "the wall clock was set; every deadline moves with it");
-        for handle in self.actors().values() {
-            let _ = handle.mailbox.send(Message::ClockSet);
-        }
     }
 
     /// Waits before something is tried again; whether the service is stopped before that.
@@ -247,7 +247,7 @@ impl Shared {
     /// Commits a change, tells whoever follows the events, and lets go of what the change discards.
     pub(crate) async fn commit(self: &Arc<Self>, change: Change) -> Result<Vec<EventRecord>, StoreError> {
         let discard = change.discard.clone();
-        let events = self.store.commit(change).await?;
+        let events = self.living.commit(&*self.store, change).await?;
         if let Some(last) = events.last() {
             self.news.send_if_modified(|newest| {
                 let newer = last.number > *newest;

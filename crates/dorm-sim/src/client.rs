@@ -26,6 +26,7 @@ pub(crate) enum Deed {
     Suspend(SandboxId),
     Resume(SandboxId),
     Checkpoint(SandboxId, SnapshotKind),
+    CheckpointFor(SandboxId, SnapshotKind, Duration),
     DeleteSnapshot(SnapshotId),
     Rewind(SandboxId, SnapshotId, KeepFuture),
     Restart(SandboxId),
@@ -98,8 +99,8 @@ impl Client {
             12..20 if few => self.choose_create(),
             0..18 => Deed::Suspend(id),
             18..32 => Deed::Resume(id),
-            32..36 => Deed::Checkpoint(id, SnapshotKind::Memory),
-            36..40 => Deed::Checkpoint(id, SnapshotKind::Filesystem),
+            32..36 => self.choose_checkpoint(id, SnapshotKind::Memory),
+            36..40 => self.choose_checkpoint(id, SnapshotKind::Filesystem),
             40..43 if living.len() < 6 => Deed::Clone(id, name),
             43..47 => match self.random.pick(&snapshots) {
                 Some(snapshot) => Deed::DeleteSnapshot(snapshot.clone()),
@@ -124,11 +125,7 @@ impl Client {
             90..93 => Deed::Look(id),
             93 if self.world.guests == Guests::Hungry && living.len() < 6 => self.choose_fork(id),
             93..95 => Deed::List,
-            95..97 => {
-                let most = if self.random.chance(50) { 10_000 } else { 100_000_000 };
-                let by = i64::try_from(self.random.below(most)).unwrap_or_default();
-                Deed::SetClock(if self.random.chance(50) { by } else { -by })
-            }
+            95..97 => Deed::SetClock(self.world.choose_clock(&mut self.random)),
             97..100 if self.world.model.misfortune() == Misfortune::Any => Deed::Kill(id),
             _ => Deed::Count(id),
         }
@@ -140,6 +137,14 @@ impl Client {
         let timeouts = self.choose_timeouts();
         let snapshot = if self.random.chance(40) { self.random.pick(&snapshots).cloned() } else { None };
         Deed::Create { name, timeouts, snapshot }
+    }
+
+    fn choose_checkpoint(&mut self, id: SandboxId, kind: SnapshotKind) -> Deed {
+        if self.random.chance(40) {
+            let days = 10 + self.random.below(300);
+            return Deed::CheckpointFor(id, kind, Duration::from_secs(days * 86_400));
+        }
+        Deed::Checkpoint(id, kind)
     }
 
     fn choose_rewind(&mut self, id: SandboxId, snapshots: &[SnapshotId]) -> Deed {

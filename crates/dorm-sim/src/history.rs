@@ -115,6 +115,7 @@ impl History {
     async fn recover(&mut self) -> Result<Option<Daemon>> {
         self.world.host.faults().clear();
         self.world.host.faults().release();
+        self.set_clock_meanwhile();
         while self.random.chance(35) {
             let life = self.world.life();
             let nth = 1 + self.random.below(12);
@@ -132,6 +133,7 @@ impl History {
                 Some(Err(error)) => self.world.trace.note(format_args!("it did not start: {}", error.message())),
             }
             self.die(&life)?;
+            self.set_clock_meanwhile();
         }
         self.world.host.faults().clear();
         self.world.host.faults().release();
@@ -154,6 +156,15 @@ impl History {
                 self.world.trace.wrong("a daemon died for no reason");
                 Ok(None)
             }
+        }
+    }
+
+    /// Sometimes the wall clock is set while there is no daemon.
+    fn set_clock_meanwhile(&mut self) {
+        if self.random.chance(15) {
+            let by = self.world.choose_clock(&mut self.random);
+            self.world.trace.note(format_args!("the clock is set by {by} ms meanwhile"));
+            self.world.clock.set_by(by);
         }
     }
 

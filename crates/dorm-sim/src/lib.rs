@@ -27,6 +27,7 @@ mod engine;
 mod history;
 mod model;
 mod random;
+mod scale;
 mod sqlite;
 mod steps;
 mod store;
@@ -44,6 +45,7 @@ use tokio::runtime::{Builder, Runtime};
 
 pub use deadlines::latest as latest_deadline;
 pub use history::Figures;
+pub use scale::{Counts, at_scale};
 pub use steps::{Coverage, Visits};
 pub use trace::Echo;
 pub use world::{Guests, StoreKind};

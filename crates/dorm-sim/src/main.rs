@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use clap::Parser;
-use dorm_sim::{Echo, Figures, Guests, Simulator, StoreKind};
+use dorm_sim::{Counts, Echo, Figures, Guests, Simulator, StoreKind};
 
 /// Tells histories of Dormouse, each from a seed, and stops at the first in which something is wrong.
 #[derive(Parser)]
@@ -35,9 +35,21 @@ struct Arguments {
     /// milliseconds late the latest was acted on.
     #[arg(long)]
     deadlines: Option<u32>,
+    /// Instead: measure the service on stores that are empty, that hold only the living, and that hold all of these: living,
+    /// terminated sandboxes, events; and print milliseconds as JSON.
+    #[arg(long, value_name = "LIVING,TERMINATED,EVENTS", value_parser = counts)]
+    scale: Option<Counts>,
     /// Go on after a failure and only count.
     #[arg(long)]
     keep_going: bool,
+}
+
+fn counts(text: &str) -> Result<Counts, String> {
+    let numbers: Option<Vec<u64>> = text.split(',').map(|number| number.parse().ok()).collect();
+    match numbers.as_deref() {
+        Some([living, terminated, events]) => Ok(Counts { living: *living, terminated: *terminated, events: *events }),
+        _ => Err(format!("'{text}' is not three numbers with commas between")),
+    }
 }
 
 fn main() -> ExitCode {
@@ -53,6 +65,10 @@ fn main() -> ExitCode {
 fn run(arguments: &Arguments) -> Result<ExitCode> {
     if let Some(count) = arguments.deadlines {
         println!("{:.0}", dorm_sim::latest_deadline(count)?);
+        return Ok(ExitCode::SUCCESS);
+    }
+    if let Some(counts) = arguments.scale {
+        println!("{:#}", dorm_sim::at_scale(counts)?);
         return Ok(ExitCode::SUCCESS);
     }
     let store = if arguments.sqlite { StoreKind::Sqlite } else { StoreKind::Memory };

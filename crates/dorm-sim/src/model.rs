@@ -52,6 +52,8 @@ struct State {
     values: u64,
     /// Whether an engine was told to lie about what it wrote.
     lying: bool,
+    /// How often the power has failed.
+    power_failures: u32,
 }
 
 /// What is known of a sandbox.
@@ -78,6 +80,10 @@ struct Known {
 struct KnownSnapshot {
     record: SnapshotRecord,
     memory: Memory,
+    /// When it was first seen, by time that nobody sets.
+    seen: tokio::time::Instant,
+    /// Somebody has asked for its deletion.
+    deletion_asked: bool,
 }
 
 /// A caller's hold on the memory of a sandbox: one at a time. It ends when this is dropped.
@@ -206,6 +212,18 @@ impl Model {
         if let Some(known) = self.lock().sandboxes.get_mut(id) {
             known.terminate_asked = true;
         }
+    }
+
+    /// Somebody is about to ask for its deletion.
+    pub(crate) fn deletion_asked(&self, id: &SnapshotId) {
+        if let Some(known) = self.lock().snapshots.get_mut(id) {
+            known.deletion_asked = true;
+        }
+    }
+
+    /// The host is booted.
+    pub(crate) fn power_failed(&self) {
+        self.lock().power_failures += 1;
     }
 
     /// From now on images may be worth nothing.

@@ -8,8 +8,8 @@ use std::sync::{Arc, mpsc};
 use async_trait::async_trait;
 use dorm_lifecycle::{CaptureId, Name, ProjectId, SandboxId, SnapshotId};
 use dorm_store::{
-    Change, EventFilter, EventRecord, OperationRecord, SandboxFilter, SandboxRecord, SnapshotRecord, Store, StoreError,
-    VolumeRecord, WebhookRecord,
+    Change, ClockNote, EventFilter, EventRecord, OperationRecord, Prune, Pruned, SandboxFilter, SandboxRecord,
+    SnapshotFilter, SnapshotRecord, Store, StoreError, VolumeRecord, WebhookRecord,
 };
 use dorm_store_sql::SqlStore;
 use tokio::runtime::Handle;
@@ -108,5 +108,27 @@ impl Store for WaitingStore {
     async fn events(&self, filter: &EventFilter) -> Result<Vec<EventRecord>, StoreError> {
         let filter = filter.clone();
         self.ask(|store| async move { store.events(&filter).await })
+    }
+
+    async fn find_snapshots(&self, filter: &SnapshotFilter) -> Result<Vec<SnapshotRecord>, StoreError> {
+        let filter = filter.clone();
+        self.ask(|store| async move { store.find_snapshots(&filter).await })
+    }
+
+    async fn snapshot_bytes(&self) -> Result<u64, StoreError> {
+        self.ask(|store| async move { store.snapshot_bytes().await })
+    }
+
+    async fn events_removed(&self) -> Result<u64, StoreError> {
+        self.ask(|store| async move { store.events_removed().await })
+    }
+
+    async fn clock(&self) -> Result<Option<ClockNote>, StoreError> {
+        self.ask(|store| async move { store.clock().await })
+    }
+
+    async fn prune(&self, prune: &Prune) -> Result<Pruned, StoreError> {
+        let prune = *prune;
+        self.ask(|store| async move { store.prune(&prune).await })
     }
 }

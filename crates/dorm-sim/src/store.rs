@@ -7,8 +7,8 @@ use async_trait::async_trait;
 use dorm_lifecycle::{CaptureId, Name, ProjectId, SandboxId, SnapshotId};
 use dorm_steps::Steps as _;
 use dorm_store::{
-    Change, EventFilter, EventRecord, OperationRecord, SandboxFilter, SandboxRecord, SnapshotRecord, Store, StoreError,
-    VolumeRecord, WebhookRecord,
+    Change, ClockNote, EventFilter, EventRecord, OperationRecord, Prune, Pruned, SandboxFilter, SandboxRecord,
+    SnapshotFilter, SnapshotRecord, Store, StoreError, VolumeRecord, WebhookRecord,
 };
 
 use crate::model::Model;
@@ -101,5 +101,32 @@ impl Store for WatchedStore {
     async fn events(&self, filter: &EventFilter) -> Result<Vec<EventRecord>, StoreError> {
         self.pause().await;
         self.inner.events(filter).await
+    }
+
+    async fn find_snapshots(&self, filter: &SnapshotFilter) -> Result<Vec<SnapshotRecord>, StoreError> {
+        self.pause().await;
+        self.inner.find_snapshots(filter).await
+    }
+
+    async fn snapshot_bytes(&self) -> Result<u64, StoreError> {
+        self.pause().await;
+        self.inner.snapshot_bytes().await
+    }
+
+    async fn events_removed(&self) -> Result<u64, StoreError> {
+        self.pause().await;
+        self.inner.events_removed().await
+    }
+
+    async fn clock(&self) -> Result<Option<ClockNote>, StoreError> {
+        self.pause().await;
+        self.inner.clock().await
+    }
+
+    async fn prune(&self, prune: &Prune) -> Result<Pruned, StoreError> {
+        self.pause().await;
+        let pruned = self.inner.prune(prune).await?;
+        self.pause().await;
+        Ok(pruned)
     }
 }

@@ -196,9 +196,24 @@ impl World {
         }
     }
 
+    /// By how much somebody sets the wall clock: a little, a lot, by a year, or back to where it should be.
+    pub(crate) fn choose_clock(&self, random: &mut Random) -> i64 {
+        const YEAR: i64 = 365 * 86_400_000;
+        let most = match random.below(6) {
+            0..2 => 10_000,
+            2..4 => 100_000_000,
+            4 => return if random.chance(70) { YEAR } else { -YEAR },
+            _ => return -self.clock.is_set_by(),
+        };
+        let by = i64::try_from(random.below(most)).unwrap_or_default();
+        if random.chance(50) { by } else { -by }
+    }
+
     /// The power fails: every run is gone, and of the captures what was not durable.
     pub(crate) fn lose_power(&self, random: &mut Random) -> Result<()> {
         self.host.reboot();
+        self.clock.reboot();
+        self.model.power_failed();
         let mut disk = self.disk.lock().unwrap_or_else(PoisonError::into_inner);
         disk.lose_power(random, &self.trace).context("lose power")
     }

@@ -34,6 +34,11 @@ fn planted_early_release_of_the_image_before_is_found() {
 }
 
 #[test]
+fn planted_deletion_by_the_wall_clock_is_found() {
+    is_found(Planted::DeletionByWallClock);
+}
+
+#[test]
 fn planted_missed_undo_is_found() {
     is_found(Planted::MissedUndo);
 }

@@ -15,6 +15,8 @@ pub enum Planted {
     ImageReleasedEarly,
     /// A guest that was held still for a capture is not let go on when that failed.
     MissedUndo,
+    /// Snapshots are deleted at their time by the wall clock, whatever that was set to.
+    DeletionByWallClock,
 }
 
 static AT_WORK: AtomicU8 = AtomicU8::new(0);

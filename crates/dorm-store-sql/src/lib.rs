@@ -12,6 +12,9 @@
 //! reads  ──► readers (pool) ─────────────────────────────────────────┘
 //! ```
 
+#[cfg(feature = "bulk")]
+pub mod bulk;
+mod history;
 mod open;
 mod read;
 mod write;
@@ -21,8 +24,8 @@ use std::path::Path;
 use async_trait::async_trait;
 use dorm_lifecycle::{CaptureId, Name, ProjectId, SandboxId, SnapshotId};
 use dorm_store::{
-    Change, EventFilter, EventRecord, OperationRecord, SandboxFilter, SandboxRecord, SnapshotRecord, Store, StoreError,
-    VolumeRecord, WebhookRecord,
+    Change, ClockNote, EventFilter, EventRecord, OperationRecord, Prune, Pruned, SandboxFilter, SandboxRecord,
+    SnapshotFilter, SnapshotRecord, Store, StoreError, VolumeRecord, WebhookRecord,
 };
 use sqlx::SqlitePool;
 
@@ -109,6 +112,26 @@ impl Store for SqlStore {
 
     async fn events(&self, filter: &EventFilter) -> Result<Vec<EventRecord>, StoreError> {
         read::events(&self.readers, filter).await
+    }
+
+    async fn find_snapshots(&self, filter: &SnapshotFilter) -> Result<Vec<SnapshotRecord>, StoreError> {
+        history::find_snapshots(&self.readers, filter).await
+    }
+
+    async fn snapshot_bytes(&self) -> Result<u64, StoreError> {
+        history::snapshot_bytes(&self.readers).await
+    }
+
+    async fn events_removed(&self) -> Result<u64, StoreError> {
+        history::events_removed(&self.readers).await
+    }
+
+    async fn clock(&self) -> Result<Option<ClockNote>, StoreError> {
+        history::clock(&self.readers).await
+    }
+
+    async fn prune(&self, prune: &Prune) -> Result<Pruned, StoreError> {
+        self.writer.prune(prune).await
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 
-use dorm_lifecycle::{CaptureId, IdError, Name, ProjectId, SandboxId, SnapshotId};
+use dorm_lifecycle::{CaptureId, IdError, Name, ProjectId, SandboxId, SnapshotId, StateName};
 use dorm_store::codec::{self, CodecError};
 use dorm_store::{
     EventFilter, EventRecord, OperationRecord, SandboxFilter, SandboxRecord, SnapshotRecord, StoreError, VolumeRecord,
@@ -40,8 +40,20 @@ pub(crate) async fn named(
 }
 
 pub(crate) async fn sandboxes(pool: &SqlitePool, filter: &SandboxFilter) -> Result<Vec<SandboxRecord>, StoreError> {
-    let SandboxFilter { project, states, name, labels, after, limit } = filter;
-    let mut query = QueryBuilder::<Sqlite>::new("SELECT id, revision, document FROM sandboxes WHERE TRUE");
+    let SandboxFilter { project, states, name, labels, origin, origin_source, after, limit } = filter;
+    let mut query = QueryBuilder::<Sqlite>::new("SELECT id, revision, document FROM sandboxes");
+    let is_living = !states.is_empty() && !states.contains(&StateName::Terminated);
+    if is_living && name.is_none() && origin.is_none() && origin_source.is_none() {
+        // Without statistics the planner takes all of a project for fewer than its living.
+        query.push(" INDEXED BY sandboxes_living");
+    }
+    query.push(if is_living { " WHERE state <> 'terminated'" } else { " WHERE TRUE" });
+    if let Some(origin) = origin {
+        query.push(" AND origin = ").push_bind(origin.as_str());
+    }
+    if let Some(source) = origin_source {
+        query.push(" AND origin_source = ").push_bind(source.as_str());
+    }
     if let Some(project) = project {
         query.push(" AND project = ").push_bind(project.as_str());
     }
@@ -143,7 +155,7 @@ pub(crate) async fn volumes(pool: &SqlitePool) -> Result<Vec<VolumeRecord>, Stor
 }
 
 pub(crate) async fn events(pool: &SqlitePool, filter: &EventFilter) -> Result<Vec<EventRecord>, StoreError> {
-    let EventFilter { project, sandbox, after, limit, newest } = filter;
+    let EventFilter { project, sandbox, taken, after, limit, newest } = filter;
     let mut query = QueryBuilder::<Sqlite>::new(
         "SELECT number, document FROM (SELECT number, document FROM events WHERE number > ",
     );
@@ -153,6 +165,9 @@ pub(crate) async fn events(pool: &SqlitePool, filter: &EventFilter) -> Result<Ve
     }
     if let Some(sandbox) = sandbox {
         query.push(" AND sandbox = ").push_bind(sandbox.as_str());
+    }
+    if let Some(taken) = taken {
+        query.push(" AND taken = ").push_bind(taken.as_str());
     }
     // Both orders are those of an index; only the newest are read when so many are wanted.
     query.push(if *newest == 0 { " ORDER BY number LIMIT " } else { " ORDER BY number DESC LIMIT " });
@@ -168,7 +183,7 @@ pub(crate) async fn events(pool: &SqlitePool, filter: &EventFilter) -> Result<Ve
 }
 
 /// SQLite's way to say how many: a negative limit is none.
-fn at_most(limit: usize) -> i64 {
+pub(crate) fn at_most(limit: usize) -> i64 {
     if limit == 0 { -1 } else { i64::try_from(limit).unwrap_or(i64::MAX) }
 }
 
@@ -177,11 +192,11 @@ fn sandbox_of((id, revision, document): Row) -> Result<SandboxRecord, StoreError
     Ok(SandboxRecord { sandbox, revision: revision.unsigned_abs() })
 }
 
-fn snapshot_of((id, document): (String, String)) -> Result<SnapshotRecord, StoreError> {
+pub(crate) fn snapshot_of((id, document): (String, String)) -> Result<SnapshotRecord, StoreError> {
     codec::decode_snapshot(&document).map_err(|error| unreadable("snapshot", &id, &error))
 }
 
-fn unreadable(what: &str, id: impl Display, error: &CodecError) -> StoreError {
+pub(crate) fn unreadable(what: &str, id: impl Display, error: &CodecError) -> StoreError {
     let cause = std::error::Error::source(error).map(|source| format!(": {source}")).unwrap_or_default();
     StoreError::Unreadable { id: format!("{what} {id}"), what: format!("{error}{cause}") }
 }

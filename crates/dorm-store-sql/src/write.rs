@@ -1,5 +1,7 @@
 //! The one connection that changes the file, and the transaction of a change.
 
+mod prune;
+
 use std::collections::BTreeMap;
 
 use dorm_lifecycle::SandboxId;
@@ -176,6 +178,7 @@ async fn apply(connection: &mut SqliteConnection, change: Change) -> Result<Vec<
             .map_err(|error| failed("remove a webhook", error))?;
     }
     volumes(connection, &change).await?;
+    clock(connection, &change).await?;
     let mut events = Vec::with_capacity(change.events.len());
     for event in change.events {
         events.push(record_event(connection, event).await?);
@@ -202,6 +205,20 @@ async fn volumes(connection: &mut SqliteConnection, change: &Change) -> Result<(
             .await
             .map_err(|error| failed("remove a volume", error))?;
     }
+    Ok(())
+}
+
+async fn clock(connection: &mut SqliteConnection, change: &Change) -> Result<(), StoreError> {
+    let Some(note) = &change.clock else { return Ok(()) };
+    let document = codec::encode_clock(note).map_err(|error| failed("note the clocks", error))?;
+    sqlx::query(
+        "INSERT INTO clock (only_one, document) VALUES (1, ?) \
+         ON CONFLICT (only_one) DO UPDATE SET document = excluded.document",
+    )
+    .bind(document)
+    .execute(connection)
+    .await
+    .map_err(|error| failed("note the clocks", error))?;
     Ok(())
 }
 

@@ -95,6 +95,7 @@ fn filter() -> impl Strategy<Value = SandboxFilter> {
             labels,
             after,
             limit,
+            ..SandboxFilter::default()
         })
 }
 
@@ -112,6 +113,7 @@ fn event_filter() -> impl Strategy<Value = EventFilter> {
             after,
             limit,
             newest,
+            ..EventFilter::default()
         })
 }
 

@@ -4,6 +4,7 @@
 //! is unknown or not there, a word nobody knows and a later version are errors, since what a record means must not be
 //! guessed. Revisions and numbers are not part of the text: they belong to the store.
 
+mod clock;
 mod convert;
 mod upgrade;
 mod v1;
@@ -17,7 +18,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::{NewEvent, OperationRecord, SnapshotRecord, VolumeRecord, WebhookRecord};
+use crate::{ClockNote, NewEvent, OperationRecord, SnapshotRecord, VolumeRecord, WebhookRecord};
 
 /// The version in which sandboxes are written.
 pub const SANDBOX: u64 = 3;
@@ -32,6 +33,8 @@ pub const WEBHOOK: u64 = 2;
 
 /// The version in which volumes are written.
 pub const VOLUME: u64 = 3;
+/// The version in which the note of the clocks is written.
+pub const CLOCK: u64 = 3;
 
 /// Why a text is not a record, or a record cannot be a text.
 #[derive(Debug, Error)]
@@ -183,6 +186,25 @@ pub fn decode_volume(text: &str) -> Result<VolumeRecord, CodecError> {
     match version(text)? {
         VOLUME => decode::<volume::VolumeRow>(text, VOLUME).map(VolumeRecord::from),
         found => Err(CodecError::Version { found, newest: VOLUME }),
+    }
+}
+
+/// The note of the clocks as text.
+///
+/// # Errors
+/// [`CodecError::Unwritable`], which no note is known to cause.
+pub fn encode_clock(note: &ClockNote) -> Result<String, CodecError> {
+    encode::<clock::ClockRow>(note.into())
+}
+
+/// The note of the clocks of a text.
+///
+/// # Errors
+/// Any [`CodecError`] but [`CodecError::Unwritable`].
+pub fn decode_clock(text: &str) -> Result<ClockNote, CodecError> {
+    match version(text)? {
+        CLOCK => decode::<clock::ClockRow>(text, CLOCK).map(ClockNote::from),
+        found => Err(CodecError::Version { found, newest: CLOCK }),
     }
 }
 

@@ -12,6 +12,7 @@
 mod changes;
 mod concurrency;
 mod events;
+mod history;
 mod listing;
 mod names;
 mod operations;
@@ -110,6 +111,17 @@ pub async fn conforms(open: impl AsyncFn(&'static str) -> Arc<dyn Store>) -> Res
         webhooks {
             a_webhook_is_rewritten_and_removed,
         }
+        history {
+            only_sandboxes_that_were_terminated_long_ago_are_removed,
+            a_sandbox_something_came_from_stays,
+            only_operations_that_ended_long_ago_are_removed,
+            a_batch_is_not_exceeded,
+            the_oldest_events_are_removed_and_numbers_go_on,
+            the_event_of_a_snapshot_is_found,
+            snapshots_are_found_by_what_they_are_about,
+            pages_of_snapshots_cover_everything_once,
+            sandboxes_are_found_by_the_snapshot_they_started_from,
+        }
         volumes {
             a_volume_is_rewritten_and_removed,
             an_attachment_reads_back_as_it_was_written,
@@ -124,6 +136,10 @@ pub async fn conforms(open: impl AsyncFn(&'static str) -> Arc<dyn Store>) -> Res
     run_reopening!(open:
         changes { what_was_committed_is_there_after_reopening }
         events { numbers_of_events_rise_across_reopening }
+        history {
+            the_numbers_of_removed_events_are_not_used_again,
+            the_clocks_are_noted_in_place_of_the_note_before,
+        }
         names { names_are_held_across_reopening }
     );
     Ok(())

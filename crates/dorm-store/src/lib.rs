@@ -7,9 +7,11 @@
 //! and decides nothing about a sandbox's life; it only refuses one that breaks an invariant of the lifecycle.
 
 mod change;
+mod clock;
 pub mod codec;
 pub mod conformance;
 pub mod memory;
+mod query;
 mod record;
 mod stepped;
 mod volume;
@@ -19,6 +21,8 @@ use dorm_lifecycle::{CaptureId, Name, ProjectId, SandboxId, SnapshotId};
 use thiserror::Error;
 
 pub use change::BrokenSandbox;
+pub use clock::{ClockNote, ClockPeriod};
+pub use query::{Prune, Pruned, SnapshotFilter};
 pub use record::{
     Change, EventRecord, ForkPlan, Maker, NewEvent, OperationKind, OperationRecord, OperationResult, PromotePlan,
     Removal, SandboxRecord, SnapshotRecord, SnapshotStatus, Together, WebhookRecord,
@@ -37,6 +41,10 @@ pub struct SandboxFilter {
     pub name: Option<Name>,
     /// Only with all of these labels.
     pub labels: Vec<(String, String)>,
+    /// Only those whose first run started from this snapshot.
+    pub origin: Option<SnapshotId>,
+    /// Only those whose first run started from a snapshot of this sandbox.
+    pub origin_source: Option<SandboxId>,
     /// Only those that come after this one in the order of the list, which is that of the ids.
     pub after: Option<SandboxId>,
     /// At most so many. 0 for all.
@@ -50,6 +58,8 @@ pub struct EventFilter {
     pub project: Option<ProjectId>,
     /// Only of this sandbox.
     pub sandbox: Option<SandboxId>,
+    /// Only those that say that this snapshot was taken.
+    pub taken: Option<SnapshotId>,
     /// Only those numbered higher.
     pub after: u64,
     /// At most so many. 0 for all.
@@ -122,6 +132,12 @@ pub trait Store: Send + Sync + 'static {
     /// Every snapshot of a project, or of all, in the order they were asked for; ids decide between equals.
     async fn snapshots(&self, project: Option<&ProjectId>) -> Result<Vec<SnapshotRecord>, StoreError>;
 
+    /// Snapshots of a filter, in the order they were asked for; ids decide between equals.
+    async fn find_snapshots(&self, filter: &SnapshotFilter) -> Result<Vec<SnapshotRecord>, StoreError>;
+
+    /// What all complete snapshots occupy by their records, in bytes.
+    async fn snapshot_bytes(&self) -> Result<u64, StoreError>;
+
     /// The operations that have begun and are not over, in the order they began; ids decide between equals.
     async fn open_operations(&self) -> Result<Vec<OperationRecord>, StoreError>;
 
@@ -136,4 +152,13 @@ pub trait Store: Send + Sync + 'static {
 
     /// Events in their order.
     async fn events(&self, filter: &EventFilter) -> Result<Vec<EventRecord>, StoreError>;
+
+    /// The number up to which events have been removed because they were old; 0 while all are there.
+    async fn events_removed(&self) -> Result<u64, StoreError>;
+
+    /// What was last noted of the clocks.
+    async fn clock(&self) -> Result<Option<ClockNote>, StoreError>;
+
+    /// Removes a batch of old records; answers how many there were. Whole or not at all, and durable like a commit.
+    async fn prune(&self, prune: &Prune) -> Result<Pruned, StoreError>;
 }

@@ -7,11 +7,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
-use dorm_lifecycle::{CaptureId, Name, OperationId, ProjectId, SandboxId, SnapshotId, VolumeId, WebhookId};
+use dorm_lifecycle::{
+    CaptureId, EventKind, Name, OperationId, ProjectId, SandboxId, SnapshotId, State, VolumeId, WebhookId,
+};
 
 use crate::{
-    Change, EventFilter, EventRecord, OperationRecord, SandboxFilter, SandboxRecord, SnapshotRecord, Store, StoreError,
-    VolumeRecord, WebhookRecord,
+    Change, ClockNote, EventFilter, EventRecord, OperationRecord, Prune, Pruned, SandboxFilter, SandboxRecord,
+    SnapshotFilter, SnapshotRecord, SnapshotStatus, Store, StoreError, VolumeRecord, WebhookRecord,
 };
 
 /// A store in memory. Clones share its content.
@@ -28,7 +30,10 @@ struct Content {
     discard: BTreeSet<CaptureId>,
     webhooks: BTreeMap<WebhookId, WebhookRecord>,
     volumes: BTreeMap<VolumeId, VolumeRecord>,
-    /// The one at position `n` has the number `n + 1`.
+    clock: Option<ClockNote>,
+    /// How many events have been removed, which were the oldest.
+    removed: u64,
+    /// The one at position `n` has the number `removed + n + 1`.
     events: Vec<EventRecord>,
 }
 
@@ -48,7 +53,7 @@ impl MemoryStore {
 impl Content {
     fn commit(&mut self, change: Change) -> Result<Vec<EventRecord>, StoreError> {
         let staged = self.stage(&change)?;
-        let last = self.events.len() as u64;
+        let last = self.removed + self.events.len() as u64;
         let numbered = |(number, event)| EventRecord { number, event };
         let events: Vec<_> = (last + 1..).zip(change.events).map(numbered).collect();
         self.sandboxes.extend(staged);
@@ -69,6 +74,7 @@ impl Content {
         for id in &change.removed_volumes {
             self.volumes.remove(id);
         }
+        self.clock = change.clock.or(self.clock.take());
         self.events.extend(events.iter().cloned());
         Ok(events)
     }
@@ -161,24 +167,100 @@ impl Store for MemoryStore {
 
     async fn events(&self, filter: &EventFilter) -> Result<Vec<EventRecord>, StoreError> {
         let content = self.content();
-        let start = usize::try_from(filter.after).unwrap_or(usize::MAX).min(content.events.len());
+        let skipped = filter.after.saturating_sub(content.removed);
+        let start = usize::try_from(skipped).unwrap_or(usize::MAX).min(content.events.len());
         let found = content.events[start..].iter().filter(|record| {
             filter.project.as_ref().is_none_or(|project| record.event.project == *project)
                 && filter.sandbox.as_ref().is_none_or(|sandbox| record.event.sandbox == *sandbox)
+                && filter.taken.as_ref().is_none_or(|snapshot| tells_of(record, snapshot))
         });
         let found: Vec<_> = found.collect();
         let skipped = if filter.newest == 0 { 0 } else { found.len().saturating_sub(filter.newest) };
         Ok(found.into_iter().skip(skipped).take(at_most(filter.limit)).cloned().collect())
     }
+
+    async fn find_snapshots(&self, filter: &SnapshotFilter) -> Result<Vec<SnapshotRecord>, StoreError> {
+        let content = self.content();
+        let mut found: Vec<_> = content.snapshots.values().filter(|one| filter.matches(one)).cloned().collect();
+        found.sort_by_key(|snapshot| (snapshot.created, snapshot.id.clone()));
+        found.truncate(at_most(filter.limit));
+        Ok(found)
+    }
+
+    async fn snapshot_bytes(&self) -> Result<u64, StoreError> {
+        let content = self.content();
+        let complete = content.snapshots.values().filter(|snapshot| snapshot.status == SnapshotStatus::Completed);
+        Ok(complete.map(|snapshot| snapshot.bytes).sum())
+    }
+
+    async fn events_removed(&self) -> Result<u64, StoreError> {
+        Ok(self.content().removed)
+    }
+
+    async fn clock(&self) -> Result<Option<ClockNote>, StoreError> {
+        Ok(self.content().clock.clone())
+    }
+
+    async fn prune(&self, prune: &Prune) -> Result<Pruned, StoreError> {
+        Ok(self.content().prune(prune))
+    }
+}
+
+impl Content {
+    fn prune(&mut self, prune: &Prune) -> Pruned {
+        let mut pruned = Pruned::default();
+        if let Some(before) = prune.ended_before {
+            let needed: BTreeSet<SandboxId> = self.snapshots.values().map(|snapshot| snapshot.source.clone()).collect();
+            let origins = self.sandboxes.values().filter_map(|record| record.sandbox.origin.source().cloned());
+            let needed: BTreeSet<SandboxId> = needed.into_iter().chain(origins).collect();
+            let mut over: Vec<_> = self
+                .sandboxes
+                .values()
+                .filter_map(|SandboxRecord { sandbox, .. }| match &sandbox.state {
+                    State::Terminated { at, .. } if *at < before && !needed.contains(&sandbox.id) => {
+                        Some((*at, sandbox.id.clone()))
+                    }
+                    _ => None,
+                })
+                .collect();
+            over.sort();
+            over.truncate(prune.batch);
+            pruned.sandboxes = over.len();
+            over.iter().for_each(|(_, id)| drop(self.sandboxes.remove(id)));
+            let ended = |operation: &OperationRecord| operation.ended.as_ref().map(|(at, _)| *at);
+            let mut over: Vec<_> = self
+                .operations
+                .values()
+                .filter_map(|operation| Some((ended(operation).filter(|at| *at < before)?, operation.id.clone())))
+                .collect();
+            over.sort();
+            over.truncate(prune.batch);
+            pruned.operations = over.len();
+            over.iter().for_each(|(_, id)| drop(self.operations.remove(id)));
+        }
+        if let Some(before) = prune.events_before {
+            let old = |record: &&EventRecord| record.event.at < before && record.number <= prune.events_through;
+            pruned.events = self.events.iter().take(prune.batch).take_while(old).count();
+            self.events.drain(..pruned.events);
+            self.removed += pruned.events as u64;
+        }
+        pruned
+    }
+}
+
+fn tells_of(record: &EventRecord, snapshot: &SnapshotId) -> bool {
+    record.event.kind == EventKind::SnapshotTaken && record.event.detail.as_deref() == Some(snapshot.as_str())
 }
 
 fn matches(filter: &SandboxFilter, record: &SandboxRecord) -> bool {
-    let SandboxFilter { project, states, name, labels, after, limit: _ } = filter;
+    let SandboxFilter { project, states, name, labels, origin, origin_source, after, limit: _ } = filter;
     let sandbox = &record.sandbox;
     project.as_ref().is_none_or(|project| sandbox.project == *project)
         && (states.is_empty() || states.contains(&sandbox.state.name()))
         && name.as_ref().is_none_or(|name| sandbox.spec.name.as_ref() == Some(name))
         && labels.iter().all(|(key, value)| sandbox.spec.labels.get(key) == Some(value))
+        && origin.as_ref().is_none_or(|origin| sandbox.origin.snapshot() == Some(origin))
+        && origin_source.as_ref().is_none_or(|source| sandbox.origin.source() == Some(source))
         && after.as_ref().is_none_or(|after| sandbox.id > *after)
 }
 

@@ -7,7 +7,7 @@ use dorm_lifecycle::{
     SnapshotKind, Timestamp, VolumeId, WebhookId,
 };
 
-use crate::VolumeRecord;
+use crate::{ClockNote, VolumeRecord};
 
 /// A sandbox as it is stored.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -323,6 +323,8 @@ pub struct Change {
     pub volumes: Vec<VolumeRecord>,
     /// Volumes whose records go; those that are not there are left out.
     pub removed_volumes: Vec<VolumeId>,
+    /// What is noted of the clocks, in place of what was noted before.
+    pub clock: Option<ClockNote>,
     /// Events, numbered in this order.
     pub events: Vec<NewEvent>,
 }

@@ -7,8 +7,8 @@ use dorm_lifecycle::{CaptureId, Name, ProjectId, SandboxId, SnapshotId};
 use dorm_steps::{AnySteps, Stopped};
 
 use crate::{
-    Change, EventFilter, EventRecord, OperationRecord, SandboxFilter, SandboxRecord, SnapshotRecord, Store, StoreError,
-    VolumeRecord, WebhookRecord,
+    Change, ClockNote, EventFilter, EventRecord, OperationRecord, Prune, Pruned, SandboxFilter, SandboxRecord,
+    SnapshotFilter, SnapshotRecord, Store, StoreError, VolumeRecord, WebhookRecord,
 };
 
 /// Another store, with steps around its commits. Reading has none.
@@ -101,5 +101,34 @@ impl Store for SteppedStore {
     async fn events(&self, filter: &EventFilter) -> Result<Vec<EventRecord>, StoreError> {
         self.living().await;
         self.inner.events(filter).await
+    }
+
+    async fn find_snapshots(&self, filter: &SnapshotFilter) -> Result<Vec<SnapshotRecord>, StoreError> {
+        self.living().await;
+        self.inner.find_snapshots(filter).await
+    }
+
+    async fn snapshot_bytes(&self) -> Result<u64, StoreError> {
+        self.living().await;
+        self.inner.snapshot_bytes().await
+    }
+
+    async fn events_removed(&self) -> Result<u64, StoreError> {
+        self.living().await;
+        self.inner.events_removed().await
+    }
+
+    async fn clock(&self) -> Result<Option<ClockNote>, StoreError> {
+        self.living().await;
+        self.inner.clock().await
+    }
+
+    async fn prune(&self, prune: &Prune) -> Result<Pruned, StoreError> {
+        self.living().await;
+        self.reach("store: about to prune").await?;
+        let pruned = self.inner.prune(prune).await?;
+        // It is done: only death can keep the caller from hearing of it.
+        let _ = self.reach("store: pruned").await;
+        Ok(pruned)
     }
 }

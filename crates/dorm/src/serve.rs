@@ -9,13 +9,14 @@ use dorm_engine::Engine;
 use dorm_engine_gvisor::GvisorEngine;
 use dorm_net::HostNetwork;
 use dorm_pool::Pool;
-use dorm_service::{Budgets, ParkLimits, Parts, Service, Settings, SystemClock};
+use dorm_service::{Budgets, ParkLimits, Parts, Retention, Service, Settings, SystemClock};
 use dorm_store::{SteppedStore, Store};
 use dorm_store_sql::SqlStore;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
+use crate::cli::values::Kept;
 use crate::data::Data;
 use crate::steps::ReportedSteps;
 
@@ -63,6 +64,13 @@ pub(crate) struct ServeOptions {
     /// How much of the disk must stay free for new work to be taken, in MiB. By default a fiftieth of it, 1 GiB at most
     #[arg(long, env = "DORM_DISK_RESERVE_MIB")]
     disk_reserve_mib: Option<u64>,
+    /// How long terminated sandboxes and ended operations stay on record, such as 30d or 12h, or `forever`. A terminated
+    /// sandbox stays as long as a snapshot of it, or a sandbox that came from it, is on record
+    #[arg(long, env = "DORM_KEEP_TERMINATED", default_value = "30d", value_name = "DURATION", value_parser = crate::cli::values::kept)]
+    keep_terminated: Kept,
+    /// How long events stay on record, such as 30d, or `forever`. One that a webhook has not taken stays three times as long
+    #[arg(long, env = "DORM_KEEP_EVENTS", default_value = "30d", value_name = "DURATION", value_parser = crate::cli::values::kept)]
+    keep_events: Kept,
     /// Report each step at this Unix socket and wait there to be let on: `dorm prove`.
     #[arg(long, hide = true, value_name = "SOCKET")]
     steps: Option<PathBuf>,
@@ -146,6 +154,7 @@ async fn open(options: &ServeOptions, data: &Data, store: Arc<SqlStore>) -> Resu
             park: ParkLimits { memory_bytes, count: options.park_count },
             budgets: budgets(options, path)?,
             registry: Some(registry.shared()),
+            retention: Retention { terminated: options.keep_terminated.0, events: options.keep_events.0 },
             ..Settings::default()
         },
     };

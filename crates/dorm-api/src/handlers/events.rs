@@ -28,8 +28,11 @@ const PAGE_MAX: usize = 1000;
 pub(crate) struct EventsQuery {
     /// Only of this sandbox: its id, or its name while it lives.
     sandbox: Option<String>,
-    /// Only those numbered higher. Default 0: from the beginning.
+    /// Only those numbered higher. Default 0: from the oldest that is kept. With the number of one that was removed
+    /// because of its age the answer is the error `gone`: events would be missing.
     after: Option<u64>,
+    /// Only so many of the newest, 1 to 1000. Without a meaning when events are followed.
+    newest: Option<usize>,
     /// At most so many, 1 to 1000. Default 1000. Without a meaning when events are followed.
     limit: Option<usize>,
 }
@@ -63,23 +66,45 @@ pub(crate) async fn events(
         None => query.after.unwrap_or(0),
     };
     let project = Some(api.service.project().clone());
-    let filter = EventFilter { project, sandbox, after, limit, newest: 0 };
+    let newest = query.newest.unwrap_or(0);
+    if newest > PAGE_MAX {
+        return Err(ApiError::invalid(format!("newest is {newest}: it must be between 1 and {PAGE_MAX}"), ""));
+    }
+    let filter = EventFilter { project, sandbox, after, limit, newest, ..EventFilter::default() };
+    if after > 0 {
+        is_kept(after, api.service.events_removed().await?)?;
+    }
     if !follow {
         let events = api.service.events(&filter).await?;
+        // Afterwards: what was removed meanwhile is missing as well.
+        let removed = api.service.events_removed().await?;
+        if after > 0 {
+            is_kept(after, removed)?;
+        }
+        let oldest = removed + 1;
         let next = events.last().map_or(after, |last| last.number);
         let events = events.into_iter().map(Into::into).collect();
-        return Ok(axum::Json(wire::EventPage { events, next }).into_response());
+        return Ok(axum::Json(wire::EventPage { events, next, oldest }).into_response());
     }
     let follower = Follower {
         // Before the first page is read, so that nothing falls in between.
         news: api.service.news(),
         service: api.service,
-        filter: EventFilter { limit: PAGE_MAX, ..filter },
+        filter: EventFilter { limit: PAGE_MAX, newest: 0, ..filter },
         read: VecDeque::new(),
         over: false,
     };
     let events = stream::unfold(follower, Follower::next).take_until(api.life.stop.cancelled_owned());
     Ok(sse::answer(events))
+}
+
+/// Refuses a cursor after which events were removed: to skip them silently would be a lie.
+fn is_kept(after: u64, removed: u64) -> Result<(), ApiError> {
+    if after >= removed {
+        return Ok(());
+    }
+    let message = format!("the events after {after} up to {removed} were removed because of their age");
+    Err(ApiError::gone(message, "leave out `after` to begin with the oldest event that is kept"))
 }
 
 /// Goes through recorded events and waits for more at their end.

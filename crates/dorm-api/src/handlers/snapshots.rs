@@ -3,13 +3,13 @@
 use axum::extract::{FromRequestParts, State};
 use axum::http::StatusCode;
 use axum::http::request::Parts;
-use dorm_lifecycle::{IdError, SnapshotId};
-use dorm_store::SnapshotRecord;
+use dorm_lifecycle::{IdError, SnapshotId, Timestamp};
+use dorm_store::{SnapshotFilter, SnapshotRecord};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
 use crate::error::ApiError;
-use crate::extract::{Query, parameter};
+use crate::extract::{Query, page_limit, parameter};
 use crate::routes::Api;
 use crate::wire;
 
@@ -26,17 +26,48 @@ impl FromRequestParts<Api> for Snapshot {
     }
 }
 
-/// Every snapshot, in the order they were made.
-#[utoipa::path(get, path = "/v1/snapshots", tag = "snapshots", responses(
+/// Which snapshots to list.
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ListQuery {
+    /// Only those taken of this sandbox: its id.
+    source: Option<String>,
+    /// Only those that come after this one: `next` of the page before.
+    after: Option<String>,
+    /// At most so many, 1 to 1000. Default 100.
+    limit: Option<usize>,
+}
+
+/// Lists snapshots in the order they were made, page by page.
+#[utoipa::path(get, path = "/v1/snapshots", tag = "snapshots", params(ListQuery), responses(
     (status = 200, body = wire::SnapshotList),
     (status = "default", body = wire::ErrorAnswer, description = "an error"),
 ))]
-pub(crate) async fn list(State(api): State<Api>) -> Result<axum::Json<wire::SnapshotList>, ApiError> {
+pub(crate) async fn list(
+    State(api): State<Api>,
+    Query(query): Query<ListQuery>,
+) -> Result<axum::Json<wire::SnapshotList>, ApiError> {
+    let source = query.source.map(|source| source.parse()).transpose();
+    let source = source.map_err(|error: IdError| ApiError::invalid(format!("source: {error}"), ""))?;
+    let after = query.after.as_deref().map(cursor).transpose()?;
+    let filter = SnapshotFilter { source, after, limit: page_limit(query.limit)?, ..SnapshotFilter::default() };
+    let page = api.service.snapshot_page(&filter).await?;
     let mut snapshots = Vec::new();
-    for snapshot in api.service.snapshots().await? {
+    for snapshot in page.snapshots {
         snapshots.push(sized(&api, snapshot).await);
     }
-    Ok(axum::Json(wire::SnapshotList { snapshots }))
+    let next = page.next.map(|(created, id)| format!("{}-{id}", created.as_millis()));
+    Ok(axum::Json(wire::SnapshotList { snapshots, next }))
+}
+
+fn cursor(text: &str) -> Result<(Timestamp, SnapshotId), ApiError> {
+    let parts = text.split_once('-');
+    let parsed = parts.and_then(|(created, id)| Some((created.parse().ok()?, id.parse().ok()?)));
+    let (created, id) = parsed.ok_or_else(|| {
+        ApiError::invalid(format!("after is '{text}', which is no cursor"), "use `next` of the page before")
+    })?;
+    Ok((Timestamp::from_millis(created), id))
 }
 
 async fn sized(api: &Api, snapshot: SnapshotRecord) -> wire::Snapshot {

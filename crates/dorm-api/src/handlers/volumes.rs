@@ -14,7 +14,7 @@ use utoipa::IntoParams;
 
 use crate::convert;
 use crate::error::ApiError;
-use crate::extract::{Json, Query, Sandbox, parameter};
+use crate::extract::{Json, Query, Sandbox, page_limit, parameter};
 use crate::routes::Api;
 use crate::wire;
 
@@ -66,14 +66,31 @@ pub(crate) async fn create(
     Ok((StatusCode::CREATED, axum::Json(made.into())))
 }
 
-/// All volumes.
-#[utoipa::path(get, path = "/v1/volumes", tag = "volumes", responses(
+/// Which volumes to list.
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ListQuery {
+    /// Only those whose name comes after this one.
+    after: Option<String>,
+    /// At most so many, 1 to 1000. Default 100.
+    limit: Option<usize>,
+}
+
+/// Lists volumes in the order of names, page by page.
+#[utoipa::path(get, path = "/v1/volumes", tag = "volumes", params(ListQuery), responses(
     (status = 200, body = wire::VolumeList),
     (status = "default", body = wire::ErrorAnswer, description = "an error"),
 ))]
-pub(crate) async fn list(State(api): State<Api>) -> Result<axum::Json<wire::VolumeList>, ApiError> {
-    let volumes = api.service.volumes().await?;
-    Ok(axum::Json(wire::VolumeList { volumes: volumes.into_iter().map(Into::into).collect() }))
+pub(crate) async fn list(
+    State(api): State<Api>,
+    Query(query): Query<ListQuery>,
+) -> Result<axum::Json<wire::VolumeList>, ApiError> {
+    let after = query.after.map(|name| name.parse()).transpose();
+    let after = after.map_err(|error: IdError| ApiError::invalid(format!("after: {error}"), ""))?;
+    let (volumes, more) = api.service.volume_page(after.as_ref(), page_limit(query.limit)?).await?;
+    let next = volumes.last().filter(|_| more).map(|last| last.volume.name.to_string());
+    Ok(axum::Json(wire::VolumeList { volumes: volumes.into_iter().map(Into::into).collect(), next }))
 }
 
 /// One volume: how it is, and who has it.

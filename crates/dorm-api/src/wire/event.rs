@@ -1,4 +1,4 @@
-//! Events: what happened, for ever.
+//! Events: what happened.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -39,4 +39,7 @@ pub struct EventPage {
     pub events: Vec<Event>,
     /// `after` for what follows them.
     pub next: u64,
+    /// The number of the oldest event that is kept: older ones were removed because of their age.
+    #[serde(default)]
+    pub oldest: u64,
 }

@@ -113,11 +113,14 @@ pub enum SnapshotStatus {
     Deleting,
 }
 
-/// All snapshots, in the order they were made.
+/// Some snapshots, in the order they were made.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct SnapshotList {
     /// The snapshots.
     pub snapshots: Vec<Snapshot>,
+    /// `after` for the next page; none on the last one.
+    #[serde(default)]
+    pub next: Option<String>,
 }
 
 /// An image that sandboxes start from.

@@ -68,11 +68,14 @@ pub struct Volume {
     pub created_at: Time,
 }
 
-/// All volumes, in the order of names.
+/// Some volumes, in the order of names.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct VolumeList {
     /// The volumes.
     pub volumes: Vec<Volume>,
+    /// `after` for the next page; none on the last one.
+    #[serde(default)]
+    pub next: Option<String>,
 }
 
 /// Asks for a volume in a sandbox.

@@ -22,7 +22,6 @@ pub(super) fn decide(sandbox: &Sandbox, command: &Command, context: &Context) ->
         Command::SetAttachments(attachments) => set_attachments(sandbox, attachments),
         Command::Hold(hold) => hold_awake(sandbox, hold, context),
         Command::Release(hold) => release(sandbox, hold, context),
-        Command::ClockSet(millis) => Ok(clock_set(sandbox, *millis)),
         Command::Touch => touch(sandbox, context),
         Command::Expire => Ok(expire(sandbox, context)),
         Command::Terminate => Ok(terminate(sandbox, context)),
@@ -190,14 +189,6 @@ fn release(sandbox: &Sandbox, id: &HoldId, context: &Context) -> Result<Step, De
     let mut step = Step::to(sandbox, sandbox.state.clone()).event_because(EventKind::Released, hold.reason.as_str());
     step.next.holds.retain(|hold| hold.id != *id && hold.until > context.now);
     Ok(step)
-}
-
-fn clock_set(sandbox: &Sandbox, millis: i64) -> Step {
-    let next = sandbox.shifted(millis);
-    if next == *sandbox {
-        return Step::stays(sandbox, Outcome::Already);
-    }
-    Step::silent(next)
 }
 
 fn touch(sandbox: &Sandbox, context: &Context) -> Result<Step, Denied> {

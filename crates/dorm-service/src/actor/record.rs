@@ -213,18 +213,8 @@ impl Actor {
         self.shared.commit(change).await?;
         self.shared.ledger.note(&made.next);
         self.forget_verified(&self.record.sandbox.state, &made.next.state);
-        self.moved = false;
         self.record = SandboxRecord { sandbox: made.next, revision: self.record.revision + 1 };
         Ok(())
-    }
-
-    /// Records that every moment of a limit has moved, if that is not recorded yet.
-    pub(super) async fn record_moved(&mut self) -> Result<(), ServiceError> {
-        if !self.moved {
-            return Ok(());
-        }
-        let next = self.record.sandbox.clone();
-        self.commit(Step::silent(next), Change::default(), By::Host, Measured::default()).await
     }
 
     /// Records an event that changes no state.

@@ -188,7 +188,7 @@ pub(super) async fn identity(task: &Task) -> Identity {
     Identity {
         generation: sandbox.generation,
         hostname: hostname.to_owned(),
-        unix_time_us: task.shared.now().as_millis().saturating_mul(1000),
+        unix_time_us: task.shared.clock.wall().as_millis().saturating_mul(1000),
         entropy: task.shared.ids().random(),
         variables,
     }

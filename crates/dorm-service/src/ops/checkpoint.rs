@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use dorm_lifecycle::{Actor as By, Name, SandboxId, SnapshotId, SnapshotKind, State};
+use dorm_lifecycle::{Actor as By, Name, SandboxId, SnapshotId, SnapshotKind, State, Timestamp};
 use dorm_pool::Sizes;
 use dorm_store::{
-    Change, OperationKind, OperationRecord, OperationResult, Removal, SandboxRecord, SnapshotRecord, SnapshotStatus,
+    Change, OperationKind, OperationRecord, OperationResult, Removal, SandboxRecord, SnapshotFilter, SnapshotRecord,
+    SnapshotStatus,
 };
 use tokio::sync::oneshot;
 
@@ -43,6 +44,15 @@ pub struct Checkpointed {
     pub clone: SandboxView,
 }
 
+/// Some snapshots, in the order they were made.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SnapshotPage {
+    /// The snapshots.
+    pub snapshots: Vec<SnapshotRecord>,
+    /// [`SnapshotFilter::after`] for the next page; none on the last one.
+    pub next: Option<(Timestamp, SnapshotId)>,
+}
+
 impl Service {
     /// Takes a snapshot of a running or suspended sandbox. A running one goes on in the same run; a suspended
     /// one does not wake. When this returns the snapshot is on disk, verified.
@@ -64,7 +74,8 @@ impl Service {
         settings: SnapshotSettings,
     ) -> Result<SnapshotRecord, ServiceError> {
         self.shared.admit_write("take a snapshot", 0).await?;
-        self.snapshot_as(id, self.asked(settings)).await
+        let taken = self.snapshot_as(id, self.asked(settings)).await?;
+        Ok(self.shared.shown_snapshot(taken))
     }
 
     /// [`Service::checkpoint_as`] that answers as soon as it is recorded that the snapshot is being taken:
@@ -83,7 +94,7 @@ impl Service {
         let (service, id) = (self.clone(), id.clone());
         let work = self.shared.tasks.spawn(async move { service.snapshot_as(&id, asked).await });
         match begun.await {
-            Ok(record) => Ok(record),
+            Ok(record) => Ok(self.shared.shown_snapshot(record)),
             // It was refused, and there is nothing more to wait for.
             Err(_) => work.await.unwrap_or(Err(ServiceError::Stopping)),
         }
@@ -162,7 +173,23 @@ impl Service {
     /// # Errors
     /// When the store fails.
     pub async fn snapshots(&self) -> Result<Vec<SnapshotRecord>, ServiceError> {
-        Ok(self.shared.store.snapshots(Some(self.project())).await?)
+        let snapshots = self.shared.store.snapshots(Some(self.project())).await?;
+        Ok(snapshots.into_iter().map(|snapshot| self.shared.shown_snapshot(snapshot)).collect())
+    }
+
+    /// Snapshots of this project that a filter keeps, in the order they were made, and the cursor for what follows them.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn snapshot_page(&self, filter: &SnapshotFilter) -> Result<SnapshotPage, ServiceError> {
+        let project = Some(self.project().clone());
+        let wanted = SnapshotFilter { project, limit: filter.limit.saturating_add(1), ..filter.clone() };
+        let mut snapshots = self.shared.store.find_snapshots(&wanted).await?;
+        let more = snapshots.len() > filter.limit;
+        snapshots.truncate(filter.limit);
+        let next = snapshots.last().filter(|_| more).map(|last| (last.created, last.id.clone()));
+        let shown = snapshots.into_iter().map(|snapshot| self.shared.shown_snapshot(snapshot));
+        Ok(SnapshotPage { snapshots: shown.collect(), next })
     }
 
     /// One snapshot.
@@ -170,6 +197,14 @@ impl Service {
     /// # Errors
     /// `NoSnapshot`.
     pub async fn snapshot(&self, id: &SnapshotId) -> Result<SnapshotRecord, ServiceError> {
+        Ok(self.shared.shown_snapshot(self.snapshot_record(id).await?))
+    }
+
+    /// One snapshot as it is on record.
+    ///
+    /// # Errors
+    /// `NoSnapshot`.
+    pub(crate) async fn snapshot_record(&self, id: &SnapshotId) -> Result<SnapshotRecord, ServiceError> {
         let snapshot = self.shared.store.snapshot(id).await?;
         let own = snapshot.filter(|snapshot| snapshot.project == *self.project());
         own.ok_or_else(|| ServiceError::NoSnapshot(id.clone()))
@@ -180,7 +215,7 @@ impl Service {
     /// # Errors
     /// `NoSnapshot`, `SnapshotNotReady`.
     pub(super) async fn complete(&self, id: &SnapshotId) -> Result<SnapshotRecord, ServiceError> {
-        let snapshot = self.snapshot(id).await?;
+        let snapshot = self.snapshot_record(id).await?;
         let status = match &snapshot.status {
             SnapshotStatus::Completed => return Ok(snapshot),
             SnapshotStatus::InProgress | SnapshotStatus::Deleting => snapshot.status.as_str().to_owned(),
@@ -202,7 +237,7 @@ impl Service {
     /// # Errors
     /// `NoSnapshot`, `SnapshotNotReady`.
     pub(super) async fn is_to_stay(&self, id: &SnapshotId) -> Result<(), ServiceError> {
-        if self.snapshot(id).await?.removal != Removal::WhenFree {
+        if self.snapshot_record(id).await?.removal != Removal::WhenFree {
             return Ok(());
         }
         let status = "to go as soon as nobody uses it".to_owned();
@@ -237,7 +272,7 @@ impl Service {
         let (service, id) = (self.clone(), id.clone());
         let work = async move {
             let _turn = service.shared.deletions.lock().await;
-            let mut snapshot = service.snapshot(&id).await?;
+            let mut snapshot = service.snapshot_record(&id).await?;
             if snapshot.status == SnapshotStatus::InProgress {
                 // Its maker writes its record.
                 return Err(ServiceError::SnapshotNotReady { snapshot: id, status: "in_progress".to_owned() });
@@ -253,7 +288,7 @@ impl Service {
     pub(crate) async fn delete_now(&self, id: &SnapshotId) -> Result<(), ServiceError> {
         // Of two who delete the same, the second must not write down again what the first has forgotten.
         let _turn = self.shared.deletions.lock().await;
-        let mut snapshot = self.snapshot(id).await?;
+        let mut snapshot = self.snapshot_record(id).await?;
         let not_ready = |status: String| ServiceError::SnapshotNotReady { snapshot: id.clone(), status };
         match &snapshot.status {
             SnapshotStatus::InProgress => return Err(not_ready(snapshot.status.as_str().to_owned())),
@@ -297,9 +332,9 @@ impl Service {
                 holders.push(format!("sandbox {}", sandbox.id));
             }
         }
-        for other in self.shared.store.snapshots(None).await? {
-            let is_there = !matches!(other.status, SnapshotStatus::Failed(_));
-            if is_there && other.layer.as_ref() == Some(&snapshot.capture) {
+        let above = SnapshotFilter { layer: Some(snapshot.capture.clone()), ..SnapshotFilter::default() };
+        for other in self.shared.store.find_snapshots(&above).await? {
+            if !matches!(other.status, SnapshotStatus::Failed(_)) {
                 holders.push(format!("snapshot {}", other.id));
             }
         }

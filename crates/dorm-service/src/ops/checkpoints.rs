@@ -1,7 +1,7 @@
 //! Snapshots that a policy takes: setting the policy, taking one, and thinning what it took.
 
 use dorm_lifecycle::{Actor as By, Checkpoints, Command, SandboxId, SnapshotId, SnapshotKind, Timestamp};
-use dorm_store::{Maker, Removal, SnapshotRecord, SnapshotStatus};
+use dorm_store::{Maker, Removal, SnapshotFilter, SnapshotRecord, SnapshotStatus};
 
 use super::checkpoint::SnapshotSettings;
 use crate::activity::Use;
@@ -33,7 +33,7 @@ impl Service {
     pub async fn checkpoint_before(&self, id: &SandboxId, kind: SnapshotKind) -> Result<SnapshotRecord, ServiceError> {
         // Its time is not to be over in between.
         let (_, _in_use) = self.agent(id, Use::Exec).await?;
-        self.policy_snapshot(id, kind, By::User).await
+        Ok(self.shared.shown_snapshot(self.policy_snapshot(id, kind, By::User).await?))
     }
 
     pub(crate) async fn policy_snapshot(
@@ -64,10 +64,15 @@ impl Service {
     /// Lets those go that the ladder does not keep, each as soon as nobody uses it.
     async fn thin(&self, id: &SandboxId) -> Result<(), ServiceError> {
         let ladder = self.record(id).await?.sandbox.spec.checkpoints.map(|policy| policy.keep).unwrap_or_default();
-        let all = self.shared.store.snapshots(Some(self.project())).await?.into_iter();
-        let own = all.filter(|snapshot| {
-            snapshot.source == *id && snapshot.made_by == Maker::Policy && snapshot.removal == Removal::Asked
-        });
+        let shared = &self.shared;
+        if shared.now() < shared.clock.held_until() {
+            // The clock is in doubt: it is done with the next one that is taken.
+            return Ok(());
+        }
+        let filter =
+            SnapshotFilter { source: Some(id.clone()), made_by: Some(Maker::Policy), ..SnapshotFilter::default() };
+        let all = shared.store.find_snapshots(&filter).await?.into_iter();
+        let own = all.filter(|snapshot| snapshot.project == *self.project() && snapshot.removal == Removal::Asked);
         let (mut complete, mut failed) = (Vec::new(), Vec::new());
         for SnapshotRecord { id, created, status, .. } in own {
             match status {

@@ -72,7 +72,8 @@ impl Service {
         if let Some(image) = self.tried(asked.build.as_deref()).await? {
             return self.named(image, asked.tag.as_deref()).await;
         }
-        let began = self.shared.now();
+        // As the image will be dated.
+        let began = self.shared.clock.wall();
         let tell = report.clone();
         let tell = move |progress| tell(progress);
         let image = match &asked.from {

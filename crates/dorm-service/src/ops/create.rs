@@ -125,8 +125,6 @@ impl Service {
         shared.admit_another("create a sandbox", &admitted).await?;
         let attachments = self.attachments(asked.attachments.clone()).await?;
         let spec = SandboxSpec { attachments, ..spec(asked, image, layer, resources) };
-        shared.look_at_clock();
-        let jumps = shared.clock_watch.jumps();
         let context = shared.context();
         let made = create(id, shared.settings.project.clone(), spec, origin, &context)?;
         let leasing = shared.grant_leases(None, &made.next).await?;
@@ -155,7 +153,7 @@ impl Service {
         // Whoever asked may go away at any moment; what is recorded is begun all the same.
         let begin = async move {
             let (_staying, leasing) = (staying, leasing);
-            let seat = Seat::take(&own, &record.sandbox, jumps);
+            let seat = Seat::take(&own, &record.sandbox);
             if let Err(error) = own.commit(change).await {
                 own.leave(&record.sandbox.id);
                 return Err(error.into());

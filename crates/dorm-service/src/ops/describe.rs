@@ -26,7 +26,8 @@ impl Shared {
         if let Some(handle) = self.actor(&sandbox.id) {
             sandbox.last_active = sandbox.last_active.max(handle.activity.last());
         }
-        SandboxView { residence: self.residence(&sandbox), expires: sandbox.expires(), sandbox }
+        let expires = sandbox.expires().map(|expires| self.clock.shown(expires));
+        SandboxView { residence: self.residence(&sandbox), expires, sandbox: self.shown(&sandbox) }
     }
 }
 

@@ -11,6 +11,15 @@ impl Service {
     /// # Errors
     /// When the store fails.
     pub async fn events(&self, filter: &EventFilter) -> Result<Vec<EventRecord>, ServiceError> {
-        Ok(self.shared.store.events(filter).await?)
+        let events = self.shared.store.events(filter).await?;
+        Ok(events.into_iter().map(|event| self.shared.shown_event(event)).collect())
+    }
+
+    /// The number up to which events have been removed because they were old; 0 while all are there.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn events_removed(&self) -> Result<u64, ServiceError> {
+        Ok(self.shared.store.events_removed().await?)
     }
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use dorm_lifecycle::Digest;
 use dorm_pool::{Image, Progress};
-use dorm_store::{SandboxRecord, SnapshotRecord};
+use dorm_store::{SandboxRecord, SnapshotFilter, SnapshotRecord};
 
 use crate::error::ServiceError;
 use crate::shared::{Service, chain};
@@ -50,7 +50,8 @@ impl Service {
     /// # Errors
     /// From the pool, with the list of holders when it is in use.
     pub async fn remove_image(&self, image: &Digest) -> Result<(), ServiceError> {
-        let (living, snapshots) = (self.shared.living().await?, self.shared.store.snapshots(None).await?);
+        let standing = SnapshotFilter { image: Some(image.clone()), ..SnapshotFilter::default() };
+        let (living, snapshots) = (self.shared.living().await?, self.shared.store.find_snapshots(&standing).await?);
         Ok(self.shared.pool.remove_image(image, &holders(image, &living, &snapshots)).await?)
     }
 }

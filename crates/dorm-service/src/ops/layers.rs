@@ -61,7 +61,7 @@ impl Service {
         let shared = &self.shared;
         // One at a time: it is work for the disk, and nobody is in a hurry.
         let _turn = shared.merging.lock().await;
-        let snapshot = self.snapshot(id).await?;
+        let snapshot = self.snapshot_record(id).await?;
         if self.depth(&snapshot).await <= MANY || !self.holders(&snapshot).await?.is_empty() {
             return Ok(());
         }
@@ -95,7 +95,7 @@ impl Service {
         let shared = &self.shared;
         let turn = shared.deletions.lock().await;
         let alone = shared.holding.write().await;
-        let mut snapshot = self.snapshot(id).await?;
+        let mut snapshot = self.snapshot_record(id).await?;
         if snapshot.status != SnapshotStatus::Completed || !self.holders(&snapshot).await?.is_empty() {
             return Ok(false);
         }

@@ -1,7 +1,7 @@
 //! Making a terminated sandbox anew, under another id, from what is left of it.
 
 use dorm_lifecycle::{Name, Sandbox, SandboxId, SnapshotId, State};
-use dorm_store::{Maker, Removal, SnapshotRecord, SnapshotStatus};
+use dorm_store::{Maker, Removal, SnapshotFilter, SnapshotRecord, SnapshotStatus};
 
 use super::create::CreateSandbox;
 use crate::error::ServiceError;
@@ -28,7 +28,11 @@ impl Service {
         let State::Terminated { .. } = &sandbox.state else {
             return Err(ServiceError::NotTerminated { sandbox: id.clone(), state: sandbox.state.name() });
         };
-        let all = self.shared.store.snapshots(Some(self.project())).await?;
+        let filter = SnapshotFilter { source: Some(id.clone()), ..SnapshotFilter::default() };
+        let mut all = self.shared.store.find_snapshots(&filter).await?;
+        if let Some(rewound) = &sandbox.rewound {
+            all.extend(self.shared.store.snapshot(&rewound.to).await?.filter(|snapshot| snapshot.source != *id));
+        }
         let newest = newest(&sandbox, &all).ok_or_else(|| ServiceError::NothingToRestart(id.clone()))?;
         let snapshot = newest.id.clone();
         let name = name.or_else(|| sandbox.spec.name.clone());

@@ -114,7 +114,7 @@ impl Service {
             }
             () = &mut pump => work.await,
         };
-        done.unwrap_or(Err(ServiceError::Stopping))
+        Ok(self.shared.shown_snapshot(done.unwrap_or(Err(ServiceError::Stopping))?))
     }
 
     async fn take_in(&self, from: ArrivingBytes, settings: ImportSettings) -> Result<SnapshotRecord, ServiceError> {

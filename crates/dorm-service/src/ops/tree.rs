@@ -1,16 +1,16 @@
 //! The lineage of sandboxes and snapshots.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
-use dorm_lifecycle::{EventKind, SnapshotId};
-use dorm_store::{EventFilter, NewEvent, SandboxFilter, SnapshotRecord};
+use dorm_lifecycle::SnapshotId;
+use dorm_store::{EventFilter, NewEvent, SandboxFilter, SnapshotFilter, SnapshotRecord};
 
 use crate::error::ServiceError;
 use crate::shared::Service;
 use crate::tree::{TreeFilter, TreeId, TreeNode, TreeState, tree};
 use crate::view::SandboxView;
 
-/// How many events are read at once.
+/// How many sandboxes are read at once.
 const PAGE: usize = 1000;
 
 impl Service {
@@ -23,38 +23,121 @@ impl Service {
         if let Some(id) = &filter.sandbox {
             self.record(id).await?;
         }
-        let mine = SandboxFilter { project: Some(self.project().clone()), ..SandboxFilter::default() };
-        let sandboxes = self.list(&mine).await?;
-        let snapshots = self.snapshots().await?;
-        let known: BTreeSet<_> = snapshots.iter().map(|snapshot| &snapshot.id).collect();
-        let gone: BTreeSet<_> = sandboxes
-            .iter()
-            .filter_map(|view| view.sandbox.origin.snapshot().filter(|snapshot| !known.contains(snapshot)).cloned())
-            .collect();
-        let mut taken = self.taken(&gone).await?;
-        let gone = gone.into_iter().map(|id| deleted(taken.remove(&id), id));
-        let nodes = sandboxes.into_iter().map(of_sandbox).chain(snapshots.into_iter().map(of_snapshot)).chain(gone);
-        Ok(tree(nodes.collect(), filter))
-    }
-
-    /// The events that tell how these snapshots were taken.
-    async fn taken(&self, snapshots: &BTreeSet<SnapshotId>) -> Result<BTreeMap<SnapshotId, NewEvent>, ServiceError> {
-        let mut taken = BTreeMap::new();
-        let mut filter = EventFilter { project: Some(self.project().clone()), limit: PAGE, ..EventFilter::default() };
-        while taken.len() < snapshots.len() {
-            let page = self.shared.store.events(&filter).await?;
-            let Some(last) = page.last() else { break };
-            filter.after = last.number;
-            for record in page {
-                let id = record.event.detail.as_deref().and_then(|detail| detail.parse::<SnapshotId>().ok());
-                if let (EventKind::SnapshotTaken, Some(id)) = (record.event.kind, id)
-                    && snapshots.contains(&id)
-                {
-                    taken.insert(id, record.event);
-                }
+        let mut lineage = Lineage::default();
+        match (&filter.sandbox, filter.all) {
+            (Some(id), _) => self.follow(&mut lineage, vec![TreeId::Sandbox(id.clone())], Way::Both).await?,
+            (None, true) => {
+                let mine = SandboxFilter { project: Some(self.project().clone()), ..SandboxFilter::default() };
+                self.everything(&mut lineage, mine).await?;
+            }
+            (None, false) => {
+                let living = self.shared.living().await?.into_iter().map(|record| TreeId::Sandbox(record.sandbox.id));
+                let snapshots = self.shared.store.snapshots(Some(self.project())).await?;
+                let snapshots = snapshots.into_iter().map(|snapshot| TreeId::Snapshot(snapshot.id));
+                self.follow(&mut lineage, living.chain(snapshots).collect(), Way::Up).await?;
             }
         }
-        Ok(taken)
+        Ok(tree(lineage.nodes.into_values().collect(), filter))
+    }
+
+    async fn everything(&self, lineage: &mut Lineage, mut filter: SandboxFilter) -> Result<(), ServiceError> {
+        for snapshot in self.snapshots().await? {
+            lineage.add(of_snapshot(snapshot));
+        }
+        filter.limit = PAGE;
+        loop {
+            let page = self.list(&filter).await?;
+            let Some(last) = page.last() else { break };
+            filter.after = Some(last.sandbox.id.clone());
+            let origins = page.iter().filter_map(|view| view.sandbox.origin.snapshot().cloned());
+            let origins: Vec<_> = origins.map(TreeId::Snapshot).collect();
+            page.into_iter().for_each(|view| lineage.add(of_sandbox(view)));
+            // Those that are deleted.
+            self.follow(lineage, origins, Way::Up).await?;
+        }
+        Ok(())
+    }
+
+    /// Adds `from`, and whatever they come from; or also whatever comes from that.
+    async fn follow(&self, lineage: &mut Lineage, from: Vec<TreeId>, way: Way) -> Result<(), ServiceError> {
+        let mut open = from;
+        while let Some(id) = open.pop() {
+            if lineage.nodes.contains_key(&id) {
+                continue;
+            }
+            let Some(node) = self.node(&id).await? else { continue };
+            open.extend(node.parent.clone());
+            lineage.add(node);
+            if way == Way::Both {
+                open.extend(self.children(&id).await?);
+            }
+        }
+        Ok(())
+    }
+
+    async fn node(&self, id: &TreeId) -> Result<Option<TreeNode>, ServiceError> {
+        let shared = &self.shared;
+        match id {
+            TreeId::Sandbox(id) => match self.describe(id).await {
+                Ok(view) => Ok(Some(of_sandbox(view))),
+                Err(ServiceError::NoSandbox(_)) => Ok(None),
+                Err(error) => Err(error),
+            },
+            TreeId::Snapshot(id) => match self.snapshot(id).await {
+                Ok(snapshot) => Ok(Some(of_snapshot(snapshot))),
+                Err(ServiceError::NoSnapshot(_)) => {
+                    let filter = EventFilter { taken: Some(id.clone()), limit: 1, ..EventFilter::default() };
+                    let taken = shared.store.events(&filter).await?.pop();
+                    let mut node = deleted(taken.map(|record| shared.shown_event(record).event), id.clone());
+                    if node.parent.is_none() {
+                        let born = SandboxFilter { origin: Some(id.clone()), limit: 1, ..SandboxFilter::default() };
+                        let born = shared.store.sandboxes(&born).await?.pop();
+                        let source = born.and_then(|record| record.sandbox.origin.source().cloned());
+                        node.parent = source.map(TreeId::Sandbox);
+                    }
+                    Ok(Some(node))
+                }
+                Err(error) => Err(error),
+            },
+        }
+    }
+
+    async fn children(&self, id: &TreeId) -> Result<Vec<TreeId>, ServiceError> {
+        let store = &self.shared.store;
+        Ok(match id {
+            TreeId::Sandbox(id) => {
+                let filter = SnapshotFilter { source: Some(id.clone()), ..SnapshotFilter::default() };
+                let mut children: Vec<_> =
+                    store.find_snapshots(&filter).await?.into_iter().map(|one| TreeId::Snapshot(one.id)).collect();
+                // Deleted ones are known from the sandboxes that came from them.
+                let filter = SandboxFilter { origin_source: Some(id.clone()), ..SandboxFilter::default() };
+                let born = store.sandboxes(&filter).await?.into_iter();
+                children.extend(born.filter_map(|one| one.sandbox.origin.snapshot().cloned()).map(TreeId::Snapshot));
+                children
+            }
+            TreeId::Snapshot(id) => {
+                let filter = SandboxFilter { origin: Some(id.clone()), ..SandboxFilter::default() };
+                store.sandboxes(&filter).await?.into_iter().map(|record| TreeId::Sandbox(record.sandbox.id)).collect()
+            }
+        })
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Way {
+    Up,
+    Both,
+}
+
+/// What is known of a tree so far.
+#[derive(Default)]
+struct Lineage {
+    nodes: BTreeMap<TreeId, TreeNode>,
+}
+
+impl Lineage {
+    fn add(&mut self, node: TreeNode) {
+        self.nodes.insert(node.id.clone(), node);
     }
 }
 

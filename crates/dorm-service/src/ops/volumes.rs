@@ -109,6 +109,26 @@ impl Service {
         Ok(views)
     }
 
+    /// At most `limit` volumes in the order of names, those after the name `after`, and whether there are more.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn volume_page(
+        &self,
+        after: Option<&Name>,
+        limit: usize,
+    ) -> Result<(Vec<VolumeView>, bool), ServiceError> {
+        let mut volumes = self.shared.store.volumes().await?;
+        volumes.retain(|one| one.project == *self.project() && after.is_none_or(|after| one.name > *after));
+        volumes.sort_by(|a, b| a.name.cmp(&b.name));
+        let more = volumes.len() > limit;
+        let mut views = Vec::new();
+        for volume in volumes.into_iter().take(limit) {
+            views.push(self.view_volume(volume).await?);
+        }
+        Ok((views, more))
+    }
+
     /// One volume, by id or name.
     ///
     /// # Errors
@@ -130,7 +150,7 @@ impl Service {
     async fn view_volume(&self, volume: VolumeRecord) -> Result<VolumeView, ServiceError> {
         let health = self.shared.volumes.health(&volume.id).await;
         let attached_to = holders(&self.shared.living().await?, &volume.id);
-        Ok(VolumeView { volume, health, attached_to })
+        Ok(VolumeView { volume: self.shared.shown_volume(volume), health, attached_to })
     }
 
     /// Removes a volume with all that is on it.

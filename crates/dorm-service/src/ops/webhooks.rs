@@ -13,7 +13,8 @@ impl Service {
     /// # Errors
     /// When the store fails.
     pub async fn webhooks(&self) -> Result<Vec<WebhookRecord>, ServiceError> {
-        Ok(self.shared.store.webhooks().await?)
+        let webhooks = self.shared.store.webhooks().await?;
+        Ok(webhooks.into_iter().map(|webhook| self.shared.shown_webhook(webhook)).collect())
     }
 
     /// One webhook.
@@ -21,7 +22,11 @@ impl Service {
     /// # Errors
     /// `NoWebhook`.
     pub async fn webhook(&self, id: &WebhookId) -> Result<WebhookRecord, ServiceError> {
-        let found = self.webhooks().await?.into_iter().find(|webhook| webhook.id == *id);
+        Ok(self.shared.shown_webhook(self.webhook_record(id).await?))
+    }
+
+    async fn webhook_record(&self, id: &WebhookId) -> Result<WebhookRecord, ServiceError> {
+        let found = self.shared.store.webhooks().await?.into_iter().find(|webhook| webhook.id == *id);
         found.ok_or_else(|| ServiceError::NoWebhook(id.clone()))
     }
 
@@ -50,7 +55,7 @@ impl Service {
             delivered,
         };
         self.write_webhooks(Change { webhooks: vec![webhook.clone()], ..Change::default() }).await?;
-        Ok(webhook)
+        Ok(self.shared.shown_webhook(webhook))
     }
 
     /// Sends a webhook everything after the event `after` again.
@@ -59,9 +64,9 @@ impl Service {
     /// `NoWebhook`.
     pub async fn replay_webhook(&self, id: &WebhookId, after: u64) -> Result<WebhookRecord, ServiceError> {
         let _turn = self.shared.webhooks.lock().await;
-        let webhook = WebhookRecord { delivered: after, ..self.webhook(id).await? };
+        let webhook = WebhookRecord { delivered: after, ..self.webhook_record(id).await? };
         self.write_webhooks(Change { webhooks: vec![webhook.clone()], ..Change::default() }).await?;
-        Ok(webhook)
+        Ok(self.shared.shown_webhook(webhook))
     }
 
     /// Notes that a webhook, which was at the event `from`, has come to the event `to`. Does nothing when it is somewhere
@@ -71,7 +76,7 @@ impl Service {
     /// `NoWebhook` when it was removed meanwhile.
     pub async fn webhook_delivered(&self, id: &WebhookId, from: u64, to: u64) -> Result<(), ServiceError> {
         let _turn = self.shared.webhooks.lock().await;
-        let webhook = self.webhook(id).await?;
+        let webhook = self.webhook_record(id).await?;
         if webhook.delivered == from {
             let webhook = WebhookRecord { delivered: to, ..webhook };
             self.shared.store.commit(Change { webhooks: vec![webhook], ..Change::default() }).await?;

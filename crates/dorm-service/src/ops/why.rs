@@ -1,7 +1,7 @@
 //! Explaining a sandbox.
 
 use dorm_lifecycle::{Facts, Happening, SandboxId, Why};
-use dorm_store::{EventFilter, SnapshotStatus};
+use dorm_store::{EventFilter, SnapshotFilter, SnapshotStatus};
 
 use crate::error::ServiceError;
 use crate::shared::Service;
@@ -17,7 +17,8 @@ impl Service {
     /// `NoSandbox`.
     pub async fn why(&self, id: &SandboxId) -> Result<Why, ServiceError> {
         let shared = &self.shared;
-        let view = self.describe(id).await?;
+        // By the clock of the records, as everything here, until it is shown.
+        let mut sandbox = self.record(id).await?.sandbox;
         let filter = EventFilter { sandbox: Some(id.clone()), newest: EVENTS, ..EventFilter::default() };
         let events = shared.store.events(&filter).await?.into_iter().map(|record| Happening {
             at: record.event.at,
@@ -25,15 +26,19 @@ impl Service {
             actor: record.event.actor,
             detail: record.event.detail,
         });
-        let snapshots = shared.store.snapshots(Some(self.project())).await?;
+        let filter = SnapshotFilter { source: Some(id.clone()), ..SnapshotFilter::default() };
+        let snapshots = shared.store.find_snapshots(&filter).await?;
         let snapshots = snapshots
             .into_iter()
-            .filter(|snapshot| snapshot.source == *id && snapshot.status == SnapshotStatus::Completed)
+            .filter(|snapshot| snapshot.status == SnapshotStatus::Completed)
             .map(|snapshot| (snapshot.id, snapshot.bytes));
         let activity = shared.actor(id).map(|handle| handle.activity);
+        if let Some(activity) = &activity {
+            sandbox.last_active = sandbox.last_active.max(activity.last());
+        }
         let facts = Facts {
             now: shared.now(),
-            parked: view.residence == Residence::Parked,
+            parked: shared.residence(&sandbox) == Residence::Parked,
             open: activity.as_ref().map_or_else(Vec::new, |activity| {
                 activity.open().into_iter().map(|(what, count)| (what.as_str(), count)).collect()
             }),
@@ -41,6 +46,6 @@ impl Service {
             events: events.collect(),
             snapshots: snapshots.collect(),
         };
-        Ok(dorm_lifecycle::why(&view.sandbox, &facts))
+        Ok(shared.shown_why(dorm_lifecycle::why(&sandbox, &facts)))
     }
 }

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use dorm_lifecycle::{Actor, Name, Sandbox, SandboxId, SnapshotId, SnapshotKind, StateName};
-use dorm_service::{CreateFrom, CreateSandbox, ForkAsked, ForkChild, KeepFuture, SandboxView};
+use dorm_service::{
+    CreateFrom, CreateSandbox, ForkAsked, ForkChild, KeepFuture, SandboxView, ServiceError, SnapshotSettings,
+};
 use dorm_store::{SandboxFilter, SnapshotStatus, Together};
 
 use super::{Client, Deed};
@@ -27,8 +29,9 @@ impl Client {
                     |sandbox: &Sandbox| matches!(sandbox.state.name(), StateName::Running | StateName::Snapshotting);
                 self.viewed(deed, answer, since, awake);
             }
-            Deed::Checkpoint(id, kind) => self.checkpoint(deed, id, *kind).await,
-            Deed::DeleteSnapshot(id) => match self.service.delete_snapshot(id).await {
+            Deed::Checkpoint(id, kind) => self.checkpoint(deed, id, *kind, None).await,
+            Deed::CheckpointFor(id, kind, expires) => self.checkpoint(deed, id, *kind, Some(*expires)).await,
+            Deed::DeleteSnapshot(id) => match self.delete_snapshot(id).await {
                 Ok(()) => {
                     if self.world.model.snapshot(id).is_some() {
                         self.world.trace.wrong(format_args!("{deed:?} is done and the snapshot is there"));
@@ -103,7 +106,7 @@ impl Client {
     fn viewed(
         &self,
         deed: &Deed,
-        answer: Result<SandboxView, dorm_service::ServiceError>,
+        answer: Result<SandboxView, ServiceError>,
         since: u64,
         holds: impl Fn(&Sandbox) -> bool,
     ) {
@@ -173,8 +176,14 @@ impl Client {
         }
     }
 
-    async fn checkpoint(&mut self, deed: &Deed, id: &SandboxId, kind: SnapshotKind) {
-        match self.service.checkpoint(id, kind).await {
+    async fn delete_snapshot(&self, id: &SnapshotId) -> Result<(), ServiceError> {
+        self.world.model.deletion_asked(id);
+        self.service.delete_snapshot(id).await
+    }
+
+    async fn checkpoint(&mut self, deed: &Deed, id: &SandboxId, kind: SnapshotKind, expires: Option<Duration>) {
+        let settings = SnapshotSettings { kind, expires, ..SnapshotSettings::default() };
+        match self.service.checkpoint_as(id, settings).await {
             Ok(snapshot) => {
                 self.note(format_args!("told: snapshot {} is {}", snapshot.id, snapshot.status.as_str()));
                 let committed = self.world.model.snapshot(&snapshot.id);
@@ -233,10 +242,12 @@ fn is_back(sandbox: &Sandbox) -> Option<&SnapshotId> {
     (sandbox.state.name() == StateName::Running).then_some(&back.to)
 }
 
-/// What an answer is held to: all but moments, which move with the clock and with use.
+/// What an answer is held to: all but moments, which are shown by the wall clock and move with use.
 fn essence(sandbox: &Sandbox) -> impl PartialEq + '_ {
     let Sandbox { id, spec, origin, generation, run, state, restored, rewound, older, .. } = sandbox;
-    (id, spec, origin, (generation, run), (state.name(), state.operation(), state.image()), restored, rewound, older)
+    let older: Vec<_> = older.iter().map(|image| &image.capture).collect();
+    let image = state.image().map(|image| &image.capture);
+    (id, spec, origin, (generation, run), (state.name(), state.operation(), image), restored, rewound, older)
 }
 
 fn named(number: Option<u64>) -> Option<Name> {

@@ -1,12 +1,14 @@
 //! What a commit means for what is known, and which commits must never be.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use dorm_lifecycle::{
     Actor, CaptureId, Cause, EventKind, Origin, Restored, Sandbox, SandboxId, SnapshotKind, State as Life, StateName,
 };
 use dorm_store::{
-    Change, EventRecord, OperationRecord, OperationResult, SandboxRecord, SnapshotRecord, SnapshotStatus, Together,
+    Change, EventRecord, OperationRecord, OperationResult, Removal, SandboxRecord, SnapshotRecord, SnapshotStatus,
+    Together,
 };
 
 use super::{Known, KnownSnapshot, Memory, Misfortune, Model, State};
@@ -35,7 +37,9 @@ impl Model {
             }
         }
         for id in &change.forgotten {
-            state.snapshots.remove(id);
+            if let Some(known) = state.snapshots.remove(id) {
+                self.is_time_to_go(&state, &known);
+            }
         }
         for capture in &change.discard {
             self.trace.note(format_args!("commit: {capture} is to be discarded"));
@@ -236,6 +240,19 @@ impl Model {
         }
     }
 
+    /// A snapshot that was to be kept for a time is kept for that time, whatever the wall clock was set to meanwhile.
+    ///
+    /// Of what passes between two boots of the host only the wall clock knows; up to a day of that is believed.
+    fn is_time_to_go(&self, state: &State, known: &KnownSnapshot) {
+        let (Removal::At(at), false) = (known.record.removal, known.deletion_asked) else { return };
+        let kept = known.seen.elapsed();
+        let slack = Duration::from_secs(60) + Duration::from_secs(86_400) * state.power_failures;
+        if kept + slack < at.since(known.record.created) {
+            let (id, wanted) = (&known.record.id, at.since(known.record.created));
+            self.trace.wrong(format_args!("snapshot {id} was to be kept for {wanted:?} and goes after {kept:?}"));
+        }
+    }
+
     fn snapshot_committed(&self, state: &mut State, record: &SnapshotRecord) {
         self.trace.note(format_args!("commit: snapshot {} is {}", record.id, record.status.as_str()));
         let before = state.snapshots.remove(&record.id);
@@ -248,6 +265,8 @@ impl Model {
             self.trace.wrong(format_args!("snapshot {} goes while {id} stands on its files", record.id));
         }
         let was_complete = before.as_ref().is_some_and(|known| known.record.status != SnapshotStatus::InProgress);
+        let seen = before.as_ref().map_or_else(tokio::time::Instant::now, |known| known.seen);
+        let deletion_asked = before.as_ref().is_some_and(|known| known.deletion_asked);
         let mut memory = before.map(|known| known.memory).unwrap_or_default();
         if record.status == SnapshotStatus::Completed
             && !was_complete
@@ -273,7 +292,8 @@ impl Model {
         if record.kind == SnapshotKind::Filesystem && record.status == SnapshotStatus::Completed {
             state.layers.insert(record.capture.clone(), memory.clone());
         }
-        state.snapshots.insert(record.id.clone(), KnownSnapshot { record: record.clone(), memory });
+        let known = KnownSnapshot { record: record.clone(), memory, seen, deletion_asked };
+        state.snapshots.insert(record.id.clone(), known);
     }
 }
 

@@ -16,12 +16,12 @@ use dorm_lifecycle::{
 };
 
 use super::{
-    decode_event, decode_operation, decode_sandbox, decode_snapshot, decode_volume, decode_webhook, encode_event,
-    encode_operation, encode_sandbox, encode_snapshot, encode_volume, encode_webhook,
+    decode_clock, decode_event, decode_operation, decode_sandbox, decode_snapshot, decode_volume, decode_webhook,
+    encode_clock, encode_event, encode_operation, encode_sandbox, encode_snapshot, encode_volume, encode_webhook,
 };
 use crate::{
-    ForkPlan, Maker, NewEvent, OperationKind, OperationRecord, OperationResult, PromotePlan, Removal, SnapshotRecord,
-    SnapshotStatus, Together, VolumeRecord, VolumeStatus, WebhookRecord,
+    ClockNote, ClockPeriod, ForkPlan, Maker, NewEvent, OperationKind, OperationRecord, OperationResult, PromotePlan,
+    Removal, SnapshotRecord, SnapshotStatus, Together, VolumeRecord, VolumeStatus, WebhookRecord,
 };
 
 fn directory(version: u64) -> PathBuf {
@@ -379,6 +379,24 @@ fn volumes() -> Vec<(String, VolumeRecord)> {
         .into()
 }
 
+fn clocks() -> Vec<(String, ClockNote)> {
+    let note = |boot: Option<&str>, periods| ClockNote {
+        seen: at(1_790_000_000_000),
+        steady: Duration::from_millis(90_500),
+        boot: boot.map(str::to_owned),
+        periods,
+        held_until: at(1_790_003_600_000),
+    };
+    let set = vec![
+        ClockPeriod { from: at(0), ahead_millis: 0 },
+        ClockPeriod { from: at(1_790_000_000_000), ahead_millis: -31_536_000_000 },
+    ];
+    vec![
+        ("clock".to_owned(), note(Some("2f1d0c3e-97a2-4f6e-8a39-0a2a5b8a7d1c"), set)),
+        ("clock-of-no-boot".to_owned(), note(None, Vec::new())),
+    ]
+}
+
 fn attached_sandboxes() -> Vec<(String, Sandbox)> {
     let mut sandbox = sandboxes().remove(0).1;
     let attachment = |volume: u8, path: &str, access, subpath: &str, slot| Attachment {
@@ -480,6 +498,7 @@ fn every_golden_loads_and_is_written_the_same() {
     third.extend(written(3, all_operations(), |record| encode_operation(record).unwrap(), operation_of));
     third.extend(written(3, all_snapshots(), |record| encode_snapshot(record).unwrap(), snapshot_of));
     third.extend(written(3, volumes(), |record| encode_volume(record).unwrap(), |text| decode_volume(text).unwrap()));
+    third.extend(written(3, clocks(), |note| encode_clock(note).unwrap(), |text| decode_clock(text).unwrap()));
     assert_eq!(there(3), third, "every golden has a record that it is compared with");
     second.extend(upgraded(2, known(2, all_operations()), operation_of));
     second.extend(upgraded(2, known(2, all_snapshots()), snapshot_of));

@@ -84,6 +84,7 @@ pub(super) async fn filters_hold_together(store: Arc<dyn Store>) -> Checked {
         labels: vec![("colour".to_owned(), "red".to_owned())],
         after: Some(sorted([0, 4, 8, 12, 16, 20])[0].clone()),
         limit: 2,
+        ..SandboxFilter::default()
     };
     assert_eq!(ids(&*store, filter).await?, sorted([0, 4, 8, 12, 16, 20])[1..3]);
     Ok(())

@@ -218,7 +218,7 @@ fn stages(context: &Context, base: &wire::Image, plan: Plan) -> Result<(Vec<Stag
 
 /// The snapshots of steps that are here, by their keys.
 async fn kept(client: &Client) -> Result<HashMap<String, From>, Problem> {
-    let snapshots = client.snapshots().await?.into_iter();
+    let snapshots = client.snapshots(None).await?.into_iter();
     let usable = snapshots.filter(|snapshot| {
         snapshot.status == wire::SnapshotStatus::Completed
             && snapshot.kind == wire::SnapshotKind::Filesystem

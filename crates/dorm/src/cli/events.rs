@@ -20,8 +20,15 @@ pub(crate) struct EventsOptions {
     #[arg(long, value_name = "ID")]
     sandbox: Option<String>,
     /// Only events numbered higher
-    #[arg(long, value_name = "NUMBER", default_value_t = 0)]
-    after: u64,
+    #[arg(long, value_name = "NUMBER")]
+    after: Option<u64>,
+    /// Only so many of the newest
+    #[arg(long, value_name = "COUNT", default_value_t = 1000, conflicts_with_all = ["after", "all", "follow"],
+        value_parser = clap::value_parser!(u64).range(1..=1000))]
+    limit: u64,
+    /// All that are kept
+    #[arg(long, conflicts_with = "after")]
+    all: bool,
 }
 
 const TITLES: [&str; 7] = ["NUMBER", "AT", "SANDBOX", "EVENT", "GENERATION", "ACTOR", "DETAIL"];
@@ -32,26 +39,33 @@ pub(crate) async fn run(options: EventsOptions) -> Done {
     if options.follow {
         return follow(&client, &options).await;
     }
+    let sandbox = options.sandbox.as_deref();
+    if options.after.is_none() && !options.all {
+        return show(&options, &client.events(sandbox, 0, Some(options.limit)).await?.events);
+    }
     let mut events = Vec::new();
-    let mut after = options.after;
+    let mut after = options.after.unwrap_or(0);
     loop {
-        let page = client.events(options.sandbox.as_deref(), after).await?;
+        let page = client.events(sandbox, after, None).await?;
         if page.events.is_empty() {
-            break;
+            return show(&options, &events);
         }
         after = page.next;
         events.extend(page.events);
     }
+}
+
+fn show(options: &EventsOptions, events: &[wire::Event]) -> Done {
     match options.connection.output {
-        Format::Json => output::json(&events)?,
+        Format::Json => output::json(events)?,
         Format::Table => output::table(&TITLES, &events.iter().map(|event| row(event).to_vec()).collect::<Vec<_>>())?,
     }
     Ok(exit::OK)
 }
 
 async fn follow(client: &Client, options: &EventsOptions) -> Done {
-    let mut stream = client.follow_events(options.sandbox.as_deref(), options.after).await?;
-    let mut last = options.after;
+    let mut last = options.after.unwrap_or(0);
+    let mut stream = client.follow_events(options.sandbox.as_deref(), last).await?;
     if options.connection.output == Format::Table {
         output::write(line(&TITLES.map(str::to_owned)).as_bytes())?;
     }

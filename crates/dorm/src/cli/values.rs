@@ -64,6 +64,21 @@ pub(crate) fn duration(text: &str) -> Result<f64, String> {
     if total > 0.0 && total.is_finite() { Ok(total) } else { Err(wrong()) }
 }
 
+/// How long something is kept; none for ever.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Kept(pub(crate) Option<std::time::Duration>);
+
+/// How long something is kept: a duration, or `forever`.
+pub(crate) fn kept(text: &str) -> Result<Kept, String> {
+    match text {
+        "forever" => Ok(Kept(None)),
+        _ => {
+            let kept = std::time::Duration::try_from_secs_f64(duration(text)?);
+            kept.map(|kept| Kept(Some(kept))).map_err(|_| format!("{text} is longer than can be counted"))
+        }
+    }
+}
+
 /// `KEY=VALUE`.
 pub(crate) fn pair(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {

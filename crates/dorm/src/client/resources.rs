@@ -6,19 +6,20 @@ use serde_json::json;
 
 use super::{Client, ClientError, Sse, segment};
 
-/// How many sandboxes are read at once.
-const PAGE: &str = "1000";
+/// How many things of a list are read at once.
+pub(super) const PAGE: &str = "1000";
 
 impl Client {
     pub(crate) async fn create(&self, asked: &wire::CreateSandbox) -> Result<wire::Sandbox, ClientError> {
         self.post("/sandboxes", asked).await
     }
 
-    /// Every sandbox that is in one of `states` (all states, if none is given) and has all `labels`.
+    /// The first `most` sandboxes in one of `states` (all states, if none is given) that have all `labels`.
     pub(crate) async fn sandboxes(
         &self,
         states: &[String],
         labels: &[(String, String)],
+        most: usize,
     ) -> Result<Vec<wire::Sandbox>, ClientError> {
         let mut found = Vec::new();
         let mut after: Option<String> = None;
@@ -31,7 +32,8 @@ impl Client {
             query.extend(after.iter().map(|id| ("after", id.clone())));
             let page: wire::SandboxPage = self.read(self.request(Method::GET, "/sandboxes").query(&query)).await?;
             found.extend(page.sandboxes);
-            match page.next {
+            found.truncate(most);
+            match page.next.filter(|_| found.len() < most) {
                 Some(next) => after = Some(next),
                 None => return Ok(found),
             }
@@ -132,8 +134,20 @@ impl Client {
         self.get(&format!("/sandboxes/{}/usage", segment(sandbox))).await
     }
 
-    pub(crate) async fn snapshots(&self) -> Result<Vec<wire::Snapshot>, ClientError> {
-        Ok(self.get::<wire::SnapshotList>("/snapshots").await?.snapshots)
+    /// Every snapshot, or those taken of the sandbox of that id.
+    pub(crate) async fn snapshots(&self, source: Option<&str>) -> Result<Vec<wire::Snapshot>, ClientError> {
+        let (mut found, mut after) = (Vec::new(), None::<String>);
+        loop {
+            let mut query = vec![("limit", PAGE.to_owned())];
+            query.extend(source.map(|source| ("source", source.to_owned())));
+            query.extend(after.iter().map(|cursor| ("after", cursor.clone())));
+            let page: wire::SnapshotList = self.read(self.request(Method::GET, "/snapshots").query(&query)).await?;
+            found.extend(page.snapshots);
+            match page.next {
+                Some(next) => after = Some(next),
+                None => return Ok(found),
+            }
+        }
     }
 
     pub(crate) async fn snapshot(&self, snapshot: &str) -> Result<wire::Snapshot, ClientError> {
@@ -214,9 +228,16 @@ impl Client {
         self.tell(self.request(Method::DELETE, &format!("/webhooks/{}", segment(webhook)))).await
     }
 
-    /// One page of events.
-    pub(crate) async fn events(&self, sandbox: Option<&str>, after: u64) -> Result<wire::EventPage, ClientError> {
-        self.read(self.request(Method::GET, "/events").query(&events_query(sandbox, after))).await
+    /// One page of events, or the newest of them.
+    pub(crate) async fn events(
+        &self,
+        sandbox: Option<&str>,
+        after: u64,
+        newest: Option<u64>,
+    ) -> Result<wire::EventPage, ClientError> {
+        let mut query = events_query(sandbox, after);
+        query.extend(newest.map(|newest| ("newest", newest.to_string())));
+        self.read(self.request(Method::GET, "/events").query(&query)).await
     }
 
     /// Events as they happen.

@@ -106,8 +106,7 @@ enum CheckpointVerb {
 pub(super) async fn run(client: &Client, options: CheckpointOptions, format: Format) -> Done {
     match (options.verb, options.id) {
         (Some(CheckpointVerb::Ls { sandbox }), _) => {
-            let mut snapshots = client.snapshots().await?;
-            snapshots.retain(|snapshot| sandbox.as_ref().is_none_or(|sandbox| snapshot.source == *sandbox));
+            let snapshots = client.snapshots(sandbox.as_deref()).await?;
             match format {
                 Format::Json => output::json(&snapshots)?,
                 Format::Table => table(&snapshots)?,

@@ -21,6 +21,9 @@ pub(crate) struct LsOptions {
     /// Those that are terminated, too
     #[arg(short, long, conflicts_with = "state")]
     all: bool,
+    /// At most so many, in the order of ids. By default all
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
+    limit: Option<u32>,
 }
 
 /// Lists them, the oldest first.
@@ -30,7 +33,8 @@ pub(super) async fn run(client: &Client, options: LsOptions, format: Format) -> 
         (false, true) => LIVING.map(str::to_owned).to_vec(),
         (false, false) => options.state,
     };
-    let mut sandboxes = client.sandboxes(&states, &options.label).await?;
+    let most = options.limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
+    let mut sandboxes = client.sandboxes(&states, &options.label, most).await?;
     sandboxes.sort_by(|one, other| (one.created_at, &one.id).cmp(&(other.created_at, &other.id)));
     table::many(&sandboxes, format)
 }

@@ -64,7 +64,7 @@ pub(super) async fn run(client: &Client, options: TopOptions, format: Format) ->
 }
 
 async fn rows(client: &Client) -> Result<Vec<Row>, Problem> {
-    let mut sandboxes = client.sandboxes(&RUNNING.map(str::to_owned), &[]).await?;
+    let mut sandboxes = client.sandboxes(&RUNNING.map(str::to_owned), &[], usize::MAX).await?;
     sandboxes.sort_by(|one, other| (one.created_at, &one.id).cmp(&(other.created_at, &other.id)));
     let mut rows = Vec::new();
     for sandbox in sandboxes {

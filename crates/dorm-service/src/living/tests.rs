@@ -1,0 +1,72 @@
+use dorm_lifecycle::{Cause, Origin, ProjectId, Restored, Sandbox, SandboxSpec, SleepImage, State, Timestamp};
+use dorm_store::memory::MemoryStore;
+
+use super::{Committing, Living, *};
+
+fn sandbox(number: u8, state: State) -> Sandbox {
+    let at = Timestamp::from_millis(1_000);
+    let mut spec = SandboxSpec::new("0".repeat(64).parse().unwrap(), None);
+    spec.suspendable = true;
+    Sandbox {
+        id: SandboxId::from_random([number; 20]),
+        project: ProjectId::local(),
+        spec,
+        origin: Origin::Image,
+        created: at,
+        generation: 1,
+        run: 1,
+        last_active: at,
+        timeouts_set: at,
+        holds: Vec::new(),
+        restored: Restored::Nothing,
+        rewound: None,
+        older: Vec::new(),
+        state,
+    }
+}
+
+fn suspended() -> State {
+    let capture = dorm_lifecycle::CaptureId::from_random([7; 20]);
+    State::Suspended { image: SleepImage { capture, generation: 1, taken: Timestamp::from_millis(1), bytes: 1 } }
+}
+
+fn running() -> State {
+    State::Running { since: Timestamp::from_millis(1_000), image: None }
+}
+
+fn change(sandbox: Sandbox, revision: u64) -> Change {
+    Change { sandboxes: vec![SandboxRecord { sandbox, revision }], ..Change::default() }
+}
+
+async fn states(living: &Living, store: &dyn Store) -> Vec<(u64, StateName)> {
+    let look = |records: &BTreeMap<SandboxId, SandboxRecord>| {
+        records.values().map(|record| (record.revision, record.sandbox.state.name())).collect()
+    };
+    living.look(store, look).await.unwrap()
+}
+
+#[tokio::test]
+async fn the_living_are_those_of_the_store_after_each_commit() {
+    let (living, store) = (Living::default(), MemoryStore::new());
+    store.commit(change(sandbox(1, running()), 0)).await.unwrap();
+    assert_eq!(states(&living, &store).await, [(1, StateName::Running)]);
+    living.commit(&store, change(sandbox(2, running()), 0)).await.unwrap();
+    living.commit(&store, change(sandbox(1, suspended()), 1)).await.unwrap();
+    assert_eq!(states(&living, &store).await, [(2, StateName::Suspended), (1, StateName::Running)]);
+    assert!(living.commit(&store, change(sandbox(1, running()), 1)).await.is_err());
+    assert_eq!(states(&living, &store).await, [(2, StateName::Suspended), (1, StateName::Running)]);
+    let over = State::Terminated { cause: Cause::Requested, at: Timestamp::from_millis(2_000) };
+    living.commit(&store, change(sandbox(1, over), 2)).await.unwrap();
+    assert_eq!(states(&living, &store).await, [(1, StateName::Running)]);
+}
+
+#[tokio::test]
+async fn after_a_commit_of_which_nothing_is_known_the_store_is_read_again() {
+    let (living, store) = (Living::default(), MemoryStore::new());
+    living.commit(&store, change(sandbox(1, running()), 0)).await.unwrap();
+    assert_eq!(states(&living, &store).await, [(1, StateName::Running)]);
+    store.commit(change(sandbox(1, suspended()), 1)).await.unwrap();
+    assert_eq!(states(&living, &store).await, [(1, StateName::Running)]);
+    drop(Committing { living: &living, is_ended: false });
+    assert_eq!(states(&living, &store).await, [(2, StateName::Suspended)]);
+}

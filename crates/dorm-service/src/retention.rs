@@ -1,0 +1,113 @@
+//! Removing old records: terminated sandboxes, operations that have ended, and events.
+//!
+//! One task, which removes a batch at a time and lets others write in between. Age is told by the service clock, and nothing is
+//! removed while that is held (0023). The store keeps what other records need.
+
+use std::time::Duration;
+
+use dorm_lifecycle::Timestamp;
+use dorm_store::{Prune, Pruned, StoreError};
+
+use crate::shared::{Service, Shared, chain};
+
+/// How often old records are looked for.
+const ROUND: Duration = Duration::from_secs(3600);
+/// How long after the start that is done first, when there is other work to do.
+const FIRST: Duration = Duration::from_secs(60);
+/// How many of a kind are removed in one commit.
+const BATCH: usize = 500;
+/// Between two commits.
+const PAUSE: Duration = Duration::from_millis(50);
+/// Events that a webhook has not taken are kept this many times as long as others.
+const FOR_WEBHOOKS: u32 = 3;
+
+/// How long records are kept. `None`: for ever.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Retention {
+    /// Terminated sandboxes and ended operations, from their end. A sandbox of which a snapshot or another sandbox on record
+    /// came stays.
+    pub terminated: Option<Duration>,
+    /// Events. Those that a webhook has not taken are kept three times as long.
+    pub events: Option<Duration>,
+}
+
+impl Default for Retention {
+    fn default() -> Self {
+        let month = Some(Duration::from_secs(30 * 86_400));
+        Self { terminated: month, events: month }
+    }
+}
+
+/// Removes old records until the service stops.
+pub(crate) async fn keep_pruning(service: Service) {
+    let shared = &service.shared;
+    if shared.stops_within(FIRST).await {
+        return;
+    }
+    loop {
+        let pruned = shared.prune().await;
+        match pruned {
+            Ok(Pruned { sandboxes: 0, operations: 0, events: 0 }) => {}
+            Ok(Pruned { sandboxes, operations, events }) => {
+                tracing::info!(sandboxes, operations, events, "old records were removed");
+            }
+            Err(error) => {
+                tracing::warn!(error = %chain(&error), "old records cannot be removed; retrying in an hour");
+            }
+        }
+        if shared.stops_within(ROUND).await {
+            return;
+        }
+    }
+}
+
+impl Shared {
+    async fn prune(&self) -> Result<Pruned, StoreError> {
+        let Retention { terminated, events } = self.settings.retention;
+        let mut all = Pruned::default();
+        let now = self.now();
+        if now < self.clock.held_until() {
+            return Ok(all);
+        }
+        let ended = Prune { ended_before: terminated.map(|kept| before(now, kept)), batch: BATCH, ..Prune::default() };
+        self.prune_all(ended, &mut all).await?;
+        let Some(kept) = events else { return Ok(all) };
+        let taken = self.store.webhooks().await?.iter().map(|webhook| webhook.delivered).min().unwrap_or(u64::MAX);
+        let old = Prune { events_before: Some(before(now, kept)), batch: BATCH, ..Prune::default() };
+        self.prune_all(Prune { events_through: taken, ..old }, &mut all).await?;
+        let waiting = all.events;
+        let very_old = Some(before(now, kept.saturating_mul(FOR_WEBHOOKS)));
+        self.prune_all(Prune { events_through: u64::MAX, events_before: very_old, ..old }, &mut all).await?;
+        let untaken = all.events - waiting;
+        if untaken > 0 {
+            tracing::warn!(events = untaken, "events were removed that a webhook has not taken for very long");
+        }
+        Ok(all)
+    }
+
+    async fn prune_all(&self, prune: Prune, all: &mut Pruned) -> Result<(), StoreError> {
+        if prune.ended_before.is_none() && prune.events_before.is_none() {
+            return Ok(());
+        }
+        loop {
+            let pruned = self.store.prune(&prune).await?;
+            for (kind, count, sum) in [
+                ("sandbox", pruned.sandboxes, &mut all.sandboxes),
+                ("operation", pruned.operations, &mut all.operations),
+                ("event", pruned.events, &mut all.events),
+            ] {
+                *sum += count;
+                metrics::counter!("dorm_pruned_total", "kind" => kind)
+                    .increment(u64::try_from(count).unwrap_or(u64::MAX));
+            }
+            if pruned.most() < prune.batch || self.stops_within(PAUSE).await {
+                return Ok(());
+            }
+        }
+    }
+}
+
+fn before(now: Timestamp, kept: Duration) -> Timestamp {
+    let kept = i64::try_from(kept.as_millis()).unwrap_or(i64::MAX);
+    now.shifted(-kept)
+}

@@ -1,0 +1,103 @@
+//! Noting the clocks in the store, and showing moments on record to callers.
+//!
+//! Moments on record are of the service clock. Callers are shown the wall clock: every answer of the service that holds
+//! moments goes through here, and nothing that is shown is recorded again.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use dorm_lifecycle::{Sandbox, Why};
+use dorm_store::{Change, EventFilter, EventRecord, Removal, SnapshotRecord, VolumeRecord, WebhookRecord};
+
+use crate::clock::Clock as _;
+use crate::error::ServiceError;
+use crate::recovery::RecoveryReport;
+use crate::service_clock::ServiceClock;
+use crate::shared::{Parts, Shared, chain};
+
+/// How often the wall clock is looked at while nothing happens.
+const LOOK: Duration = Duration::from_secs(5);
+/// How often the clocks are noted while the wall clock is not set.
+const NOTE: Duration = Duration::from_secs(300);
+
+/// The clock, which goes on from what the daemon before has noted.
+pub(crate) async fn begin(parts: &Parts, report: &mut RecoveryReport) -> Result<Arc<ServiceClock>, ServiceError> {
+    let note = parts.store.clock().await?;
+    let newest = parts.store.events(&EventFilter { newest: 1, ..EventFilter::default() }).await?;
+    let newest = newest.last().map(|record| record.event.at);
+    let (clock, doubt) = ServiceClock::begin(parts.clock.clone(), note, newest);
+    if let Some(doubt) = doubt {
+        tracing::warn!("{doubt}");
+        report.lines.push(doubt);
+    }
+    Ok(Arc::new(clock))
+}
+
+/// Looks at the clocks and notes them until the service stops.
+pub(crate) async fn keep_time(shared: Arc<Shared>) {
+    let mut noted = None;
+    loop {
+        let now = shared.clock.steady();
+        let is_due = noted.is_none_or(|noted| now.saturating_sub(noted) >= NOTE);
+        if (is_due || shared.clock.is_unnoted()) && note(&shared).await {
+            noted = Some(now);
+        }
+        tokio::select! {
+            biased;
+            () = shared.stopping.cancelled() => break,
+            () = shared.clock.jumped() => {}
+            () = tokio::time::sleep(LOOK) => {}
+        }
+    }
+    note(&shared).await;
+}
+
+async fn note(shared: &Arc<Shared>) -> bool {
+    let change = Change { clock: Some(shared.clock.note()), ..Change::default() };
+    match shared.commit(change).await {
+        Ok(_) => true,
+        Err(error) => {
+            shared.clock.is_to_be_noted_again();
+            tracing::warn!(error = %chain(&error), "the clocks cannot be noted; retrying");
+            false
+        }
+    }
+}
+
+impl Shared {
+    /// A sandbox with the moments that the wall clock showed, or will show.
+    pub(crate) fn shown(&self, sandbox: &Sandbox) -> Sandbox {
+        sandbox.with_moments(|moment| self.clock.shown(moment))
+    }
+
+    pub(crate) fn shown_snapshot(&self, mut snapshot: SnapshotRecord) -> SnapshotRecord {
+        snapshot.created = self.clock.shown(snapshot.created);
+        if let Removal::At(at) = &mut snapshot.removal {
+            *at = self.clock.shown(*at);
+        }
+        snapshot
+    }
+
+    pub(crate) fn shown_event(&self, mut record: EventRecord) -> EventRecord {
+        record.event.at = self.clock.shown(record.event.at);
+        record
+    }
+
+    pub(crate) fn shown_volume(&self, mut volume: VolumeRecord) -> VolumeRecord {
+        volume.created = self.clock.shown(volume.created);
+        volume
+    }
+
+    pub(crate) fn shown_webhook(&self, mut webhook: WebhookRecord) -> WebhookRecord {
+        webhook.created = self.clock.shown(webhook.created);
+        webhook
+    }
+
+    pub(crate) fn shown_why(&self, mut why: Why) -> Why {
+        let reasons = [&mut why.because, &mut why.next, &mut why.on_disk].into_iter().flatten();
+        for reason in reasons.chain(&mut why.refused) {
+            reason.at = reason.at.map(|at| self.clock.shown(at));
+        }
+        why
+    }
+}

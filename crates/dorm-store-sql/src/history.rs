@@ -1,0 +1,87 @@
+//! Look-ups that must not read the whole history: each is answered by an index of `0006_history.sql`.
+
+use dorm_store::codec;
+use dorm_store::{ClockNote, SnapshotFilter, SnapshotRecord, StoreError};
+use sqlx::{QueryBuilder, Sqlite, SqlitePool};
+
+use crate::failed;
+use crate::read::{at_most, snapshot_of, unreadable};
+
+pub(crate) async fn find_snapshots(
+    pool: &SqlitePool,
+    filter: &SnapshotFilter,
+) -> Result<Vec<SnapshotRecord>, StoreError> {
+    let mut query = snapshots_of(filter);
+    let rows: Vec<(String, String)> =
+        query.build_query_as().fetch_all(pool).await.map_err(|error| failed("list snapshots", error))?;
+    rows.into_iter().map(snapshot_of).collect()
+}
+
+/// A `+` before a column keeps the planner from an index of which an equal value is likely to have many rows: of a project, or
+/// an image, when a single sandbox or capture is asked for as well.
+pub(crate) fn snapshots_of(filter: &SnapshotFilter) -> QueryBuilder<Sqlite> {
+    let SnapshotFilter { project, source, capture, layer, image, made_by, leaving, after, limit } = filter;
+    let is_narrow = source.is_some() || capture.is_some() || layer.is_some() || *leaving;
+    let mut query = QueryBuilder::<Sqlite>::new("SELECT id, document FROM snapshots WHERE TRUE");
+    if let Some(project) = project {
+        let column = if is_narrow || image.is_some() { " AND +project = " } else { " AND project = " };
+        query.push(column).push_bind(project.to_string());
+    }
+    if let Some(source) = source {
+        query.push(" AND source = ").push_bind(source.to_string());
+    }
+    if let Some(capture) = capture {
+        query.push(" AND capture = ").push_bind(capture.to_string());
+    }
+    if let Some(layer) = layer {
+        query.push(" AND layer = ").push_bind(layer.to_string());
+    }
+    if let Some(image) = image {
+        let column = if is_narrow { " AND +image = " } else { " AND image = " };
+        query.push(column).push_bind(image.to_string());
+    }
+    if let Some(made_by) = made_by {
+        query.push(" AND made_by = ").push_bind(made_by.as_str());
+    }
+    if *leaving {
+        query.push(" AND leaving = 1");
+    }
+    if let Some((created, id)) = after {
+        // As text, since a moment may be beyond what an INTEGER holds.
+        query.push(" AND (created, id) > (CAST(").push_bind(created.as_millis().to_string());
+        query.push(" AS NUMERIC), ").push_bind(id.to_string()).push(")");
+    }
+    query.push(" ORDER BY created, id LIMIT ").push_bind(at_most(*limit));
+    query
+}
+
+pub(crate) async fn snapshot_bytes(pool: &SqlitePool) -> Result<u64, StoreError> {
+    let bytes: f64 = sqlx::query_scalar("SELECT total(bytes) FROM snapshots WHERE bytes IS NOT NULL")
+        .fetch_one(pool)
+        .await
+        .map_err(|error| failed("add up the sizes of snapshots", error))?;
+    // Exact up to 8 PiB.
+    Ok(bytes as u64)
+}
+
+pub(crate) async fn events_removed(pool: &SqlitePool) -> Result<u64, StoreError> {
+    // Numbers have no gaps, so the oldest tells how many were before it; without any, all that were ever given.
+    let removed: Option<i64> = sqlx::query_scalar(
+        "SELECT coalesce((SELECT min(number) FROM events) - 1, (SELECT seq FROM sqlite_sequence WHERE name = 'events'), 0)",
+    )
+    .fetch_optional(pool)
+    .await
+    .map_err(|error| failed("look for the oldest event", error))?;
+    Ok(removed.unwrap_or_default().unsigned_abs())
+}
+
+pub(crate) async fn clock(pool: &SqlitePool) -> Result<Option<ClockNote>, StoreError> {
+    let document: Option<String> = sqlx::query_scalar("SELECT document FROM clock")
+        .fetch_optional(pool)
+        .await
+        .map_err(|error| failed("read the note of the clocks", error))?;
+    let decode = |document: String| {
+        codec::decode_clock(&document).map_err(|error| unreadable("the note", "of the clocks", &error))
+    };
+    document.map(decode).transpose()
+}
