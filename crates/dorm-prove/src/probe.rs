@@ -42,8 +42,10 @@ pub(crate) struct Probe {
 }
 
 /// One state of its memory and file.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, Debug)]
 struct Version {
+    /// How much had been heard by then: its output is in its memory.
+    voice: Voice,
     count: u64,
     file: String,
 }
@@ -101,7 +103,7 @@ impl Probe {
     }
 
     fn version(&self) -> Version {
-        Version { count: self.count, file: self.file.clone() }
+        Version { voice: self.voice.clone(), count: self.count, file: self.file.clone() }
     }
 
     /// What is left of it where only its files are kept.
@@ -134,7 +136,7 @@ impl Probe {
         if self.lost_power
             && let Some(slept) = self.slept.clone().filter(|slept| slept.file == file)
         {
-            (self.count, self.file) = (slept.count, slept.file);
+            (self.voice, self.count, self.file) = (slept.voice, slept.count, slept.file);
         }
         let version = self.version();
         let wanted = (self.held.clone(), self.count + 1);

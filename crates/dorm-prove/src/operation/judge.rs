@@ -16,7 +16,12 @@ use crate::report::Kind;
 use crate::world::{Fault, World, fault};
 
 /// Looks whether what must hold after `operation` does; `heard` is what its caller was answered.
-pub(crate) async fn judge(world: &mut World, operation: Operation, mut scene: Scene, heard: &Heard) -> Result<Vec<Fault>> {
+pub(crate) async fn judge(
+    world: &mut World,
+    operation: Operation,
+    mut scene: Scene,
+    heard: &Heard,
+) -> Result<Vec<Fault>> {
     let mut faults = Vec::new();
     if world.lost_power && after_cut(world, operation, &mut scene, heard, &mut faults).await? == Seen::Ended {
         match operation {

@@ -187,7 +187,7 @@ fn print(report: &Report) -> Result<(), Problem> {
 }
 
 fn row(row: &Row) -> Vec<String> {
-    let numbers = 
+    let numbers =
         [row.cycles, row.kills, row.power_cuts, row.disk_faults, row.sandboxes_lost, row.data_lost, row.left_overs];
     let mut cells = vec![row.operation.clone(), row.steps.to_string(), row.tried.to_string()];
     cells.extend(numbers.iter().map(u64::to_string));
