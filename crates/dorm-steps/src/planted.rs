@@ -15,6 +15,14 @@ pub enum Planted {
     ImageReleasedEarly,
     /// A guest that was held still for a capture is not let go on when that failed.
     MissedUndo,
+    /// One of a capture's files is not synced before the capture is named.
+    FileNotSynced,
+    /// A capture's manifest is not synced before the capture is named.
+    ManifestNotSynced,
+    /// What a capture's directory lists is not synced before the capture is named.
+    DraftNotSynced,
+    /// The name of a capture is not synced before it is said to be durable.
+    NameNotSynced,
 }
 
 static AT_WORK: AtomicU8 = AtomicU8::new(0);
