@@ -19,6 +19,7 @@ mod power;
 mod probe;
 mod proof;
 mod report;
+mod scenario;
 mod small_disk;
 mod steps;
 mod voice;

@@ -102,6 +102,11 @@ impl Probe {
         self.lost_power = true;
     }
 
+    /// Whether it may be back at its image, and has not been looked at since.
+    pub(crate) fn has_lost_power(&self) -> bool {
+        self.lost_power
+    }
+
     fn version(&self) -> Version {
         Version { voice: self.voice.clone(), count: self.count, file: self.file.clone() }
     }

@@ -14,6 +14,7 @@ use crate::full_disk::{self, Full, Saving};
 use crate::operation::{self, Cast, Heard, Operation};
 use crate::power::PowerDisk;
 use crate::report::{Finding, Kind, Report, Times};
+use crate::scenario::Scenario;
 use crate::small_disk::SmallDisk;
 use crate::steps::Step;
 use crate::world::{Fault, Hulls, Wake, World};
@@ -91,6 +92,7 @@ struct Chosen {
     operations: Vec<Operation>,
     savings: Vec<Saving>,
     damages: Vec<Of>,
+    scenarios: Vec<Scenario>,
 }
 
 impl Chosen {
@@ -104,6 +106,7 @@ impl Chosen {
             operations: Operation::ALL.iter().copied().filter(|operation| is_wanted(operation.name())).collect(),
             savings: Saving::ALL.into_iter().filter(|saving| is_wanted(saving.name())).collect(),
             damages: Of::ALL.into_iter().filter(|of| is_wanted(of.name())).collect(),
+            scenarios: Scenario::ALL.into_iter().filter(|scenario| is_wanted(scenario.name())).collect(),
         };
         if !setting.power {
             return Ok(chosen);
@@ -112,7 +115,7 @@ impl Chosen {
         if chosen.operations.is_empty() {
             bail!("with --power there is nothing to prove of {}: choose other operations", only.join(", "));
         }
-        Ok(Self { savings: Vec::new(), damages: Vec::new(), ..chosen })
+        Ok(Self { savings: Vec::new(), damages: Vec::new(), scenarios: Vec::new(), ..chosen })
     }
 }
 
@@ -125,7 +128,8 @@ fn slug(name: &str) -> String {
 pub fn names() -> Vec<String> {
     let operations = Operation::ALL.iter().map(|operation| slug(operation.name()));
     let savings = Saving::ALL.into_iter().map(|saving| slug(saving.name()));
-    operations.chain(savings).chain(Of::ALL.into_iter().map(|of| slug(of.name()))).collect()
+    let scenarios = Scenario::ALL.into_iter().map(|scenario| slug(scenario.name()));
+    operations.chain(savings).chain(Of::ALL.into_iter().map(|of| slug(of.name()))).chain(scenarios).collect()
 }
 
 /// The proof's own directory.
@@ -217,7 +221,7 @@ impl Proof<'_> {
         let mut order = chosen.operations.clone();
         self.random.shuffle(&mut order);
         order.sort_by_key(|operation| operation.cast() == Cast::Images);
-        let count = order.len() + chosen.savings.len() + chosen.damages.len();
+        let count = order.len() + chosen.savings.len() + chosen.damages.len() + chosen.scenarios.len();
         let mut number = 0;
         let mut next = |name: &str| {
             number += 1;
@@ -226,6 +230,13 @@ impl Proof<'_> {
         for of in &chosen.damages {
             next(of.name());
             self.damage(*of).await?;
+            if self.time() == Time::Over {
+                return Ok(Time::Over);
+            }
+        }
+        for scenario in &chosen.scenarios {
+            next(scenario.name());
+            self.scenario(*scenario).await?;
             if self.time() == Time::Over {
                 return Ok(Time::Over);
             }
@@ -255,6 +266,19 @@ impl Proof<'_> {
         row.cycles += done;
         row.disk_faults += done;
         self.found(of.name(), None, faults).await;
+        Ok(())
+    }
+
+    /// Lets something happen to the host.
+    async fn scenario(&mut self, scenario: Scenario) -> Result<()> {
+        self.world_for(Cast::Sandboxes).await?;
+        let Some((_, world)) = &mut self.world else { bail!("there is no daemon") };
+        let ran = scenario.run(world, &mut self.random).await;
+        let (done, faults) = ran.unwrap_or_else(|error| (0, vec![(Kind::WrongAnswer, format!("{error:#}"))]));
+        let row = self.report.row(scenario.name());
+        row.cycles += done;
+        row.disk_faults += done;
+        self.found(scenario.name(), None, faults).await;
         Ok(())
     }
 

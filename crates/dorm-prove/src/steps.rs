@@ -29,7 +29,12 @@ impl Step {
 
     /// The step of that name the first time it comes.
     pub(crate) fn first(name: &str) -> Self {
-        Self { name: name.to_owned(), time: 1 }
+        Self::nth(name, 1)
+    }
+
+    /// The step of that name at that time, counted from 1.
+    pub(crate) fn nth(name: &str, time: u32) -> Self {
+        Self { name: name.to_owned(), time }
     }
 }
 

@@ -163,6 +163,9 @@ impl World {
     pub(crate) async fn bring(&self, probe: &mut Probe, stage: Stage) -> Result<(), Loss> {
         let lost = |error: anyhow::Error| Loss::Sandbox(format!("{error:#}"));
         self.daemon.act(&probe.id, "resume").await.map_err(lost)?;
+        if probe.has_lost_power() {
+            probe.is_whole(&self.daemon).await?;
+        }
         probe.note(&self.daemon).await.map_err(lost)?;
         if stage != Stage::Running {
             self.daemon.act(&probe.id, "suspend").await.map_err(lost)?;
@@ -225,6 +228,9 @@ impl World {
         if let Some(disk) = self.power.clone().filter(|disk| disk.is_off()) {
             lose_power(&mut self.traces, &disk)?;
             self.lost_power = true;
+            for probe in self.sleeper.iter_mut().chain(&mut self.doomed) {
+                probe.lost_power();
+            }
             let key = std::fs::read_to_string(self.traces.data.join("key")).unwrap_or_default();
             if key.trim() != self.daemon.key() {
                 bail!("the daemon's key is '{}' after a power cut, not the one it had given out", key.trim());
