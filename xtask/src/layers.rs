@@ -8,11 +8,14 @@ use std::process::Command;
 use anyhow::{Context as _, Result, bail};
 use serde_json::Value;
 
+use crate::skips;
+
 /// Each crate and its ring. A crate may only depend on crates of a lower ring, or those named beside it.
 const RINGS: &[(&str, u8, &[&str])] = &[
     ("dorm-lifecycle", 0, &[]),
     ("dorm-steps", 0, &[]),
     ("dorm-build", 0, &[]),
+    ("dorm-skip", 0, &[]),
     ("dorm-agent-proto", 1, &[]),
     ("dorm-disk", 1, &[]),
     ("dorm-engine", 1, &[]),
@@ -51,6 +54,7 @@ pub(crate) fn check(root: &Path) -> Result<()> {
     lengths(root, &files, &mut wrong)?;
     map(root, &packages, &mut wrong)?;
     planted(root, &mut wrong)?;
+    skips::check(root, &files, &mut wrong)?;
     if !wrong.is_empty() {
         for line in &wrong {
             eprintln!("layers: {line}");

@@ -10,6 +10,7 @@ mod layers;
 mod prove;
 mod setup;
 mod sim;
+mod skips;
 mod test;
 
 use std::path::PathBuf;

@@ -5,7 +5,7 @@ use std::process::Command;
 use anyhow::{Context as _, Result, bail};
 
 use crate::build::cargo;
-use crate::{layers, setup};
+use crate::{layers, setup, skips};
 
 /// Runs all of it, or only the tests whose names contain `filter`.
 pub(crate) fn run(filter: Option<&str>) -> Result<()> {
@@ -24,6 +24,7 @@ pub(crate) fn run(filter: Option<&str>) -> Result<()> {
         .args(filter)
         .env("DORM_TEST_IMAGES", &environment.images)
         .env("DORM_TEST_RUNSC", &environment.runsc)
+        .env("DORM_ALLOW_SKIP", skips::allowed(&environment.root)?)
         .current_dir(&environment.root);
     let status = command.status().context("run cargo nextest")?;
     if !status.success() {

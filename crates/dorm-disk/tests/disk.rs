@@ -21,11 +21,11 @@ struct Place {
 impl Place {
     fn new() -> Option<Self> {
         if let Err(error) = Disk::probe() {
-            eprintln!("SKIPPED: {error}: {}", std::error::Error::source(&error).unwrap());
+            dorm_skip::skip(format!("{error}: {}", std::error::Error::source(&error).unwrap()));
             return None;
         }
         if !rustix::process::geteuid().is_root() {
-            eprintln!("SKIPPED: only root can mount");
+            dorm_skip::skip("only root can mount");
             return None;
         }
         static COUNT: AtomicU32 = AtomicU32::new(0);

@@ -86,11 +86,11 @@ where
     runtime.block_on(async {
         let subject = match subject().await {
             Ok(subject) => subject,
-            Err(reason) => return eprintln!("SKIPPED {name}: {reason}"),
+            Err(reason) => return dorm_skip::skip(reason),
         };
         if let Some(reason) = subject.lacks(name) {
             subject.close().await;
-            return eprintln!("SKIPPED {name}: {reason}");
+            return dorm_skip::skip(reason);
         }
         let ended = tokio::spawn(tokio::time::timeout(PATIENCE, conclude(*check, Arc::clone(&subject)))).await;
         subject.close().await;

@@ -25,7 +25,7 @@ impl Group {
     fn new(limits: &Limits) -> Option<Self> {
         let support = Support::probe().unwrap();
         if !support.is_enough() {
-            eprintln!("SKIPPED: this host has no usable control groups: {support:?}");
+            dorm_skip::skip(format!("this host has no usable control groups: {support:?}"));
             return None;
         }
         let parent = unique();

@@ -46,6 +46,10 @@ pub(crate) fn sync_directory(path: &Path, steps: &Steps) -> Result<(), PoolError
 
 /// Writes a file that is not there yet and makes its content durable; its name is, once the directory is synced.
 pub(crate) fn write_new(path: &Path, content: &[u8], steps: &Steps) -> Result<(), PoolError> {
+    #[cfg(feature = "planted-bugs")]
+    if path.ends_with("manifest.json") && dorm_steps::planted::is(dorm_steps::planted::Planted::ManifestNotSynced) {
+        return fs::write(path, content).map_err(failed("write", path));
+    }
     OpenOptions::new()
         .write(true)
         .create_new(true)

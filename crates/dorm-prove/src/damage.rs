@@ -26,7 +26,23 @@ pub(crate) enum Damage {
 }
 
 impl Damage {
-    const ALL: [Self; 4] = [Self::Cut, Self::Emptied, Self::Flipped, Self::Removed];
+    pub(crate) const ALL: [Self; 4] = [Self::Cut, Self::Emptied, Self::Flipped, Self::Removed];
+
+    /// What becomes of a file's content; nothing when the file is gone.
+    pub(crate) fn of(self, mut content: Vec<u8>, random: &mut fastrand::Rng) -> Option<Vec<u8>> {
+        match self {
+            Self::Cut => content.truncate(content.len() / 2),
+            Self::Emptied => content.clear(),
+            Self::Flipped => {
+                let at = random.usize(..content.len().max(1));
+                if let Some(byte) = content.get_mut(at) {
+                    *byte ^= 1 << random.u32(..8);
+                }
+            }
+            Self::Removed => return None,
+        }
+        Some(content)
+    }
 }
 
 /// Of what an image is damaged.
@@ -55,22 +71,13 @@ struct Damaged {
 
 impl Damaged {
     fn make(path: &Path, aside: &Path, damage: Damage, random: &mut fastrand::Rng) -> Result<Self> {
-        let mut content = fs::read(path).with_context(|| format!("read {}", path.display()))?;
+        let content = fs::read(path).with_context(|| format!("read {}", path.display()))?;
         // Other captures may share the file: it is replaced, not changed.
         fs::rename(path, aside).with_context(|| format!("set {} aside", path.display()))?;
         let damaged = Self { path: path.to_owned(), aside: aside.to_owned() };
-        match damage {
-            Damage::Cut => content.truncate(content.len() / 2),
-            Damage::Emptied => content.clear(),
-            Damage::Flipped => {
-                let at = random.usize(..content.len().max(1));
-                if let Some(byte) = content.get_mut(at) {
-                    *byte ^= 1 << random.u32(..8);
-                }
-            }
-            Damage::Removed => return Ok(damaged),
+        if let Some(content) = damage.of(content, random) {
+            fs::write(path, content).with_context(|| format!("damage {}", path.display()))?;
         }
-        fs::write(path, content).with_context(|| format!("damage {}", path.display()))?;
         Ok(damaged)
     }
 

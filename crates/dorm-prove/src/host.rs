@@ -201,15 +201,19 @@ impl Traces {
     }
 
     fn control_groups(&mut self, known: &BTreeSet<&str>, wrong: &mut Vec<String>) {
-        if self.groups.is_empty() {
-            search(Path::new("/sys/fs/cgroup"), &format!("dormouse-{}", self.prefix), 6, &mut self.groups);
-        }
+        self.find_groups();
         for directory in &self.groups {
             for group in directories(directory) {
                 if !known.contains(group.as_str()) {
                     wrong.push(format!("left over: control group {}", directory.join(group).display()));
                 }
             }
+        }
+    }
+
+    fn find_groups(&mut self) {
+        if self.groups.is_empty() {
+            search(Path::new("/sys/fs/cgroup"), &format!("dormouse-{}", self.prefix), 6, &mut self.groups);
         }
     }
 
@@ -255,14 +259,32 @@ impl Traces {
         }
     }
 
+    /// The processes that it still has.
+    pub(crate) fn processes_left(&self) -> Vec<(u32, String)> {
+        processes_of(&self.data)
+    }
+
     /// For a daemon that cannot be started any more: ends what is its own by the names it gave.
     pub(crate) fn clear_by_force(&mut self) {
+        self.find_groups();
+        // One that is frozen does not even die.
+        for group in &self.groups {
+            for inner in directories(group) {
+                let inner = group.join(inner);
+                for (switch, word) in [("freezer.state", "THAWED"), ("cgroup.freeze", "0")] {
+                    if inner.join(switch).exists() {
+                        let _ = std::fs::write(inner.join(switch), word);
+                    }
+                }
+            }
+        }
         for (pid, _) in processes_of(&self.data) {
             let pid = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw);
             let _ = pid.map(|pid| rustix::process::kill_process(pid, rustix::process::Signal::KILL));
         }
         let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-        for mount in mounts.lines().filter_map(|line| line.split(' ').nth(4)) {
+        // What was mounted last goes first.
+        for mount in mounts.lines().rev().filter_map(|line| line.split(' ').nth(4)) {
             if Path::new(mount).starts_with(&self.data) {
                 let _ = rustix::mount::unmount(mount, rustix::mount::UnmountFlags::DETACH);
             }

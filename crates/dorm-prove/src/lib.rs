@@ -15,9 +15,11 @@ mod damage;
 mod full_disk;
 mod host;
 mod operation;
+mod power;
 mod probe;
 mod proof;
 mod report;
+mod scenario;
 mod small_disk;
 mod steps;
 mod voice;
@@ -50,6 +52,8 @@ pub struct Setting {
     pub limit: Option<Duration>,
     /// Only these operations; all when there are none.
     pub only: Vec<String>,
+    /// Whether the power is cut, and not only the daemon killed.
+    pub power: bool,
     /// From which the order of everything is made.
     pub seed: u64,
 }

@@ -103,6 +103,20 @@ impl Operation {
             _ => Cast::Sandboxes,
         }
     }
+
+    /// Whether the sandbox it is about runs after it. Of a resume that holds as soon as it is acknowledged.
+    pub(crate) const fn leaves_running(self, is_done: bool) -> bool {
+        match self {
+            Self::ResumeParked | Self::ResumeEvicted => is_done,
+            Self::CheckpointRunning | Self::FilesRunning | Self::Clone | Self::Fork | Self::SetTimeouts => true,
+            _ => false,
+        }
+    }
+
+    /// Whether it is about a volume.
+    pub(crate) const fn has_volume(self) -> bool {
+        matches!(self, Self::UseVolume | Self::CreateWithVolume | Self::AttachVolume | Self::SleepWithVolume)
+    }
 }
 
 /// The state of things before one operation.

@@ -35,6 +35,19 @@ pub(crate) struct Probe {
     file: String,
     /// Whether its memory is gone, and only its files are to be there.
     files_only: bool,
+    /// What its last acknowledged sleep image has.
+    slept: Option<Version>,
+    /// Whether its run may be gone, so that it may be what its image has.
+    lost_power: bool,
+}
+
+/// One state of its memory and file.
+#[derive(Clone, Debug)]
+struct Version {
+    /// How much had been heard by then: its output is in its memory.
+    voice: Voice,
+    count: u64,
+    file: String,
 }
 
 /// Why a sandbox is not what it was.
@@ -56,6 +69,8 @@ impl Probe {
             count: 0,
             file: String::new(),
             files_only: false,
+            slept: None,
+            lost_power: false,
         };
         let (held, count) = probe.say(daemon, "begin").await?;
         if held.iter().any(String::is_empty) {
@@ -69,7 +84,31 @@ impl Probe {
 
     /// The same memory in another sandbox, which began with it.
     pub(crate) fn of(&self, id: &str) -> Self {
-        Self { id: id.to_owned(), ..self.clone() }
+        Self { id: id.to_owned(), slept: None, lost_power: false, ..self.clone() }
+    }
+
+    /// It has slept as it is now, and that was acknowledged.
+    pub(crate) fn has_slept(&mut self) {
+        self.slept = Some(self.version());
+    }
+
+    /// Whether it must survive the loss of its run.
+    pub(crate) fn has_image(&self) -> bool {
+        self.slept.is_some()
+    }
+
+    /// The power was cut: it may be back at its image.
+    pub(crate) fn lost_power(&mut self) {
+        self.lost_power = true;
+    }
+
+    /// Whether it may be back at its image, and has not been looked at since.
+    pub(crate) fn has_lost_power(&self) -> bool {
+        self.lost_power
+    }
+
+    fn version(&self) -> Version {
+        Version { voice: self.voice.clone(), count: self.count, file: self.file.clone() }
     }
 
     /// What is left of it where only its files are kept.
@@ -99,6 +138,12 @@ impl Probe {
                 false => Err(Loss::Data(format!("file of sandbox {}: '{file}' instead of '{}'", self.id, self.file))),
             };
         }
+        if self.lost_power
+            && let Some(slept) = self.slept.clone().filter(|slept| slept.file == file)
+        {
+            (self.voice, self.count, self.file) = (slept.voice, slept.count, slept.file);
+        }
+        let version = self.version();
         let wanted = (self.held.clone(), self.count + 1);
         let id = self.id.clone();
         let said = self.say(daemon, "check").await;
@@ -110,6 +155,10 @@ impl Probe {
         }
         if file != self.file {
             return Err(Loss::Data(format!("file of sandbox {id}: '{file}' instead of '{}'", self.file)));
+        }
+        if std::mem::take(&mut self.lost_power) {
+            // It came back with its image, whichever that is.
+            self.slept = Some(version);
         }
         Ok(())
     }

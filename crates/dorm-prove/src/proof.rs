@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
@@ -11,9 +12,11 @@ use anyhow::{Context as _, Result, bail};
 use crate::damage::{self, Of};
 use crate::full_disk::{self, Full, Saving};
 use crate::operation::{self, Cast, Heard, Operation};
+use crate::power::PowerDisk;
 use crate::report::{Finding, Kind, Report, Times};
+use crate::scenario::Scenario;
 use crate::small_disk::SmallDisk;
-use crate::steps::{Act, Step};
+use crate::steps::Step;
 use crate::world::{Fault, Hulls, Wake, World};
 use crate::{Outcome, Setting};
 
@@ -36,7 +39,7 @@ pub async fn prove(
     interrupted: impl Future<Output = ()>,
     tell: &(dyn Fn(&str) + Sync),
 ) -> Result<Outcome> {
-    let chosen = Chosen::of(&setting.only)?;
+    let chosen = Chosen::of(setting)?;
     let place = Place::make(&setting.directory)?;
     let mut proof = Proof {
         setting,
@@ -89,19 +92,30 @@ struct Chosen {
     operations: Vec<Operation>,
     savings: Vec<Saving>,
     damages: Vec<Of>,
+    scenarios: Vec<Scenario>,
 }
 
 impl Chosen {
-    fn of(only: &[String]) -> Result<Self> {
+    fn of(setting: &Setting) -> Result<Self> {
+        let only = &setting.only;
         let is_wanted = |name: &str| only.is_empty() || only.iter().any(|word| slug(word) == slug(name));
         if let Some(unknown) = only.iter().find(|word| !names().contains(&slug(word))) {
             bail!("there is no operation '{unknown}': there are {}", names().join(", "));
         }
-        Ok(Self {
+        let chosen = Self {
             operations: Operation::ALL.iter().copied().filter(|operation| is_wanted(operation.name())).collect(),
             savings: Saving::ALL.into_iter().filter(|saving| is_wanted(saving.name())).collect(),
             damages: Of::ALL.into_iter().filter(|of| is_wanted(of.name())).collect(),
-        })
+            scenarios: Scenario::ALL.into_iter().filter(|scenario| is_wanted(scenario.name())).collect(),
+        };
+        if !setting.power {
+            return Ok(chosen);
+        }
+        // The power is cut at steps; what has none of its own is proved without.
+        if chosen.operations.is_empty() {
+            bail!("with --power there is nothing to prove of {}: choose other operations", only.join(", "));
+        }
+        Ok(Self { savings: Vec::new(), damages: Vec::new(), scenarios: Vec::new(), ..chosen })
     }
 }
 
@@ -114,7 +128,8 @@ fn slug(name: &str) -> String {
 pub fn names() -> Vec<String> {
     let operations = Operation::ALL.iter().map(|operation| slug(operation.name()));
     let savings = Saving::ALL.into_iter().map(|saving| slug(saving.name()));
-    operations.chain(savings).chain(Of::ALL.into_iter().map(|of| slug(of.name()))).collect()
+    let scenarios = Scenario::ALL.into_iter().map(|scenario| slug(scenario.name()));
+    operations.chain(savings).chain(Of::ALL.into_iter().map(|of| slug(of.name()))).chain(scenarios).collect()
 }
 
 /// The proof's own directory.
@@ -206,7 +221,7 @@ impl Proof<'_> {
         let mut order = chosen.operations.clone();
         self.random.shuffle(&mut order);
         order.sort_by_key(|operation| operation.cast() == Cast::Images);
-        let count = order.len() + chosen.savings.len() + chosen.damages.len();
+        let count = order.len() + chosen.savings.len() + chosen.damages.len() + chosen.scenarios.len();
         let mut number = 0;
         let mut next = |name: &str| {
             number += 1;
@@ -215,6 +230,13 @@ impl Proof<'_> {
         for of in &chosen.damages {
             next(of.name());
             self.damage(*of).await?;
+            if self.time() == Time::Over {
+                return Ok(Time::Over);
+            }
+        }
+        for scenario in &chosen.scenarios {
+            next(scenario.name());
+            self.scenario(*scenario).await?;
             if self.time() == Time::Over {
                 return Ok(Time::Over);
             }
@@ -244,6 +266,19 @@ impl Proof<'_> {
         row.cycles += done;
         row.disk_faults += done;
         self.found(of.name(), None, faults).await;
+        Ok(())
+    }
+
+    /// Lets something happen to the host.
+    async fn scenario(&mut self, scenario: Scenario) -> Result<()> {
+        self.world_for(Cast::Sandboxes).await?;
+        let Some((_, world)) = &mut self.world else { bail!("there is no daemon") };
+        let ran = scenario.run(world, &mut self.random).await;
+        let (done, faults) = ran.unwrap_or_else(|error| (0, vec![(Kind::WrongAnswer, format!("{error:#}"))]));
+        let row = self.report.row(scenario.name());
+        row.cycles += done;
+        row.disk_faults += done;
+        self.found(scenario.name(), None, faults).await;
         Ok(())
     }
 
@@ -300,6 +335,9 @@ impl Proof<'_> {
     async fn operation(&mut self, operation: Operation) -> Result<Time> {
         if !self.tried.contains_key(&operation) {
             self.cycle(operation, None, QUIET[0]).await?;
+            if self.setting.power {
+                self.tried.entry(operation).or_default().entry(Step::answered()).or_default();
+            }
         }
         let mut done = Vec::new();
         loop {
@@ -360,7 +398,8 @@ impl Proof<'_> {
                 }
                 if let Some(step) = step.as_ref().filter(|_| hit) {
                     tried.entry(step.clone()).or_default().tried += 1;
-                    row.kills += 1;
+                    let blows = if self.setting.power { &mut row.power_cuts } else { &mut row.kills };
+                    *blows += 1;
                 }
                 row.count(tried);
                 (hit, faults)
@@ -396,18 +435,25 @@ impl Proof<'_> {
         self.worlds += 1;
         let directory = self.place.directory.join(format!("d{}", self.worlds));
         std::fs::create_dir(&directory).with_context(|| format!("make {}", directory.display()))?;
+        let power = if self.setting.power { Some(Arc::new(PowerDisk::make(&directory)?)) } else { None };
+        // What is lost with the power is on the disk.
+        let own = power.as_ref().map_or(directory.as_path(), |disk| disk.path());
         let images = match cast {
             Cast::Sandboxes | Cast::SmallDisk => self.setting.images.clone(),
             Cast::Images => {
                 operation::make_source(&directory)?;
-                operation::images_directory(&directory)
+                operation::images_directory(own)
             }
         };
         let data = match cast {
-            Cast::Sandboxes | Cast::Images => directory.join("data"),
+            Cast::Sandboxes | Cast::Images => own.join("data"),
             Cast::SmallDisk => self.disk.insert(SmallDisk::make(&directory)?).path().join("data"),
         };
         let world = World::start(self.setting, &directory, &data, &images, &self.place.log())?;
+        let world = match power {
+            Some(disk) => world.on(disk),
+            None => world,
+        };
         let (_, world) = self.world.insert((cast, world));
         if cast == Cast::Sandboxes {
             world.people().await?;
@@ -453,17 +499,30 @@ struct Ran {
 }
 
 async fn cycle(world: &mut World, operation: Operation, step: Option<Step>, quiet: Duration) -> Result<Ran> {
+    world.lost_power = false;
     let scene = operation::prepare(world, operation).await.context("what comes before it")?;
     let waits = step.is_some();
+    let (answered, step): (Vec<_>, Vec<_>) = step.into_iter().partition(|step| *step == Step::answered());
     // What goes on behind an answer, such as deleting an older image, must not count as the next operation's.
     world.watcher.hit_or_quiet(CALM);
-    world.watcher.begin(step.map(|step| (step, Act::Kill)));
+    world.watcher.begin(step.into_iter().next().map(|step| (step, world.blow())));
     let answer = operation::perform(world, operation, &scene).await;
+    let is_struck = !answered.is_empty() && answer.is_ok();
+    if is_struck {
+        world.strike().context("end it as soon as it has answered")?;
+    }
     if !waits && answer.is_ok() && operation != Operation::MakeHulls {
         world.settle().await?;
     }
-    world.watcher.hit_or_quiet(quiet);
-    let (seen, hit) = world.watcher.end();
+    if !is_struck {
+        world.watcher.hit_or_quiet(quiet);
+    }
+    let (mut seen, hit) = world.watcher.end();
+    let hit = hit || is_struck;
+    seen.extend(answered);
+    if hit && world.is_uncut() {
+        bail!("the power could not be cut: the kernel must know how to shut down ext4");
+    }
     let mut faults = Vec::new();
     let heard: Heard = match answer {
         Ok(answer) => Some(answer),

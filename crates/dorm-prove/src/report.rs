@@ -42,6 +42,8 @@ pub struct Row {
     pub cycles: u64,
     /// How often the daemon was killed in it.
     pub kills: u64,
+    /// How often the power was cut in it.
+    pub power_cuts: u64,
     /// How often the disk was filled or a file damaged in it.
     pub disk_faults: u64,
     /// Sandboxes that were gone, or did not answer any more.

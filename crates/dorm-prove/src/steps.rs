@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 use rustix::net::sockopt::socket_peercred;
-use rustix::process::{Signal, kill_process};
+use rustix::process::{Pid, Signal, kill_process};
 use serde::{Serialize, Serializer};
 
 /// One step of an operation: its name, and which time in that operation, from 1.
@@ -22,9 +22,19 @@ pub(crate) struct Step {
 }
 
 impl Step {
+    /// The moment at which the caller has its answer, which no daemon reports.
+    pub(crate) fn answered() -> Self {
+        Self::first("answered")
+    }
+
     /// The step of that name the first time it comes.
     pub(crate) fn first(name: &str) -> Self {
-        Self { name: name.to_owned(), time: 1 }
+        Self::nth(name, 1)
+    }
+
+    /// The step of that name at that time, counted from 1.
+    pub(crate) fn nth(name: &str, time: u32) -> Self {
+        Self { name: name.to_owned(), time }
     }
 }
 
@@ -47,6 +57,8 @@ impl Serialize for Step {
 pub(crate) enum Act {
     /// The daemon is killed there.
     Kill,
+    /// Something else happens to its host first, then the daemon is killed.
+    KillAfter(Box<dyn FnOnce() + Send>),
     /// Something else happens to its host, and it goes on.
     Meanwhile(Box<dyn FnOnce() + Send>),
 }
@@ -141,11 +153,10 @@ fn attend(stream: &UnixStream, shared: &Shared) -> Result<()> {
     let peer = socket_peercred(stream)?.pid;
     for name in BufReader::new(stream).lines() {
         match shared.reached(name?) {
-            Some(Act::Kill) => {
-                // Known before anybody can meet the dead daemon.
-                shared.is_hit();
-                kill_process(peer, Signal::KILL)?;
-                return Ok(());
+            Some(Act::Kill) => return kill(peer, shared),
+            Some(Act::KillAfter(act)) => {
+                act();
+                return kill(peer, shared);
             }
             Some(Act::Meanwhile(act)) => {
                 act();
@@ -156,6 +167,12 @@ fn attend(stream: &UnixStream, shared: &Shared) -> Result<()> {
         (&mut &*stream).write_all(b".")?;
     }
     Ok(())
+}
+
+fn kill(peer: Pid, shared: &Shared) -> Result<()> {
+    // Known before anybody can meet the dead daemon.
+    shared.is_hit();
+    kill_process(peer, Signal::KILL).context("kill the daemon")
 }
 
 impl Shared {

@@ -1,6 +1,7 @@
 //! One daemon of the proof with a cast of sandboxes, and the way it is killed, started again and waited for.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, anyhow, bail};
@@ -11,9 +12,10 @@ use serde_json::{Value, json};
 use crate::Setting;
 use crate::host::{Records, Traces, word};
 use crate::operation::{Diary, Layered};
+use crate::power::{PowerDisk, lose_power};
 use crate::probe::{Loss, PATIENCE, Probe};
 use crate::report::Kind;
-use crate::steps::Watcher;
+use crate::steps::{Act, Watcher};
 
 /// How long operations may take to be over, on a busy machine too.
 const REST: Duration = Duration::from_secs(60);
@@ -35,6 +37,12 @@ pub(crate) struct World {
     pub(crate) watcher: Watcher,
     pub(crate) traces: Traces,
     pub(crate) image: String,
+    /// Where the proof keeps what the daemon does not own.
+    pub(crate) directory: PathBuf,
+    /// What its data is on, if its power can be cut.
+    power: Option<Arc<PowerDisk>>,
+    /// Whether the last daemon ended with a power cut.
+    pub(crate) lost_power: bool,
     /// With which most is done.
     pub(crate) sleeper: Option<Probe>,
     /// One that is to be ended.
@@ -78,6 +86,9 @@ impl World {
         let daemon = Daemon::start(&setting.dorm, &data, images, log, &options)?;
         let prefix = (setting.prefix)(&data);
         Ok(Self {
+            directory: directory.to_owned(),
+            power: None,
+            lost_power: false,
             daemon,
             watcher,
             traces: Traces::of(data, prefix),
@@ -94,6 +105,34 @@ impl World {
             number: 0,
             runsc,
         })
+    }
+
+    /// Its data is on `disk`, and when its daemon is killed at a step, its power is cut too.
+    pub(crate) fn on(mut self, disk: Arc<PowerDisk>) -> Self {
+        self.power = Some(disk);
+        self
+    }
+
+    /// How its daemon ends at a step.
+    pub(crate) fn blow(&self) -> Act {
+        match self.power.clone() {
+            None => Act::Kill,
+            // Should it fail, the daemon is killed with its power on, and the cycle says so.
+            Some(disk) => Act::KillAfter(Box::new(move || drop(disk.cut()))),
+        }
+    }
+
+    /// Whether the power should be off, and is not.
+    pub(crate) fn is_uncut(&self) -> bool {
+        self.power.as_ref().is_some_and(|disk| !disk.is_off())
+    }
+
+    /// Ends its daemon now, as at a step.
+    pub(crate) fn strike(&mut self) -> Result<()> {
+        if let Some(disk) = &self.power {
+            disk.cut()?;
+        }
+        self.daemon.kill()
     }
 
     /// Fills it with sandboxes to which nothing will be done.
@@ -124,9 +163,19 @@ impl World {
     pub(crate) async fn bring(&self, probe: &mut Probe, stage: Stage) -> Result<(), Loss> {
         let lost = |error: anyhow::Error| Loss::Sandbox(format!("{error:#}"));
         self.daemon.act(&probe.id, "resume").await.map_err(lost)?;
+        if probe.has_lost_power() {
+            probe.is_whole(&self.daemon).await?;
+        }
         probe.note(&self.daemon).await.map_err(lost)?;
         if stage != Stage::Running {
             self.daemon.act(&probe.id, "suspend").await.map_err(lost)?;
+            probe.has_slept();
+        } else if self.power.is_some() {
+            // With something to fall back to, and something to lose.
+            self.daemon.act(&probe.id, "suspend").await.map_err(lost)?;
+            probe.has_slept();
+            self.daemon.act(&probe.id, "resume").await.map_err(lost)?;
+            probe.note(&self.daemon).await.map_err(lost)?;
         }
         if stage == Stage::Evicted {
             self.daemon.act(&probe.id, "evict").await.map_err(lost)?;
@@ -173,8 +222,20 @@ impl World {
         self.start_again(hulls)
     }
 
-    /// Starts the daemon again, which is dead.
+    /// Starts the daemon again, which is dead; after a power cut on what that has left.
     pub(crate) fn start_again(&mut self, hulls: Hulls) -> Result<()> {
+        self.lost_power = false;
+        if let Some(disk) = self.power.clone().filter(|disk| disk.is_off()) {
+            lose_power(&mut self.traces, &disk)?;
+            self.lost_power = true;
+            for probe in self.sleeper.iter_mut().chain(&mut self.doomed) {
+                probe.lost_power();
+            }
+            let key = std::fs::read_to_string(self.traces.data.join("key")).unwrap_or_default();
+            if key.trim() != self.daemon.key() {
+                bail!("the daemon's key is '{}' after a power cut, not the one it had given out", key.trim());
+            }
+        }
         let options = options(&self.watcher, hulls, self.runsc.as_deref());
         let options: Vec<&str> = options.iter().map(String::as_str).collect();
         self.daemon.start_again_with(&options)
@@ -214,6 +275,7 @@ impl World {
         let mut standing = std::mem::take(&mut self.standing);
         for (stage, probe) in &mut standing {
             let outcome = match (*stage, wake) {
+                (Stage::Running, Wake::Nobody) if self.lost_power => self.is_back(probe).await,
                 (stage, Wake::Nobody) => self.is_still(probe, stage).await,
                 (stage, Wake::Everybody) => self.is_still_whole(probe, stage).await,
             };
@@ -229,6 +291,16 @@ impl World {
         woken.map_err(|error| Loss::Sandbox(format!("{error:#}")))?;
         probe.is_whole(&self.daemon).await?;
         self.bring(probe, stage).await
+    }
+
+    /// One that ran when the power was cut is at its image, and runs again after that.
+    async fn is_back(&self, probe: &mut Probe) -> Result<(), Loss> {
+        let lost = |error: anyhow::Error| Loss::Sandbox(format!("{error:#}"));
+        self.is_still(probe, Stage::Evicted).await?;
+        self.daemon.act(&probe.id, "resume").await.map_err(lost)?;
+        probe.lost_power();
+        probe.is_whole(&self.daemon).await?;
+        probe.note(&self.daemon).await.map_err(lost)
     }
 
     async fn is_still(&self, probe: &Probe, stage: Stage) -> Result<(), Loss> {

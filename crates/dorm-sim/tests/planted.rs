@@ -29,6 +29,26 @@ fn planted_acknowledgement_before_the_sync_is_found() {
 }
 
 #[test]
+fn planted_file_that_is_not_synced_is_found() {
+    is_found(Planted::FileNotSynced);
+}
+
+#[test]
+fn planted_manifest_that_is_not_synced_is_found() {
+    is_found(Planted::ManifestNotSynced);
+}
+
+#[test]
+fn planted_directory_of_a_capture_that_is_not_synced_is_found() {
+    is_found(Planted::DraftNotSynced);
+}
+
+#[test]
+fn planted_name_of_a_capture_that_is_not_synced_is_found() {
+    is_found(Planted::NameNotSynced);
+}
+
+#[test]
 fn planted_early_release_of_the_image_before_is_found() {
     is_found(Planted::ImageReleasedEarly);
 }

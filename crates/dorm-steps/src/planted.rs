@@ -17,6 +17,14 @@ pub enum Planted {
     MissedUndo,
     /// Snapshots are deleted at their time by the wall clock, whatever that was set to.
     DeletionByWallClock,
+    /// One of a capture's files is not synced before the capture is named.
+    FileNotSynced,
+    /// A capture's manifest is not synced before the capture is named.
+    ManifestNotSynced,
+    /// What a capture's directory lists is not synced before the capture is named.
+    DraftNotSynced,
+    /// The name of a capture is not synced before it is said to be durable.
+    NameNotSynced,
 }
 
 static AT_WORK: AtomicU8 = AtomicU8::new(0);

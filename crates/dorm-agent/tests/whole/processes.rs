@@ -56,7 +56,7 @@ async fn what_cannot_be_started_is_told_apart() {
 async fn a_process_can_run_as_another_user() {
     let sandbox = Sandbox::new().await;
     if !rustix::process::geteuid().is_root() {
-        eprintln!("skipped: only root can become another user");
+        dorm_skip::skip("only root can become another user");
         return;
     }
     let nobody = within(sandbox.agent.account(&"nobody".parse().unwrap())).await.unwrap();

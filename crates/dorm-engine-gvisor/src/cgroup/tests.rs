@@ -221,7 +221,7 @@ impl Hybrid {
             mountinfo.lines().filter(|line| !line.ends_with("freezer")).flat_map(|line| [line, "\n"]).collect();
         let layout = Layout::from_proc(&mountinfo, "0::/\n").unwrap();
         if layout.version(Controller::Freezer).is_none() || !Support::probe().unwrap().is_enough() {
-            eprintln!("SKIPPED: this host has no hierarchy of version 2 that can be used");
+            dorm_skip::skip("this host has no hierarchy of version 2 that can be used");
             return None;
         }
         static COUNT: AtomicU32 = AtomicU32::new(0);

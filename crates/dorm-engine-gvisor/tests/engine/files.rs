@@ -284,7 +284,7 @@ async fn begin(agent: &Agent, step: &str) {
 
 fn spec(place: &Place) -> Option<RunSpec> {
     let Some((image, rootfs)) = base_image() else {
-        eprintln!("SKIPPED: there is no base image: run 'cargo xtask setup'");
+        dorm_skip::skip("there is no base image: run 'cargo xtask setup'");
         return None;
     };
     let resources = Resources { disk_bytes: 512 << 20, memory_bytes: 512 << 20, ..Resources::default() };

@@ -37,11 +37,11 @@ impl Place {
 
     pub(crate) fn with(network: Arc<dyn Network>) -> Option<Self> {
         if let Err(error) = probe(&runsc()).usable() {
-            eprintln!("SKIPPED: {}", error.chain());
+            dorm_skip::skip(error.chain());
             return None;
         }
         if let Err(error) = Disk::probe() {
-            eprintln!("SKIPPED: {error}");
+            dorm_skip::skip(error);
             return None;
         }
         let directory = tempfile::Builder::new().prefix("dorm-gvisor-").tempdir_in("/var/tmp").unwrap();
@@ -164,7 +164,7 @@ impl Drop for Place {
 }
 
 fn runsc() -> PathBuf {
-    std::env::var_os("DORM_RUNSC").map_or_else(|| PathBuf::from("/usr/bin/runsc"), PathBuf::from)
+    std::env::var_os("DORM_TEST_RUNSC").map_or_else(|| PathBuf::from("/usr/bin/runsc"), PathBuf::from)
 }
 
 /// The agent's binary, installed once for all tests of this process.

@@ -37,9 +37,11 @@ pub(crate) struct Host {
 
 /// Runs the story on a host of its own, on one thread and those that it starts.
 pub(crate) fn on_a_host<F: Future<Output = ()>>(story: impl FnOnce(Host) -> F + Send + 'static) {
-    let thread = std::thread::spawn(move || {
+    // The thread has the test's name, by which it may be skipped.
+    let name = std::thread::current().name().unwrap_or_default().to_owned();
+    let thread = std::thread::Builder::new().name(name).spawn(move || {
         let Some(host) = Host::new() else {
-            eprintln!("SKIPPED: this test needs root and the right to make network namespaces");
+            dorm_skip::skip("it needs root and the right to make network namespaces");
             return;
         };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -47,6 +49,7 @@ pub(crate) fn on_a_host<F: Future<Output = ()>>(story: impl FnOnce(Host) -> F + 
             tokio::time::timeout(4 * DEADLINE, story(host)).await.expect("the story came to an end")
         });
     });
+    let thread = thread.unwrap();
     if let Err(panic) = thread.join() {
         std::panic::resume_unwind(panic);
     }

@@ -170,7 +170,9 @@ impl CaptureDraft {
         for directory in directories.iter().rev() {
             disk::sync_directory(&self.directory.join(directory), steps)?;
         }
-        disk::sync_directory(&self.directory, steps)?;
+        if !leaves_out(LeftOut::Draft) {
+            disk::sync_directory(&self.directory, steps)?;
+        }
         steps.reach(Step::DraftSynced)?;
         let directory = self.captures.path(&self.id, "");
         let live = self.captures.live();
@@ -199,7 +201,9 @@ impl CaptureDraft {
 
     fn name_durably(&self) -> Result<(), PoolError> {
         self.captures.steps.reach(Step::Renamed)?;
-        disk::sync_directory(&self.captures.directory, &self.captures.steps)?;
+        if !leaves_out(LeftOut::Name) {
+            disk::sync_directory(&self.captures.directory, &self.captures.steps)?;
+        }
         self.captures.steps.reach(Step::ParentSynced)
     }
 
@@ -268,11 +272,11 @@ impl CaptureDraft {
     }
 
     fn sync(&self, opened: &[Opened]) -> Result<(), PoolError> {
-        #[cfg(feature = "planted-bugs")]
-        if dorm_steps::planted::is(dorm_steps::planted::Planted::AcknowledgedBeforeSync) {
+        if leaves_out(LeftOut::Files) {
             return Ok(());
         }
-        opened.iter().try_for_each(|(name, file)| {
+        let but = usize::from(leaves_out(LeftOut::OneFile));
+        opened.iter().skip(but).try_for_each(|(name, file)| {
             let path = self.directory.join(name);
             file.sync_all().map_err(|error| failed("sync", &path)(error))?;
             self.captures.steps.durable(&path);
@@ -289,6 +293,31 @@ impl CaptureDraft {
         });
         hashed.collect()
     }
+}
+
+/// A sync that the simulator leaves out on purpose, and must miss.
+#[derive(Clone, Copy, Debug)]
+enum LeftOut {
+    Files,
+    OneFile,
+    Draft,
+    Name,
+}
+
+#[cfg(feature = "planted-bugs")]
+fn leaves_out(sync: LeftOut) -> bool {
+    use dorm_steps::planted::{Planted, is};
+    is(match sync {
+        LeftOut::Files => Planted::AcknowledgedBeforeSync,
+        LeftOut::OneFile => Planted::FileNotSynced,
+        LeftOut::Draft => Planted::DraftNotSynced,
+        LeftOut::Name => Planted::NameNotSynced,
+    })
+}
+
+#[cfg(not(feature = "planted-bugs"))]
+const fn leaves_out(_: LeftOut) -> bool {
+    false
 }
 
 /// Says of each file and directory that it is on the disk.

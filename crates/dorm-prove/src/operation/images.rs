@@ -20,7 +20,7 @@ pub(crate) fn directory(directory: &Path) -> PathBuf {
 }
 
 fn source(world: &World) -> PathBuf {
-    world.traces.data.with_file_name("source")
+    world.directory.join("source")
 }
 
 fn images(world: &World) -> PathBuf {

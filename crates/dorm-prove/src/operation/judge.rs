@@ -10,13 +10,26 @@ use serde_json::{Value, json};
 use super::perform::{CHILDREN, LIMITS};
 use super::{Heard, Operation, Scene, images, layers, merge, transfer, volumes};
 use crate::host::word;
+use crate::power::{Seen, after_cut, count_lost, is_lost};
 use crate::probe::{PATIENCE, Probe};
 use crate::report::Kind;
 use crate::world::{Fault, World, fault};
 
 /// Looks whether what must hold after `operation` does; `heard` is what its caller was answered.
-pub(crate) async fn judge(world: &mut World, operation: Operation, scene: Scene, heard: &Heard) -> Result<Vec<Fault>> {
+pub(crate) async fn judge(
+    world: &mut World,
+    operation: Operation,
+    mut scene: Scene,
+    heard: &Heard,
+) -> Result<Vec<Fault>> {
     let mut faults = Vec::new();
+    if world.lost_power && after_cut(world, operation, &mut scene, heard, &mut faults).await? == Seen::Ended {
+        match operation {
+            Operation::MergeLayers => {}
+            _ if operation.has_volume() => scene.subject = None,
+            _ => return Ok(faults),
+        }
+    }
     let is_done = heard.is_some();
     match operation {
         Operation::CreateNamed
@@ -145,12 +158,14 @@ async fn children(world: &World, scene: &Scene, subject: &Probe, heard: &Heard, 
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     let mut found = world.daemon.get(&format!("/sandboxes?label=prove={}", scene.label)).await?;
+    let lost = count_lost(world, &found);
     if let Some(sandboxes) = found["sandboxes"].as_array_mut() {
         sandboxes.retain(|sandbox| sandbox["state"] != "terminated");
     }
     let count = found["sandboxes"].as_array().map_or(0, Vec::len);
-    if count != CHILDREN && (heard.is_some() || count != 0) {
-        let what = format!("{count} of {CHILDREN} children of {} are there", subject.id);
+    let is_whole = count == CHILDREN || (heard.is_some() && count + lost == CHILDREN);
+    if !is_whole && (heard.is_some() || count != 0) {
+        let what = format!("{count} of {CHILDREN} children of {} are there, {lost} lost their runs", subject.id);
         faults.push((Kind::SandboxLost, what));
     }
     works(world, found, Some(subject), faults).await
@@ -234,6 +249,9 @@ async fn named(world: &World, name: &str, held: Option<&Probe>, faults: &mut Vec
 async fn works(world: &World, found: Value, held: Option<&Probe>, faults: &mut Vec<Fault>) -> Result<()> {
     for sandbox in found["sandboxes"].as_array().into_iter().flatten() {
         let (id, state) = (word(sandbox, "id"), word(sandbox, "state"));
+        if world.lost_power && is_lost(sandbox) {
+            continue;
+        }
         if state != "running" {
             faults.push((Kind::SandboxLost, format!("sandbox {id} is {state}, not running: {}", sandbox["cause"])));
             continue;

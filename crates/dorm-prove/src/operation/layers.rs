@@ -30,7 +30,7 @@ pub(crate) struct Layered {
 /// Puts the image where it can be imported and pulled from.
 pub(super) fn make(world: &mut World) -> Result<()> {
     if world.layered.is_none() {
-        let layout = world.traces.data.with_file_name("layout");
+        let layout = world.directory.join("layout");
         source::write(&layout)?;
         let shelf = Shelf::open(layout.clone())?;
         world.layered = Some(Layered { layout, shelf });

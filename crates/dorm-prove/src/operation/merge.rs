@@ -7,6 +7,7 @@ use serde_json::json;
 
 use super::{Heard, Scene};
 use crate::host::word;
+use crate::power::ended_with_its_run;
 use crate::probe::{PATIENCE, Probe};
 use crate::report::Kind;
 use crate::world::{Fault, World, fault};
@@ -61,7 +62,9 @@ fn passing(layer: usize) -> String {
 /// The sandbox goes on, and its snapshot has all files of all layers, merged or not.
 pub(super) async fn judge(world: &mut World, scene: Scene, heard: &Heard, faults: &mut Vec<Fault>) -> Result<()> {
     let Some(mut subject) = scene.subject else { return Ok(()) };
-    faults.extend(subject.is_whole(&world.daemon).await.err().map(fault));
+    if !ended_with_its_run(world, &subject.id).await? {
+        faults.extend(subject.is_whole(&world.daemon).await.err().map(fault));
+    }
     let snapshots = world.records().await?.snapshots;
     let new: Vec<_> = snapshots.iter().filter(|snapshot| !scene.before.contains(&word(snapshot, "id"))).collect();
     if let Some(told) = heard

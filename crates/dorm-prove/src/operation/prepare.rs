@@ -3,10 +3,10 @@
 use anyhow::{Result, bail};
 use serde_json::json;
 
-use super::{Operation, Scene, images, layers, merge, transfer, volumes};
+use super::{Diary, Operation, Scene, images, layers, merge, transfer, volumes};
 use crate::host::word;
 use crate::probe::Probe;
-use crate::steps::{Act, Step};
+use crate::steps::Step;
 use crate::world::{Stage, World};
 
 /// At which step of which operation the daemon dies whose successor's start is proved.
@@ -15,6 +15,7 @@ const IN_CREATE: &str = "gvisor: guest begun";
 
 /// Brings about what `operation` begins with.
 pub(crate) async fn prepare(world: &mut World, operation: Operation) -> Result<Scene> {
+    world.diary = Diary::default();
     let label = format!("cycle-{}", world.number());
     let subject = subject(world, operation).await?;
     let mut scene = Scene { label, subject, snapshot: None, past: None, before: Vec::new() };
@@ -51,12 +52,12 @@ pub(crate) async fn prepare(world: &mut World, operation: Operation) -> Result<S
         }
         Operation::StartAfterSuspend => {
             let Some(subject) = &scene.subject else { bail!("no sandbox to suspend") };
-            world.watcher.begin(Some((Step::first(IN_SUSPEND), Act::Kill)));
+            world.watcher.begin(Some((Step::first(IN_SUSPEND), world.blow())));
             let answer = world.daemon.act(&subject.id, "suspend").await;
             killed(world, IN_SUSPEND, &answer)?;
         }
         Operation::StartAfterCreate => {
-            world.watcher.begin(Some((Step::first(IN_CREATE), Act::Kill)));
+            world.watcher.begin(Some((Step::first(IN_CREATE), world.blow())));
             let asked = json!({ "name": scene.label, "image": world.image });
             let answer = world.daemon.create(asked).await;
             killed(world, IN_CREATE, &answer)?;

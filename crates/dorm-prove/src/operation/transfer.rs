@@ -22,7 +22,7 @@ pub(super) async fn file(world: &mut World) -> Result<(PathBuf, Probe)> {
     let probe = Probe::begin(&world.daemon, &id).await?;
     let taken = word(&world.daemon.checkpoint(&id, "memory").await?, "id");
     world.daemon.act(&id, "terminate").await?;
-    let path = world.traces.data.with_file_name("snapshot.dorm");
+    let path = world.directory.join("snapshot.dorm");
     std::fs::write(&path, export(world, &taken).await?).with_context(|| format!("write {}", path.display()))?;
     world.forget(&taken).await?;
     Ok(world.exported.insert((path, probe)).clone())

@@ -36,9 +36,13 @@ pub(crate) struct ProveOptions {
     /// Prove only this operation, such as `resume-evicted`; may be given several times
     #[arg(long, value_name = "OPERATION")]
     only: Vec<String>,
+    /// Cut the power instead of only killing the daemon: the data is on a disk of its own, which loses whatever was not
+    /// synced, at each step and as soon as the caller has its answer
+    #[arg(long)]
+    power: bool,
     /// Do so many random walks instead: sequences of everything that is done with sandboxes and snapshots, each compared
     /// with a model of every file and of memory
-    #[arg(long, value_name = "N", conflicts_with_all = ["minutes", "only"], value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    #[arg(long, value_name = "N", conflicts_with_all = ["minutes", "only", "power"], value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     walks: Option<u64>,
     /// Repeat the order of an earlier proof, or the walk that has this seed
     #[arg(long, value_name = "NUMBER")]
@@ -108,6 +112,7 @@ fn setting(options: &ProveOptions) -> Result<Setting, Problem> {
         prefix: crate::serve::prefix,
         limit: options.minutes.map(|minutes| Duration::from_secs(60 * minutes)),
         only: options.only.clone(),
+        power: options.power,
         seed: options.seed.unwrap_or(u64::from_ne_bytes(seed) >> 16),
     })
 }
@@ -164,8 +169,8 @@ fn print_walked(walked: &Walked, options: &ProveOptions) -> Done {
     Ok(if holds { exit::OK } else { exit::FAILED })
 }
 
-const TITLES: [&str; 9] =
-    ["OPERATION", "STEPS", "TRIED", "CYCLES", "KILLS", "FAULTS", "LOST", "DATA LOST", "LEFT OVER"];
+const TITLES: [&str; 10] =
+    ["OPERATION", "STEPS", "TRIED", "CYCLES", "KILLS", "CUTS", "FAULTS", "LOST", "DATA LOST", "LEFT OVER"];
 
 fn print(report: &Report) -> Result<(), Problem> {
     let mut rows: Vec<Vec<String>> = report.rows.iter().map(row).collect();
@@ -182,7 +187,8 @@ fn print(report: &Report) -> Result<(), Problem> {
 }
 
 fn row(row: &Row) -> Vec<String> {
-    let numbers = [row.cycles, row.kills, row.disk_faults, row.sandboxes_lost, row.data_lost, row.left_overs];
+    let numbers =
+        [row.cycles, row.kills, row.power_cuts, row.disk_faults, row.sandboxes_lost, row.data_lost, row.left_overs];
     let mut cells = vec![row.operation.clone(), row.steps.to_string(), row.tried.to_string()];
     cells.extend(numbers.iter().map(u64::to_string));
     cells
@@ -195,6 +201,7 @@ fn total(report: &Report) -> Row {
         total.tried += row.tried;
         total.cycles += row.cycles;
         total.kills += row.kills;
+        total.power_cuts += row.power_cuts;
         total.disk_faults += row.disk_faults;
         total.sandboxes_lost += row.sandboxes_lost;
         total.data_lost += row.data_lost;

@@ -18,10 +18,29 @@ fn place() -> tempfile::TempDir {
 }
 
 fn prove(place: &Path, only: &[&str]) -> Child {
+    prove_with(place, only, &[])
+}
+
+fn prove_with(place: &Path, only: &[&str], options: &[&str]) -> Child {
     let mut command = Command::new(env!("CARGO_BIN_EXE_dorm"));
     command.args(["prove", "-o", "json", "--image", "base", "--images"]).arg(images()).arg("--place").arg(place);
-    command.args(only.iter().flat_map(|name| ["--only", name]));
+    command.args(only.iter().flat_map(|name| ["--only", name])).args(options);
     command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+/// Interrupts a proof of two operations in the second; answers what it said after that.
+fn break_off(proof: &mut Child) -> String {
+    let mut said = BufReader::new(proof.stderr.take().unwrap());
+    let mut line = String::new();
+    // By now it has sandboxes.
+    while !line.contains("2 of 2") {
+        line.clear();
+        assert!(said.read_line(&mut line).unwrap() > 0, "it ended by itself");
+    }
+    signal(proof.id(), rustix::process::Signal::INT).unwrap();
+    let mut rest = String::new();
+    said.read_to_string(&mut rest).unwrap();
+    rest
 }
 
 /// The report, and what was said.
@@ -57,6 +76,33 @@ fn a_short_proof_kills_the_daemon_at_every_step_and_finds_nothing_lost() {
 }
 
 #[test]
+fn a_short_proof_cuts_the_power_at_every_step_and_finds_nothing_lost() {
+    let place = place();
+    let (holds, report, said) = report(prove_with(place.path(), &["suspend", "set-timeouts"], &["--power"]));
+    assert!(holds && report["holds"] == true, "{report} {said}");
+    for operation in ["suspend", "set timeouts"] {
+        let row = row(&report, operation);
+        assert_eq!(row["tried"], row["steps"], "{report}");
+        assert!(row["power_cuts"].as_u64() >= row["steps"].as_u64(), "{report}");
+        assert_eq!(row["kills"], 0, "{report}");
+    }
+    assert!(row(&report, "suspend")["steps"].as_u64().unwrap() >= 6, "{report}");
+    is_clear(place.path());
+}
+
+#[test]
+fn a_proof_with_power_cuts_that_is_broken_off_leaves_nothing() {
+    let place = place();
+    let mut proof = prove_with(place.path(), &["set-timeouts", "delete-snapshot"], &["--power"]);
+    let rest = break_off(&mut proof);
+    let output = proof.wait_with_output().unwrap();
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((output.status.code(), &report["interrupted"]), (Some(1), &Value::Bool(true)), "{report} {rest}");
+    assert_eq!(report["remains"], Value::Array(Vec::new()), "{rest}");
+    is_clear(place.path());
+}
+
+#[test]
 fn damaged_images_and_full_disks_are_told_by_name_and_lose_nothing() {
     let place = place();
     let only = ["resume-image-damaged", "create-snapshot-damaged", "suspend-disk-full"];
@@ -71,16 +117,7 @@ fn damaged_images_and_full_disks_are_told_by_name_and_lose_nothing() {
 fn a_proof_that_is_broken_off_leaves_nothing() {
     let place = place();
     let mut proof = prove(place.path(), &["set-timeouts", "delete-snapshot"]);
-    let mut said = BufReader::new(proof.stderr.take().unwrap());
-    let mut line = String::new();
-    // By now it has sandboxes.
-    while !line.contains("2 of 2") {
-        line.clear();
-        assert!(said.read_line(&mut line).unwrap() > 0, "it ended by itself");
-    }
-    signal(proof.id(), rustix::process::Signal::INT).unwrap();
-    let mut rest = String::new();
-    said.read_to_string(&mut rest).unwrap();
+    let rest = break_off(&mut proof);
     let output = proof.wait_with_output().unwrap();
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!((output.status.code(), &report["interrupted"]), (Some(1), &Value::Bool(true)), "{report} {rest}");

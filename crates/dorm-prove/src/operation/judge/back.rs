@@ -7,6 +7,7 @@ use serde_json::Value;
 use super::super::{Heard, Scene};
 use super::{becomes, from};
 use crate::host::word;
+use crate::power::is_lost;
 use crate::report::Kind;
 use crate::world::{Fault, World, fault};
 
@@ -32,19 +33,21 @@ pub(super) async fn judge(world: &mut World, scene: Scene, heard: &Heard, faults
             becomes(world, &past.id, "terminated").await?;
         }
         let child = world.daemon.describe(&past.id).await?;
-        if (child["state"] == "terminated") != is_back {
+        let is_lost = world.lost_power && is_lost(&child);
+        if !is_lost && (child["state"] == "terminated") != is_back {
             let whose = if is_back { "the child's" } else { "its own" };
             let what = format!("child {} is {} while {} has {whose} memory", past.id, child["state"], present.id);
             faults.push((Kind::SandboxLost, what));
         }
-        if !is_back {
+        if !is_back && !is_lost {
             let mut child = past.clone();
             faults.extend(child.is_whole(&world.daemon).await.err().map(fault));
             world.daemon.act(&past.id, "terminate").await?;
         }
     }
     if let Some(future) = &future {
-        from(world, future, &present, faults).await?;
+        // It was saved before anything else, so it is just what it was.
+        from(world, future, &present.of(&present.id), faults).await?;
         present = past.of(&present.id);
     }
     if let Some(snapshot) = &scene.snapshot {

@@ -1,0 +1,38 @@
+//! What else happens to a daemon's host, besides kills, power cuts, full disks and damaged images.
+//!
+//! Each scenario is carried out as a whole and says how often it did something, and what was not as promised.
+
+mod layers;
+mod locked;
+
+use anyhow::Result;
+
+use crate::world::{Fault, World};
+
+/// Something that happens to the host.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Scenario {
+    /// Another process holds the write lock of the database.
+    DatabaseLocked,
+    /// Files of a layer are not what was written.
+    LayerDamaged,
+}
+
+impl Scenario {
+    pub(crate) const ALL: [Self; 2] = [Self::DatabaseLocked, Self::LayerDamaged];
+
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::DatabaseLocked => "suspend, database locked",
+            Self::LayerDamaged => "create, layer damaged",
+        }
+    }
+
+    /// Carries it out; answers how often something was done, and what was found.
+    pub(crate) async fn run(self, world: &mut World, random: &mut fastrand::Rng) -> Result<(u64, Vec<Fault>)> {
+        match self {
+            Self::DatabaseLocked => locked::run(world).await,
+            Self::LayerDamaged => layers::run(world, random).await,
+        }
+    }
+}
