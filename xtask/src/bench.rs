@@ -6,6 +6,7 @@ mod images;
 mod lineage;
 mod peer;
 mod scale;
+mod store;
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -45,18 +46,20 @@ pub(crate) enum Part {
     Scale,
     /// The import of a large image, and what it needs of memory.
     Images,
+    /// The service on an empty store and on one with a million sandboxes.
+    Store,
 }
 
 struct Row {
-    name: &'static str,
+    name: String,
     ours: Vec<f64>,
     peer: Vec<f64>,
     limit: f64,
 }
 
 impl Row {
-    const fn new(name: &'static str, limit: f64) -> Self {
-        Self { name, ours: Vec::new(), peer: Vec::new(), limit }
+    fn new(name: impl Into<String>, limit: f64) -> Self {
+        Self { name: name.into(), ours: Vec::new(), peer: Vec::new(), limit }
     }
 
     fn ratio(&self) -> f64 {
@@ -97,6 +100,9 @@ pub(crate) async fn run(dorm: &Path, images: &Path, only: &[Part], json_file: Op
         if wanted(Part::Scale) {
             scale::real(&mut daemon, &mut rows).await?;
             rows.push(scale::fake(&dorm.with_file_name("dorm-sim"))?);
+        }
+        if wanted(Part::Store) {
+            rows.extend(store::on_full_store(&dorm.with_file_name("dorm-sim"))?);
         }
         Ok::<_, anyhow::Error>(idle)
     };
@@ -265,7 +271,8 @@ fn median(values: &[f64]) -> f64 {
 fn spread(values: &[f64]) -> String {
     let least = values.iter().copied().fold(f64::INFINITY, f64::min);
     let most = values.iter().copied().fold(0.0, f64::max);
-    format!("{:.0} ({least:.0}–{most:.0})", median(values))
+    let digits = if median(values) < 10.0 { 2 } else { 0 };
+    format!("{:.digits$} ({least:.digits$}–{most:.digits$})", median(values))
 }
 
 fn print(rows: &[Row]) {
@@ -281,7 +288,7 @@ fn print(rows: &[Row]) {
     for row in rows {
         let verdict = if row.ratio() <= row.limit { "holds" } else { "missed" };
         table.add_row([
-            row.name.to_owned(),
+            row.name.clone(),
             spread(&row.ours),
             spread(&row.peer),
             format!("{:.2}", row.ratio()),

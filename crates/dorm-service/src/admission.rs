@@ -189,7 +189,7 @@ impl Shared {
             }
         }
         if let Some(budget) = budgets.disk_bytes {
-            let used = self.captures_bytes(&self.living().await?).await?;
+            let used = self.captures_bytes().await?;
             if used.saturating_add(bytes) > budget {
                 let reason = format!("sleep images and snapshots occupy {used} of the {budget} bytes they may");
                 return Err(refused(what, reason));
@@ -198,14 +198,14 @@ impl Shared {
         Ok(())
     }
 
-    /// What the sleep images of `living` and all snapshots occupy by their records, in bytes. Copies that share files
+    /// What the sleep images of the living and all snapshots occupy by their records, in bytes. Copies that share files
     /// count each.
-    pub(crate) async fn captures_bytes(&self, living: &[SandboxRecord]) -> Result<u64, ServiceError> {
-        let mut bytes = 0u64;
-        for SandboxRecord { sandbox, .. } in living {
-            bytes += sandbox.images().map(|image| image.bytes).sum::<u64>();
-        }
-        Ok(bytes + self.store.snapshot_bytes().await?)
+    pub(crate) async fn captures_bytes(&self) -> Result<u64, ServiceError> {
+        let images = |records: &BTreeMap<SandboxId, SandboxRecord>| {
+            records.values().flat_map(|record| record.sandbox.images()).map(|image| image.bytes).sum::<u64>()
+        };
+        let bytes = self.living.look(&*self.store, images).await?;
+        Ok(bytes.saturating_add(self.store.snapshot_bytes().await?))
     }
 
     fn short_of_memory(&self) -> Option<String> {

@@ -113,7 +113,7 @@ async fn round(Opened(service, _): &Opened, times: &mut BTreeMap<&'static str, V
     let id = service.create(CreateSandbox::new(CreateFrom::Image("base".to_owned()))).await?.sandbox.id;
     took("create", began);
 
-    service.create_volume("bench".parse()?, 1 << 20, dorm_lifecycle::Writers::One).await?;
+    service.create_volume("bench".parse()?, 16 << 20, dorm_lifecycle::Writers::One).await?;
     let at: MountPath = "/mnt/bench".parse()?;
     let volume = AttachVolume::new("bench", at.clone());
     let began = Instant::now();

@@ -40,6 +40,13 @@ pub(crate) async fn named(
 }
 
 pub(crate) async fn sandboxes(pool: &SqlitePool, filter: &SandboxFilter) -> Result<Vec<SandboxRecord>, StoreError> {
+    let mut query = sandboxes_of(filter);
+    let rows: Vec<Row> =
+        query.build_query_as().fetch_all(pool).await.map_err(|error| failed("list sandboxes", error))?;
+    rows.into_iter().map(sandbox_of).collect()
+}
+
+pub(crate) fn sandboxes_of(filter: &SandboxFilter) -> QueryBuilder<Sqlite> {
     let SandboxFilter { project, states, name, labels, origin, origin_source, after, limit } = filter;
     let mut query = QueryBuilder::<Sqlite>::new("SELECT id, revision, document FROM sandboxes");
     let is_living = !states.is_empty() && !states.contains(&StateName::Terminated);
@@ -49,19 +56,19 @@ pub(crate) async fn sandboxes(pool: &SqlitePool, filter: &SandboxFilter) -> Resu
     }
     query.push(if is_living { " WHERE state <> 'terminated'" } else { " WHERE TRUE" });
     if let Some(origin) = origin {
-        query.push(" AND origin = ").push_bind(origin.as_str());
+        query.push(" AND origin = ").push_bind(origin.to_string());
     }
     if let Some(source) = origin_source {
-        query.push(" AND origin_source = ").push_bind(source.as_str());
+        query.push(" AND origin_source = ").push_bind(source.to_string());
     }
     if let Some(project) = project {
-        query.push(" AND project = ").push_bind(project.as_str());
+        query.push(" AND project = ").push_bind(project.to_string());
     }
     if let Some(name) = name {
-        query.push(" AND name = ").push_bind(name.as_str());
+        query.push(" AND name = ").push_bind(name.to_string());
     }
     if let Some(after) = after {
-        query.push(" AND id > ").push_bind(after.as_str());
+        query.push(" AND id > ").push_bind(after.to_string());
     }
     if !states.is_empty() {
         query.push(" AND state IN (");
@@ -72,13 +79,11 @@ pub(crate) async fn sandboxes(pool: &SqlitePool, filter: &SandboxFilter) -> Resu
         query.push(")");
     }
     for (key, value) in labels {
-        query.push(" AND id IN (SELECT sandbox FROM labels WHERE key = ").push_bind(key.as_str());
-        query.push(" AND value = ").push_bind(value.as_str()).push(")");
+        query.push(" AND id IN (SELECT sandbox FROM labels WHERE key = ").push_bind(key.clone());
+        query.push(" AND value = ").push_bind(value.clone()).push(")");
     }
     query.push(" ORDER BY id LIMIT ").push_bind(at_most(*limit));
-    let rows: Vec<Row> =
-        query.build_query_as().fetch_all(pool).await.map_err(|error| failed("list sandboxes", error))?;
-    rows.into_iter().map(sandbox_of).collect()
+    query
 }
 
 pub(crate) async fn snapshot(pool: &SqlitePool, id: &SnapshotId) -> Result<Option<SnapshotRecord>, StoreError> {

@@ -3,9 +3,10 @@
 use std::path::Path;
 
 use dorm_lifecycle::{
-    Actor, EventKind, OnTimeout, Origin, ProjectId, Sandbox, SandboxId, SandboxSpec, State, Timestamp,
+    Actor, CaptureId, EventKind, OnTimeout, Origin, ProjectId, Sandbox, SandboxId, SandboxSpec, SnapshotId, State,
+    StateName, Timestamp,
 };
-use dorm_store::{Change, EventFilter, NewEvent, SandboxFilter, SandboxRecord, Store, StoreError};
+use dorm_store::{Change, EventFilter, NewEvent, SandboxFilter, SandboxRecord, SnapshotFilter, Store, StoreError};
 
 use crate::SqlStore;
 
@@ -127,4 +128,49 @@ async fn a_transaction_that_sqlite_gives_up_by_itself_costs_one_change() {
     assert!(matches!(refusal, Err(StoreError::Failed { operation: "record an event", .. })), "{refusal:?}");
     assert_eq!(store.sandbox(&id(1)).await.unwrap(), None);
     assert_eq!(store.commit(change(1, "kept".to_owned())).await.unwrap()[0].number, 1);
+}
+
+/// How SQLite answers a query: a line for each table it reads.
+async fn plan(store: &SqlStore, query: &str) -> Vec<String> {
+    use sqlx::Row;
+    let rows = sqlx::query(sqlx::AssertSqlSafe(format!("EXPLAIN QUERY PLAN {query}")));
+    let rows = rows.fetch_all(&store.readers).await.unwrap();
+    rows.into_iter().map(|row| row.get::<String, _>("detail")).collect()
+}
+
+#[tokio::test]
+async fn no_question_of_the_service_reads_the_whole_history() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(directory.path()).await;
+    let project = Some(ProjectId::local());
+    let living = vec![StateName::Running, StateName::Suspended];
+    let sandboxes = SandboxFilter::default;
+    let filters = [
+        (SandboxFilter { states: living.clone(), ..sandboxes() }, "sandboxes_living"),
+        (SandboxFilter { states: living, project: project.clone(), limit: 101, ..sandboxes() }, "sandboxes_living"),
+        (
+            SandboxFilter { project: project.clone(), name: Some("web".parse().unwrap()), ..sandboxes() },
+            "sandboxes_of_name",
+        ),
+        (SandboxFilter { origin: Some(SnapshotId::from_random([1; 20])), ..sandboxes() }, "sandboxes_of_origin"),
+        (SandboxFilter { origin_source: Some(id(1)), ..sandboxes() }, "sandboxes_of_source"),
+    ];
+    let mut questions: Vec<_> =
+        filters.iter().map(|(filter, index)| (crate::read::sandboxes_of(filter).into_string(), *index)).collect();
+    let snapshots = SnapshotFilter::default;
+    let capture = || Some(CaptureId::from_random([1; 20]));
+    let filters = [
+        (SnapshotFilter { source: Some(id(1)), project: project.clone(), ..snapshots() }, "snapshots_of_source"),
+        (SnapshotFilter { capture: capture(), ..snapshots() }, "snapshots_of_capture"),
+        (SnapshotFilter { layer: capture(), ..snapshots() }, "snapshots_of_layer"),
+        (SnapshotFilter { image: Some("0".repeat(64).parse().unwrap()), ..snapshots() }, "snapshots_of_image"),
+        (SnapshotFilter { leaving: true, ..snapshots() }, "snapshots_leaving"),
+        (SnapshotFilter { project, limit: 101, ..snapshots() }, "snapshots_in_order"),
+    ];
+    questions
+        .extend(filters.iter().map(|(filter, index)| (crate::history::snapshots_of(filter).into_string(), *index)));
+    for (query, index) in questions {
+        let plan = plan(&store, &query).await;
+        assert!(plan.iter().any(|line| line.contains(index)), "{query}: {plan:?}");
+    }
 }

@@ -125,7 +125,7 @@ impl Store for MemoryStore {
 
     async fn sandboxes(&self, filter: &SandboxFilter) -> Result<Vec<SandboxRecord>, StoreError> {
         let content = self.content();
-        let found = content.sandboxes.values().filter(|record| matches(filter, record));
+        let found = content.sandboxes.values().filter(|record| filter.matches(record));
         Ok(found.take(at_most(filter.limit)).cloned().collect())
     }
 
@@ -250,18 +250,6 @@ impl Content {
 
 fn tells_of(record: &EventRecord, snapshot: &SnapshotId) -> bool {
     record.event.kind == EventKind::SnapshotTaken && record.event.detail.as_deref() == Some(snapshot.as_str())
-}
-
-fn matches(filter: &SandboxFilter, record: &SandboxRecord) -> bool {
-    let SandboxFilter { project, states, name, labels, origin, origin_source, after, limit: _ } = filter;
-    let sandbox = &record.sandbox;
-    project.as_ref().is_none_or(|project| sandbox.project == *project)
-        && (states.is_empty() || states.contains(&sandbox.state.name()))
-        && name.as_ref().is_none_or(|name| sandbox.spec.name.as_ref() == Some(name))
-        && labels.iter().all(|(key, value)| sandbox.spec.labels.get(key) == Some(value))
-        && origin.as_ref().is_none_or(|origin| sandbox.origin.snapshot() == Some(origin))
-        && origin_source.as_ref().is_none_or(|source| sandbox.origin.source() == Some(source))
-        && after.as_ref().is_none_or(|after| sandbox.id > *after)
 }
 
 fn at_most(limit: usize) -> usize {

@@ -2,7 +2,7 @@
 
 use dorm_lifecycle::{CaptureId, Digest, ProjectId, SandboxId, SnapshotId, Timestamp};
 
-use crate::{Maker, Removal, SnapshotRecord, SnapshotStatus};
+use crate::{Maker, Removal, SandboxFilter, SandboxRecord, SnapshotRecord, SnapshotStatus};
 
 /// Which snapshots to list. A store answers each of the ids by an index.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -25,6 +25,21 @@ pub struct SnapshotFilter {
     pub after: Option<(Timestamp, SnapshotId)>,
     /// At most so many. 0 for all.
     pub limit: usize,
+}
+
+impl SandboxFilter {
+    /// Whether a sandbox is one of those that are listed. The limit does not count here.
+    pub fn matches(&self, record: &SandboxRecord) -> bool {
+        let Self { project, states, name, labels, origin, origin_source, after, limit: _ } = self;
+        let sandbox = &record.sandbox;
+        project.as_ref().is_none_or(|project| sandbox.project == *project)
+            && (states.is_empty() || states.contains(&sandbox.state.name()))
+            && name.as_ref().is_none_or(|name| sandbox.spec.name.as_ref() == Some(name))
+            && labels.iter().all(|(key, value)| sandbox.spec.labels.get(key) == Some(value))
+            && origin.as_ref().is_none_or(|origin| sandbox.origin.snapshot() == Some(origin))
+            && origin_source.as_ref().is_none_or(|source| sandbox.origin.source() == Some(source))
+            && after.as_ref().is_none_or(|after| sandbox.id > *after)
+    }
 }
 
 impl SnapshotFilter {

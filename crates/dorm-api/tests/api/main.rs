@@ -7,6 +7,7 @@ mod events;
 mod files;
 mod gateway;
 mod images;
+mod lists;
 mod processes;
 mod pty;
 mod refusals;

@@ -24,6 +24,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 pub(crate) struct World {
     pub(crate) host: FakeHost,
     pub(crate) service: Service,
+    pub(crate) store: MemoryStore,
     pub(crate) client: Client,
     pub(crate) address: std::net::SocketAddr,
     pub(crate) stop: CancellationToken,
@@ -44,9 +45,10 @@ impl World {
         let pool = Pool::open(&directory.path().join("data"), &directory.path().join("images")).unwrap();
         pool.import(&source, Some("base"), |_| {}).await.unwrap();
         let host = FakeHost::new();
+        let store = MemoryStore::new();
         let parts = Parts {
             volumes: dorm_service::Volumes::new(directory.path().join("volumes"), dorm_service::Limiting::Never),
-            store: Arc::new(MemoryStore::new()),
+            store: Arc::new(store.clone()),
             engine: host.open(),
             pool,
             clock: Arc::new(SystemClock),
@@ -60,7 +62,7 @@ impl World {
             tokio::spawn(serve_with_grace(listener, service.clone(), Keys::new([KEY.to_owned()]), stop.clone(), grace));
         let headers = HeaderMap::from_iter([("x-api-key".parse().unwrap(), HeaderValue::from_static(KEY))]);
         let client = Client::builder().default_headers(headers).no_proxy().build().unwrap();
-        Self { host, service, client, address, stop, server, directory }
+        Self { host, service, store, client, address, stop, server, directory }
     }
 
     pub(crate) fn request(&self, method: &str, path: &str) -> RequestBuilder {

@@ -1,11 +1,22 @@
 //! Looking at sandboxes.
 
-use dorm_lifecycle::{Command, Input, Name, Outcome, Sandbox, SandboxId, State, step};
+use std::collections::BTreeMap;
+use std::ops::Bound;
+
+use dorm_lifecycle::{Command, Input, Name, Outcome, Sandbox, SandboxId, State, StateName, step};
 use dorm_store::{SandboxFilter, SandboxRecord};
 
 use crate::error::ServiceError;
 use crate::shared::{Service, Shared};
 use crate::view::{Residence, SandboxView};
+
+/// The living records that a filter keeps, as a store would list them.
+fn listed(records: &BTreeMap<SandboxId, SandboxRecord>, filter: &SandboxFilter) -> Vec<SandboxRecord> {
+    let from = filter.after.clone().map_or(Bound::Unbounded, Bound::Excluded);
+    let found = records.range((from, Bound::Unbounded)).map(|(_, record)| record);
+    let limit = if filter.limit == 0 { usize::MAX } else { filter.limit };
+    found.filter(|record| filter.matches(record)).take(limit).cloned().collect()
+}
 
 impl Shared {
     pub(crate) fn residence(&self, sandbox: &Sandbox) -> Residence {
@@ -62,7 +73,12 @@ impl Service {
     /// # Errors
     /// When the store fails.
     pub async fn list(&self, filter: &SandboxFilter) -> Result<Vec<SandboxView>, ServiceError> {
-        let records = self.shared.store.sandboxes(filter).await?;
+        let shared = &self.shared;
+        let is_living = !filter.states.is_empty() && !filter.states.contains(&StateName::Terminated);
+        let records = match is_living {
+            true => shared.living.look(&*shared.store, |records| listed(records, filter)).await?,
+            false => shared.store.sandboxes(filter).await?,
+        };
         Ok(records.iter().map(|record| self.shared.view(&record.sandbox)).collect())
     }
 

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use dorm_lifecycle::StateName;
+use dorm_lifecycle::{SandboxId, StateName};
+use dorm_store::SandboxRecord;
 
 use crate::admission::Budgets;
 use crate::error::ServiceError;
@@ -36,12 +37,16 @@ impl Service {
     /// When records or the disk cannot be read.
     pub async fn figures(&self) -> Result<Figures, ServiceError> {
         let shared = &self.shared;
-        let living = shared.living().await?;
         let states = StateName::ALL.into_iter().filter(|name| *name != StateName::Terminated);
         let mut sandboxes: BTreeMap<StateName, usize> = states.map(|state| (state, 0)).collect();
-        for record in &living {
-            *sandboxes.entry(record.sandbox.state.name()).or_default() += 1;
-        }
+        let counts = |records: &BTreeMap<SandboxId, SandboxRecord>| {
+            let mut counts: BTreeMap<StateName, usize> = BTreeMap::new();
+            for record in records.values() {
+                *counts.entry(record.sandbox.state.name()).or_default() += 1;
+            }
+            counts
+        };
+        sandboxes.extend(shared.living.look(&*shared.store, counts).await?);
         let (parked, parked_bytes) = shared.parking.held();
         Ok(Figures {
             sandboxes,
@@ -50,7 +55,7 @@ impl Service {
             committed_bytes: shared.ledger.committed().memory_bytes,
             available_bytes: shared.settings.host.available_memory(),
             disk_free_bytes: shared.pool.free_bytes().await?,
-            captures_bytes: shared.captures_bytes(&living).await?,
+            captures_bytes: shared.captures_bytes().await?,
             budgets: shared.settings.budgets,
         })
     }

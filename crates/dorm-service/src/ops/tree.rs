@@ -31,10 +31,14 @@ impl Service {
                 self.everything(&mut lineage, mine).await?;
             }
             (None, false) => {
-                let living = self.shared.living().await?.into_iter().map(|record| TreeId::Sandbox(record.sandbox.id));
-                let snapshots = self.shared.store.snapshots(Some(self.project())).await?;
-                let snapshots = snapshots.into_iter().map(|snapshot| TreeId::Snapshot(snapshot.id));
-                self.follow(&mut lineage, living.chain(snapshots).collect(), Way::Up).await?;
+                for record in self.shared.living().await? {
+                    lineage.add(of_sandbox(self.shared.view(&record.sandbox)));
+                }
+                for snapshot in self.snapshots().await? {
+                    lineage.add(of_snapshot(snapshot));
+                }
+                let parents = lineage.nodes.values().filter_map(|node| node.parent.clone()).collect();
+                self.follow(&mut lineage, parents, Way::Up).await?;
             }
         }
         Ok(tree(lineage.nodes.into_values().collect(), filter))
