@@ -15,7 +15,6 @@
 use std::fs::File;
 use std::io;
 use std::io::Write as _;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use dorm_engine_gvisor::NotedRun;

@@ -144,7 +144,7 @@ async fn while_it_is_not_known_what_was_recorded_nothing_is_removed_and_the_next
                 let (service, id) = (service.clone(), id.clone());
                 async move { service.suspend(&id).await }
             });
-            eventually("it is asked again and again", || async { steps.asked.load(Ordering::SeqCst) > 20 }).await;
+            eventually("it is asked again and again", || async { steps.asked.load(Ordering::SeqCst) > 8 }).await;
             assert_eq!(count(&steps.captures), 1);
             assert!(!suspending.is_finished());
             if killed {

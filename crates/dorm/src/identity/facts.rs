@@ -2,13 +2,14 @@
 
 use std::fmt;
 use std::io;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use dorm_engine_gvisor::NotedRun;
 use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
 use serde::{Deserialize, Serialize};
 
-use super::{DATABASE, IdentityError, MetadataExt as _, Written, wrong};
+use super::{DATABASE, IdentityError, Written, wrong};
 
 /// Everything that is looked at.
 #[derive(Clone, Debug)]
