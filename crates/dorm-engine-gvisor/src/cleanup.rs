@@ -93,6 +93,19 @@ impl Host {
         .await
     }
 
+    /// Removes the files of a hull of another data directory that were copied into this one. Whatever its note names on the
+    /// host is not touched.
+    pub(crate) async fn remove_copied(&self, home: &Home) -> Result<(), GvisorError> {
+        self.remove_files(home).await?;
+        let home = home.clone();
+        blocking(move || {
+            remove_file(&home.note())?;
+            let removed = fs::remove_dir_all(home.directory());
+            removed.map_err(|error| GvisorError::file("remove", home.directory(), error))
+        })
+        .await
+    }
+
     async fn remove_files(&self, home: &Home) -> Result<(), GvisorError> {
         let files = self.runsc_files(home);
         let (home, steps) = (home.clone(), self.steps.clone());

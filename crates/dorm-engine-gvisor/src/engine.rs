@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use dorm_engine::{
-    BoxStream, Capabilities, Captured, Engine, EngineError, FileSink, FoundRun, LeftOut, Mount, Network, NetworkError,
-    Notice, RunSpec, Usage,
+    BoxStream, Capabilities, Captured, Engine, EngineError, FileSink, ForeignRun, FoundRun, LeftOut, Mount, Network,
+    NetworkError, Notice, RunSpec, Usage,
 };
 use dorm_lifecycle::{Digest, RunId};
 use dorm_steps::AnySteps;
@@ -48,6 +48,8 @@ pub struct Config {
     pub hulls: usize,
     /// The control group under which each sandbox gets its own.
     pub cgroup_prefix: String,
+    /// The id of the data directory. Runs whose notes carry another are left alone.
+    pub owner: String,
     /// Who is asked at each step that changes the host; [`dorm_steps::pass`] where nobody is.
     pub steps: AnySteps,
 }
@@ -60,6 +62,7 @@ impl std::fmt::Debug for Config {
             .field("agent", &self.agent)
             .field("hulls", &self.hulls)
             .field("cgroup_prefix", &self.cgroup_prefix)
+            .field("owner", &self.owner)
             .finish_non_exhaustive()
     }
 }
@@ -92,7 +95,7 @@ impl GvisorEngine {
     /// # Errors
     /// [`EngineError::Unusable`], with what to do.
     pub async fn open(config: Config) -> Result<Arc<Self>, EngineError> {
-        let Config { directory, runsc, agent, network, hulls, cgroup_prefix, steps } = config;
+        let Config { directory, runsc, agent, network, hulls, cgroup_prefix, owner, steps } = config;
         let program = runsc.clone();
         let found = tokio::task::spawn_blocking(move || probe::probe(&program)).await;
         let found = found.map_err(|source| unusable("this is a bug: please report it", source))?;
@@ -121,6 +124,7 @@ impl GvisorEngine {
             root,
             blanks,
             cgroup_prefix,
+            owner,
             boot: process::boot(),
             leasing: tokio::sync::RwLock::default(),
             made: Mutex::default(),
@@ -312,6 +316,11 @@ impl Engine for GvisorEngine {
 
     async fn inventory(&self) -> Result<Vec<FoundRun>, EngineError> {
         self.to_its_end(|shared| async move { shared.inventory().await }).await
+    }
+
+    async fn foreign_runs(&self) -> Result<Vec<ForeignRun>, EngineError> {
+        let foreign = self.shared.host.foreign_runs();
+        foreign.map_err(|source| unusable("make its directory readable", source))
     }
 
     async fn sweep(&self, known: &[RunId]) -> Result<Vec<String>, EngineError> {

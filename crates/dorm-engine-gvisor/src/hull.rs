@@ -48,6 +48,8 @@ pub(crate) struct Host {
     /// Formatted, empty disks by size.
     pub(crate) blanks: PathBuf,
     pub(crate) cgroup_prefix: String,
+    /// The data directory's id, which is in every note.
+    pub(crate) owner: String,
     pub(crate) boot: String,
     /// Held for reading while a lease is on its way from the network into a note.
     pub(crate) leasing: RwLock<()>,
@@ -153,6 +155,7 @@ impl Host {
         self.reach("gvisor: home made")?;
         let mut note = Note {
             format: FORMAT,
+            owner: Some(self.owner.clone()),
             boot: self.boot.clone(),
             image: order.root.clone(),
             reach: order.reach,
@@ -288,6 +291,15 @@ impl Host {
     pub(crate) fn stray_processes(&self, home: &Home) -> Vec<Identity> {
         let Ok(Some(state)) = read_state(&self.state_file(home)) else { return Vec::new() };
         [state.sandbox.pid, state.gofer].into_iter().filter_map(Identity::of).collect()
+    }
+
+    /// Where a control socket is that a note names by its path: the data directory may have been moved since.
+    pub(crate) fn socket_now(&self, noted: &Path) -> PathBuf {
+        match noted.file_name() {
+            Some(name) if noted.is_absolute() => self.root.join(name),
+            // In the abstract namespace.
+            Some(_) | None => noted.to_owned(),
+        }
     }
 
     fn state_file(&self, home: &Home) -> PathBuf {

@@ -7,7 +7,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use dorm_engine::{EngineError, FoundRun, LeaseId};
+use dorm_engine::{EngineError, ForeignRun, FoundRun, LeaseId};
 use dorm_lifecycle::{RunCondition, RunId};
 
 use crate::capture::settle;
@@ -16,14 +16,14 @@ use crate::control::Control;
 use crate::engine::Shared;
 use crate::error::{GvisorError, chain};
 use crate::hull::{Host, Hull};
-use crate::notes::{Home, Note, Phase};
+use crate::notes::{Home, Note, Phase, Processes};
 use crate::relief::adopt_relief;
 use crate::run::{Run, lock};
 
 impl Shared {
     /// Takes over the runs that the notes name.
     pub(crate) fn adopt(self: &Arc<Self>) -> Result<(), GvisorError> {
-        for (home, note) in self.host.noted()? {
+        for (home, note) in self.host.own_notes()? {
             let Some(id) = note.run() else { continue };
             let hull = self.host.find_hull(&home, &note)?;
             let is_alive = hull.as_ref().is_some_and(Hull::is_alive);
@@ -98,6 +98,14 @@ impl Shared {
             if note.as_ref().and_then(Note::run).is_some_and(|run| known.contains(&run)) {
                 continue;
             }
+            if let Some(note) = note.filter(|note| note.foreign_owner(&self.host.owner).is_some()) {
+                // Of what is dead only copied files are left, and those are in this directory.
+                if !note.is_alive(&self.host.boot) {
+                    self.host.remove_copied(&home).await?;
+                    cleared.push(format!("the copied files of hull {}", home.id()));
+                }
+                continue;
+            }
             self.host.destroy(&home).await?;
             cleared.push(format!("hull {}", home.id()));
         }
@@ -122,7 +130,7 @@ impl Host {
     /// else uses this engine's network.
     pub(crate) async fn release_unnamed_leases(&self) -> Result<(), GvisorError> {
         let _nobody_asks = self.leasing.write().await;
-        let named = self.noted()?.into_iter().filter_map(|(_, note)| note.lease());
+        let named = self.own_notes()?.into_iter().filter_map(|(_, note)| note.lease());
         let named: HashSet<LeaseId> = named.map(|lease| lease.id).collect();
         for lease in self.network.leases().await? {
             if !named.contains(&lease.id) {
@@ -131,6 +139,22 @@ impl Host {
             }
         }
         Ok(())
+    }
+
+    /// The notes of this data directory.
+    fn own_notes(&self) -> Result<Vec<(Home, Note)>, GvisorError> {
+        let mut noted = self.noted()?;
+        noted.retain(|(_, note)| note.foreign_owner(&self.owner).is_none());
+        Ok(noted)
+    }
+
+    /// The living runs of other data directories, of which there are notes here.
+    pub(crate) fn foreign_runs(&self) -> Result<Vec<ForeignRun>, GvisorError> {
+        let foreign = |(_, note): (Home, Note)| {
+            let owner = note.foreign_owner(&self.owner)?.to_owned();
+            note.is_alive(&self.boot).then(|| note.run()).flatten().map(|run| ForeignRun { run, owner })
+        };
+        Ok(self.noted()?.into_iter().filter_map(foreign).collect())
     }
 
     /// All notes that can be read.
@@ -153,6 +177,7 @@ impl Host {
     fn find_hull(&self, home: &Home, note: &Note) -> Result<Option<Hull>, GvisorError> {
         let Some(processes) = note.processes.clone().filter(|_| note.boot == self.boot) else { return Ok(None) };
         let Some(group) = Cgroup::find(&self.group_name(home))? else { return Ok(None) };
+        let processes = Processes { socket: self.socket_now(&processes.socket), ..processes };
         let control = Control::new(processes.socket.clone());
         Ok(Some(Hull { home: home.clone(), processes, control, lease: note.lease(), group, steps: self.steps.clone() }))
     }

@@ -38,6 +38,7 @@ mod stream;
 pub use engine::{Config, GvisorEngine};
 #[cfg(any(test, feature = "fuzzing"))]
 pub use files::fuzzing;
+pub use notes::{NotedRun, noted_runs};
 pub use probe::{Probe, probe};
 
 /// Reads the files out of the memory image in the directory `image`; only tests of this crate use it as it is.

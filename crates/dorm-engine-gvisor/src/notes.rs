@@ -115,6 +115,9 @@ pub(crate) struct Processes {
 pub(crate) struct Note {
     /// The version of this format.
     pub(crate) format: u32,
+    /// The data directory that it belongs to; none in a note of before that was written down.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) owner: Option<String>,
     /// The boot of the host it belongs to: after another, nothing of it runs.
     pub(crate) boot: String,
     /// The digest of its image, and the ids of the layers on it.
@@ -144,6 +147,16 @@ impl Note {
         }
     }
 
+    /// Another data directory that it belongs to: this one is a copy of that.
+    pub(crate) fn foreign_owner(&self, own: &str) -> Option<&str> {
+        self.owner.as_deref().filter(|owner| *owner != own)
+    }
+
+    /// Whether its sandbox still runs, in the boot of the host that is called `boot`.
+    pub(crate) fn is_alive(&self, boot: &str) -> bool {
+        self.boot == boot && self.processes.as_ref().is_some_and(|processes| processes.sandbox.is_alive())
+    }
+
     pub(crate) fn phase(&self) -> Phase {
         match &self.duty {
             Duty::Spare => Phase::Beginning,
@@ -168,6 +181,38 @@ impl Note {
 pub(crate) struct Home {
     directory: PathBuf,
     id: String,
+}
+
+/// A run that a note names.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct NotedRun {
+    /// Which run; none for a container that waits for one.
+    pub run: Option<RunId>,
+    /// The data directory that it belongs to, where the note says so.
+    pub owner: Option<String>,
+    /// Whether its sandbox runs on this host now.
+    pub is_alive: bool,
+}
+
+/// What the notes in an engine's directory say, for whoever must know before an engine is opened there. Notes that cannot
+/// be read are left out. Changes nothing.
+///
+/// # Errors
+/// When the directory cannot be read. One that is not there holds no notes.
+pub fn noted_runs(directory: &Path) -> io::Result<Vec<NotedRun>> {
+    let boot = crate::process::boot();
+    let homes = match fs::read_dir(directory.join("hulls")) {
+        Ok(homes) => homes,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(error),
+    };
+    let mut noted = Vec::new();
+    for home in homes {
+        let note = fs::read(home?.path().join("note.json")).ok();
+        let Some(note) = note.and_then(|text| serde_json::from_slice::<Note>(&text).ok()) else { continue };
+        noted.push(NotedRun { run: note.run(), is_alive: note.is_alive(&boot), owner: note.owner });
+    }
+    Ok(noted)
 }
 
 impl Home {

@@ -100,6 +100,15 @@ pub struct FoundRun {
     pub condition: RunCondition,
 }
 
+/// A run on this host that the engine of another data directory made, found by a note in this one.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct ForeignRun {
+    /// Which run.
+    pub run: RunId,
+    /// The id of that data directory.
+    pub owner: String,
+}
+
 /// What one run uses now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Usage {
@@ -191,6 +200,12 @@ pub trait Engine: Send + Sync + 'static {
 
     /// What runs on this host, also from before a restart of the daemon. Found runs can be used like any other.
     async fn inventory(&self) -> Result<Vec<FoundRun>, EngineError>;
+
+    /// The living runs that notes in this engine's directory name and that belong to another data directory, of which this
+    /// one is a copy. They can neither be used nor ended through this engine. An engine that writes no notes knows none.
+    async fn foreign_runs(&self) -> Result<Vec<ForeignRun>, EngineError> {
+        Ok(Vec::new())
+    }
 
     /// Clears away what is left of runs that are not in `known` and which this engine's own notes say it made.
     /// Answers a line for each thing cleared away.

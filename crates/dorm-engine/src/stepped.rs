@@ -9,7 +9,8 @@ use dorm_steps::AnySteps;
 use tokio::sync::mpsc;
 
 use crate::{
-    BoxStream, Capabilities, Captured, Engine, EngineError, FileSink, FoundRun, LeftOut, Mount, Notice, RunSpec, Usage,
+    BoxStream, Capabilities, Captured, Engine, EngineError, FileSink, ForeignRun, FoundRun, LeftOut, Mount, Notice,
+    RunSpec, Usage,
 };
 
 /// Another engine, with steps around its calls. Looking has none.
@@ -130,6 +131,11 @@ impl Engine for SteppedEngine {
     async fn inventory(&self) -> Result<Vec<FoundRun>, EngineError> {
         self.living().await;
         self.inner.inventory().await
+    }
+
+    async fn foreign_runs(&self) -> Result<Vec<ForeignRun>, EngineError> {
+        self.living().await;
+        self.inner.foreign_runs().await
     }
 
     async fn sweep(&self, known: &[RunId]) -> Result<Vec<String>, EngineError> {

@@ -34,7 +34,7 @@ pub use ids::{
     CaptureId, Digest, HoldId, IdError, Name, OperationId, ProjectId, RunId, SandboxId, SnapshotId, VolumeId, WebhookId,
 };
 pub use invariants::{Broken, check};
-pub use recovery::{Recovery, RunCondition, recover};
+pub use recovery::{Recovery, RunCondition, prefer_run, preferred_run, recover};
 pub use rewind::{Abandoned, Future, Rewind, RewindFrom, Rewinding, Rewound};
 pub use sandbox::{
     Cause, Deadline, DeadlineKind, Hold, Origin, Restored, Sandbox, SleepImage, SnapshotKind, State, StateName,

@@ -13,6 +13,10 @@ pub enum RunCondition {
     Broken,
 }
 
+mod living;
+
+pub use living::{prefer_run, preferred_run};
+
 use crate::ids::RunId;
 use crate::sandbox::{Sandbox, State};
 use crate::step::{Effect, Observation, rewind_effect};

@@ -17,6 +17,9 @@ pub struct Config {
     /// Part of the name of everything made on the host, so that daemons do not get into each other's way: 1 to 4
     /// lower-case letters and digits, such as the start of a hash of the data directory.
     pub prefix: String,
+    /// The id of the data directory, written into every note. Notes with another id are left alone: this directory is a
+    /// copy of another.
+    pub owner: String,
     /// Where the networks between host and gateways are taken from, four addresses each. Default 10.200.0.0/16.
     /// Several daemons may share one: a network that the host already uses is left out.
     pub supernet: Ipv4Net,
@@ -32,6 +35,7 @@ impl Config {
         Self {
             directory: directory.into(),
             prefix: prefix.into(),
+            owner: String::new(),
             supernet: Ipv4Net::new_assert([10, 200, 0, 0].into(), 16),
             dns: NameServers::File("/etc/resolv.conf".into()),
             steps: dorm_steps::pass(),

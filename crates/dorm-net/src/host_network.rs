@@ -44,7 +44,7 @@ impl HostNetwork {
         let layout = Layout::new(&config).map_err(|error| failed("read the configuration", error))?;
         let opened = blocking("open the host's network", move || {
             let directory = config.directory.display().to_string();
-            let notes = Notes::open(&config.directory)
+            let notes = Notes::open(&config.directory, config.owner)
                 .map_err(|error| failed(format!("open the notes on network leases in {directory}"), error))?;
             let commands = Commands::of_daemon(&config.directory)
                 .map_err(|error| failed(format!("lock {directory}: is another daemon using this directory?"), error))?;

@@ -149,7 +149,7 @@ impl Leases {
     /// Chooses a number, notes it, and makes what others on this host must see: all under the host's lock.
     fn begin(&self, mtu: u16) -> Result<LeaseId, NetworkError> {
         let lock = HostLock::take().map_err(|error| failed("lock the host's network; run as root", error))?;
-        let noted = self.noted()?;
+        let noted = self.notes.taken().map_err(|error| failed("read the notes on network leases", error))?;
         let free = lock.free(&self.layout, &noted).map_err(|error| failed("look at the host's networks", error))?;
         let id = free.map_err(NetworkError::Exhausted)?;
         self.notes.write(id, Stage::Making).map_err(|error| failed(format!("note network lease {}", id.0), error))?;

@@ -6,7 +6,7 @@
 //!
 //! They are not synced to disk: what they speak of does not outlive the kernel either.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -26,16 +26,38 @@ pub(crate) enum Stage {
 #[derive(Clone, Debug)]
 pub(crate) struct Notes {
     directory: PathBuf,
+    owner: String,
+}
+
+/// What a note says.
+struct Note {
+    stage: Stage,
+    owner: Option<String>,
 }
 
 impl Notes {
-    pub(crate) fn open(directory: &Path) -> io::Result<Self> {
+    /// The notes in `directory` that belong to the data directory `owner`.
+    pub(crate) fn open(directory: &Path, owner: String) -> io::Result<Self> {
         std::fs::create_dir_all(directory)?;
-        Ok(Self { directory: directory.to_owned() })
+        Ok(Self { directory: directory.to_owned(), owner })
     }
 
     /// Every note. One that cannot be understood counts as [`Stage::Making`].
     pub(crate) fn list(&self) -> io::Result<BTreeMap<LeaseId, Stage>> {
+        let own = self.all()?.into_iter().filter(|(_, note)| self.is_own(note));
+        Ok(own.map(|(id, note)| (id, note.stage)).collect())
+    }
+
+    /// The numbers of every note, also of those that belong to another data directory.
+    pub(crate) fn taken(&self) -> io::Result<BTreeSet<LeaseId>> {
+        Ok(self.all()?.into_keys().collect())
+    }
+
+    fn is_own(&self, note: &Note) -> bool {
+        note.owner.as_ref().is_none_or(|owner| *owner == self.owner)
+    }
+
+    fn all(&self) -> io::Result<BTreeMap<LeaseId, Note>> {
         let mut found = BTreeMap::new();
         for entry in std::fs::read_dir(&self.directory)? {
             let path = entry?.path();
@@ -43,7 +65,7 @@ impl Notes {
             if let (Some(number), Some("json")) = (number, path.extension().and_then(|end| end.to_str())) {
                 match read(&path) {
                     Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                    stage => drop(found.insert(LeaseId(number), stage?)),
+                    note => drop(found.insert(LeaseId(number), note?)),
                 }
             }
         }
@@ -53,7 +75,7 @@ impl Notes {
     pub(crate) fn get(&self, id: LeaseId) -> io::Result<Option<Stage>> {
         match read(&self.path(id)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            stage => stage.map(Some),
+            note => Ok(Some(note?).filter(|note| self.is_own(note)).map(|note| note.stage)),
         }
     }
 
@@ -63,7 +85,7 @@ impl Notes {
             Stage::Made => "made",
         };
         let draft = self.directory.join(format!("{}.draft", id.0));
-        std::fs::write(&draft, json!({ "stage": word }).to_string())?;
+        std::fs::write(&draft, json!({ "stage": word, "owner": self.owner }).to_string())?;
         std::fs::rename(draft, self.path(id))
     }
 
@@ -79,7 +101,8 @@ impl Notes {
     }
 }
 
-fn read(path: &Path) -> io::Result<Stage> {
+fn read(path: &Path) -> io::Result<Note> {
     let note: Value = serde_json::from_slice(&std::fs::read(path)?).unwrap_or_default();
-    Ok(if note["stage"] == "made" { Stage::Made } else { Stage::Making })
+    let stage = if note["stage"] == "made" { Stage::Made } else { Stage::Making };
+    Ok(Note { stage, owner: note["owner"].as_str().map(str::to_owned) })
 }

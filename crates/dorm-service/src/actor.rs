@@ -7,6 +7,7 @@ mod answers;
 mod attach;
 pub(crate) mod record;
 pub(crate) mod rewind;
+mod unrecorded;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;

@@ -27,7 +27,9 @@ use crate::error::ServiceError;
 use crate::shared::{Shared, chain};
 use crate::volumes;
 
-pub(crate) use save::{files_of_image, give_up_image, go_on_after_restart, park};
+#[cfg(feature = "planted-bugs")]
+pub(crate) use save::give_up_image;
+pub(crate) use save::{files_of_image, go_on_after_restart, park};
 pub(crate) use wake::verify;
 
 /// How long the agent may take for anything that does not depend on what runs in the sandbox.

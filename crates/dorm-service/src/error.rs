@@ -364,6 +364,7 @@ impl ServiceError {
             Self::ImageSetting { .. } | Self::NothingToStart(_) => Code::InvalidArgument,
             Self::Registry(error) => error.code(),
             Self::Store(StoreError::NameTaken { .. } | StoreError::Stale { .. }) => Code::Conflict,
+            Self::Store(StoreError::Unknown { .. }) => Code::Unavailable,
             Self::Store(_) => Code::Internal,
         }
     }
@@ -413,6 +414,7 @@ impl ServiceError {
             Self::Stopping | Self::ForkNotRecorded { .. } => "try again when the daemon is back",
             Self::Store(StoreError::NameTaken { .. }) => "choose another name, or terminate its holder",
             Self::Volume(problem) => problem.next_step(),
+            Self::Store(StoreError::Unknown { .. }) => "look whether it was done when the daemon is back",
             Self::Store(_) => "look at the daemon's log",
             Self::Engine(EngineError::Refused { .. }) | Self::Agent(AgentError::Refused(_)) => {
                 "start a program that listens there, on all addresses or on loopback"

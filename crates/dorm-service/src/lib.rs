@@ -23,6 +23,7 @@ mod identity;
 mod living;
 mod notices;
 mod ops;
+mod outcome;
 mod parking;
 mod recovery;
 mod registry;

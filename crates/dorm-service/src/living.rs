@@ -69,6 +69,13 @@ impl Living {
         committed
     }
 
+    /// The store is asked again with the next question.
+    pub(crate) fn forget(&self) {
+        let mut state = self.lock();
+        state.version += 1;
+        state.is_read = false;
+    }
+
     fn follow(&self, changed: Vec<SandboxRecord>) {
         let mut state = self.lock();
         for mut record in changed {

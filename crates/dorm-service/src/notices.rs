@@ -5,6 +5,7 @@ use std::sync::Arc;
 use dorm_engine::Notice;
 
 use crate::actor::Message;
+use crate::ops::runs;
 use crate::shared::Shared;
 
 /// Listens until the service stops.
@@ -22,6 +23,10 @@ pub(crate) async fn listen(shared: Arc<Shared>) {
                 shared.tell(&sandbox, Message::RunEnded { run, reason });
             }
             Some(Notice::MemoryHigh { run }) => {
+                if shared.left_alone.is_own(&run) {
+                    runs::relieve_unrecorded(&shared, &run).await;
+                    continue;
+                }
                 let sandbox = run.sandbox.clone();
                 shared.tell(&sandbox, Message::MemoryHigh { run });
             }

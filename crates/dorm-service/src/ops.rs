@@ -22,6 +22,7 @@ mod remote;
 pub(crate) mod restart;
 mod resume;
 pub(crate) mod rewind;
+pub(crate) mod runs;
 pub(crate) mod settings;
 mod suspend;
 mod terminate;

@@ -17,10 +17,13 @@ use crate::checkpointing;
 use crate::effects::{self, Task};
 use crate::error::ServiceError;
 use crate::notices;
+use crate::ops::runs::Belonging;
 use crate::removals;
 use crate::retention;
 use crate::shared::{Parts, Service, Shared};
 use crate::timekeeping;
+
+mod living;
 
 /// Why an operation has failed of which nothing goes on.
 const STOPPED: &str = "the daemon was stopped in the middle of it";
@@ -57,10 +60,24 @@ impl Service {
         let ids: BTreeSet<_> = living.iter().map(|record| record.sandbox.id.clone()).collect();
         let mut known = Vec::new();
         for FoundRun { run, condition } in found {
-            if ids.contains(&run.sandbox) {
-                known.push(run.clone());
-                runs.entry(run.sandbox.clone()).or_default().push((run, condition));
+            match shared.belonging(&ids, &run).await? {
+                Belonging::Living => {
+                    known.push(run.clone());
+                    runs.entry(run.sandbox.clone()).or_default().push((run, condition));
+                }
+                Belonging::Over => {}
+                Belonging::Unrecorded => {
+                    tracing::warn!(%run, ?condition, "no record names this run; it is left alone: see `dorm gc -n`");
+                    report.lines.push(format!("run {run}: no record names it; it is left alone"));
+                    known.push(run.clone());
+                    shared.left_alone.note(run);
+                }
             }
+        }
+        for foreign in answered(&shared, shared.engine.foreign_runs()).await? {
+            tracing::warn!(run = %foreign.run, owner = %foreign.owner, "this run belongs to another data directory; it is left alone");
+            report.lines.push(format!("run {}: it belongs to another data directory; it is left alone", foreign.run));
+            shared.left_alone.note_foreign(foreign);
         }
         report.lines.extend(answered(&shared, shared.engine.sweep(&known)).await?);
         close_operations(&shared, &living, &mut report).await?;
@@ -81,7 +98,11 @@ impl Service {
         }
         for record in living {
             let found = runs.remove(&record.sandbox.id).unwrap_or_default();
-            revive(&shared, record, &found, &mut report).await;
+            let (record, preferred) = living::prefer(&shared, record, &found, &mut report).await?;
+            match preferred {
+                Some(run) => Actor::spawn(&shared, record, By::Recovery, First::Adopt(run)),
+                None => revive(&shared, record, &found, &mut report).await,
+            }
         }
         let service = Self { shared };
         report.lines.extend(service.finish_volumes().await?);

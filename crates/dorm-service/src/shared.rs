@@ -22,6 +22,7 @@ use crate::error::ServiceError;
 use crate::identity::{Ids, Randomness, SystemRandomness};
 use crate::living::Living;
 use crate::ops::pull::Pulling;
+use crate::ops::runs::LeftAlone;
 use crate::parking::{ParkLimits, Parking};
 use crate::registry::Registry;
 use crate::removals::Removals;
@@ -115,6 +116,7 @@ pub(crate) struct Shared {
     /// Runs of which nothing is needed and that could not be ended yet.
     unended: Mutex<BTreeSet<RunId>>,
     pub(crate) living: Living,
+    pub(crate) left_alone: LeftAlone,
     pub(crate) removals: Removals,
     pub(crate) checkpointing: Checkpointing,
     /// Held by whoever deletes a snapshot.
@@ -155,6 +157,7 @@ impl Shared {
                 tasks: TaskTracker::new(),
                 unended: Mutex::default(),
                 living: Living::default(),
+                left_alone: LeftAlone::default(),
                 removals: Removals::default(),
                 checkpointing: Checkpointing::default(),
                 deletions: tokio::sync::Mutex::default(),
@@ -247,7 +250,7 @@ impl Shared {
     /// Commits a change, tells whoever follows the events, and lets go of what the change discards.
     pub(crate) async fn commit(self: &Arc<Self>, change: Change) -> Result<Vec<EventRecord>, StoreError> {
         let discard = change.discard.clone();
-        let events = self.living.commit(&*self.store, change).await?;
+        let events = self.commit_known(change).await?;
         if let Some(last) = events.last() {
             self.news.send_if_modified(|newest| {
                 let newer = last.number > *newest;
@@ -270,7 +273,7 @@ impl Shared {
                 continue;
             }
             let change = Change { discarded: vec![capture.clone()], ..Change::default() };
-            if let Err(error) = self.store.commit(change).await {
+            if let Err(error) = self.commit_known(change).await {
                 tracing::error!(%capture, error = %chain(&error), "a deleted capture is looked for again at the next start");
             }
         }

@@ -12,7 +12,7 @@ use crate::check;
 use crate::client::Client;
 use crate::model::Misfortune;
 use crate::random::Random;
-use crate::steps::{Coverage, Ending, Life};
+use crate::steps::{Coverage, Doubt, Ending, Life};
 use crate::world::{Daemon, World};
 
 /// How long callers may take together, before something is stuck.
@@ -121,6 +121,7 @@ impl History {
             let nth = 1 + self.random.below(12);
             let ending = self.ending();
             life.plan(nth, ending);
+            self.plan_doubt(&life);
             if self.plan.misfortune == Misfortune::Any && self.random.chance(30) {
                 self.plan_fault();
             }
@@ -265,6 +266,7 @@ impl History {
             let nth = 1 + self.random.below(most);
             life.plan(nth, Ending::Dies);
         }
+        self.plan_doubt(life);
         if self.plan.misfortune == Misfortune::OnlyDeaths {
             return;
         }
@@ -275,6 +277,15 @@ impl History {
         }
         for _ in 0..self.random.below(4) {
             self.plan_fault();
+        }
+    }
+
+    /// Sometimes the store cannot say how commits ended. What was not made fails its operation, which only a history of
+    /// any misfortune allows.
+    fn plan_doubt(&mut self, life: &Life) {
+        if self.random.chance(40) {
+            let percent = 1 + self.random.below(20);
+            life.plan_doubt(Doubt { percent, may_fail: self.plan.misfortune == Misfortune::Any });
         }
     }
 

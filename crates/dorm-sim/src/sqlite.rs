@@ -8,8 +8,8 @@ use std::sync::{Arc, mpsc};
 use async_trait::async_trait;
 use dorm_lifecycle::{CaptureId, Name, ProjectId, SandboxId, SnapshotId};
 use dorm_store::{
-    Change, ClockNote, EventFilter, EventRecord, OperationRecord, Prune, Pruned, SandboxFilter, SandboxRecord,
-    SnapshotFilter, SnapshotRecord, Store, StoreError, VolumeRecord, WebhookRecord,
+    Change, ClockNote, EventFilter, EventRecord, OperationRecord, Prune, Pruned, SandboxFilter, SandboxRecord, Settled,
+    SnapshotFilter, SnapshotRecord, Store, StoreError, Ticket, VolumeRecord, WebhookRecord,
 };
 use dorm_store_sql::SqlStore;
 use tokio::runtime::Handle;
@@ -62,6 +62,10 @@ impl Drop for WaitingStore {
 impl Store for WaitingStore {
     async fn commit(&self, change: Change) -> Result<Vec<EventRecord>, StoreError> {
         self.ask(|store| async move { store.commit(change).await })
+    }
+
+    async fn settle(&self, ticket: Ticket) -> Result<Settled, StoreError> {
+        self.ask(|store| async move { store.settle(ticket).await })
     }
 
     async fn sandbox(&self, id: &SandboxId) -> Result<Option<SandboxRecord>, StoreError> {

@@ -24,6 +24,15 @@ pub(crate) enum Ending {
     Full,
 }
 
+/// How often the end of a commit is hidden from the daemon.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Doubt {
+    /// So many commits in a hundred.
+    pub(crate) percent: u64,
+    /// Whether some of them are not made.
+    pub(crate) may_fail: bool,
+}
+
 /// How often a step was reached, and what happened there.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Visits {
@@ -53,6 +62,7 @@ struct State {
     reached: u64,
     /// By the number of the step.
     endings: BTreeMap<u64, Ending>,
+    doubt: Option<Doubt>,
     coverage: Coverage,
 }
 
@@ -79,9 +89,20 @@ impl Life {
         state.endings.insert(at, ending);
     }
 
+    /// From now on the end of some commits is hidden.
+    pub(crate) fn plan_doubt(&self, doubt: Doubt) {
+        self.lock().doubt = Some(doubt);
+    }
+
+    pub(crate) fn doubt(&self) -> Option<Doubt> {
+        self.lock().doubt
+    }
+
     /// Nothing that is planned happens any more.
     pub(crate) fn forgive(&self) {
-        self.lock().endings.clear();
+        let mut state = self.lock();
+        state.endings.clear();
+        state.doubt = None;
     }
 
     pub(crate) fn coverage(&self) -> Coverage {

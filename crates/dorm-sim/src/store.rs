@@ -1,14 +1,16 @@
-//! The store as the service sees it here: sometimes slow, and with somebody who watches what is committed.
+//! The store as the service sees it here: sometimes slow, sometimes unable to say how a commit ended, and with the model
+//! watching what is committed.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use dorm_lifecycle::{CaptureId, Name, ProjectId, SandboxId, SnapshotId};
 use dorm_steps::Steps as _;
 use dorm_store::{
-    Change, ClockNote, EventFilter, EventRecord, OperationRecord, Prune, Pruned, SandboxFilter, SandboxRecord,
-    SnapshotFilter, SnapshotRecord, Store, StoreError, VolumeRecord, WebhookRecord,
+    Change, ClockNote, EventFilter, EventRecord, OperationRecord, Prune, Pruned, SandboxFilter, SandboxRecord, Settled,
+    SnapshotFilter, SnapshotRecord, Store, StoreError, Ticket, VolumeRecord, WebhookRecord,
 };
 
 use crate::model::Model;
@@ -23,13 +25,44 @@ pub(crate) struct WatchedStore {
     pub(crate) random: Mutex<Random>,
     /// How many calls in a hundred take some milliseconds.
     pub(crate) slow: u64,
+    /// How the commits ended whose end was hidden.
+    pub(crate) hidden: Mutex<BTreeMap<Ticket, Settled>>,
 }
 
+/// The tickets that are given out here begin with this one; those of the store below are smaller.
+const FIRST_TICKET: u64 = 1 << 62;
+
+/// How many attempts in a hundred to settle a commit fail.
+const UNREADABLE: u64 = 40;
+
 impl WatchedStore {
+    fn random(&self) -> MutexGuard<'_, Random> {
+        self.random.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether the end of the next commit is hidden, and how it ends.
+    fn hides(&self) -> Option<Settled> {
+        let doubt = self.life.doubt()?;
+        let mut random = self.random();
+        if !random.chance(doubt.percent) {
+            return None;
+        }
+        // A change that is not made fails its operation.
+        Some(if doubt.may_fail && random.chance(50) { Settled::NotMade } else { Settled::Made })
+    }
+
+    fn hide(&self, settled: Settled) -> StoreError {
+        let mut hidden = self.hidden.lock().unwrap_or_else(PoisonError::into_inner);
+        let ticket = Ticket(FIRST_TICKET + hidden.len() as u64);
+        hidden.insert(ticket, settled);
+        let source = Box::new(std::io::Error::other("the disk reports an error"));
+        StoreError::Unknown { operation: "commit a change", ticket, source }
+    }
+
     /// Takes its time; a dead daemon does not come back from it.
     async fn pause(&self) {
         let wait = {
-            let mut random = self.random.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut random = self.random();
             random.chance(self.slow).then(|| Duration::from_millis(1 + random.below(30)))
         };
         match wait {
@@ -46,11 +79,31 @@ impl WatchedStore {
 impl Store for WatchedStore {
     async fn commit(&self, change: Change) -> Result<Vec<EventRecord>, StoreError> {
         self.pause().await;
+        let hidden = self.hides();
+        if hidden == Some(Settled::NotMade) {
+            return Err(self.hide(Settled::NotMade));
+        }
         let events = self.inner.commit(change.clone()).await?;
         self.model.committed(&change, &events);
         // It is committed, and its caller does not know yet.
         self.pause().await;
-        Ok(events)
+        match hidden {
+            Some(settled) => Err(self.hide(settled)),
+            None => Ok(events),
+        }
+    }
+
+    async fn settle(&self, ticket: Ticket) -> Result<Settled, StoreError> {
+        self.pause().await;
+        if self.life.doubt().is_some() && self.random().chance(UNREADABLE) {
+            let source = Box::new(std::io::Error::other("the disk reports an error"));
+            return Err(StoreError::Failed { operation: "settle a change", source });
+        }
+        let hidden = self.hidden.lock().unwrap_or_else(PoisonError::into_inner).get(&ticket).copied();
+        match hidden {
+            Some(settled) => Ok(settled),
+            None => self.inner.settle(ticket).await,
+        }
     }
 
     async fn sandbox(&self, id: &SandboxId) -> Result<Option<SandboxRecord>, StoreError> {

@@ -174,6 +174,7 @@ impl World {
             life: Arc::clone(&life),
             random: Mutex::new(random.fork()),
             slow: self.slow,
+            hidden: Mutex::default(),
         };
         let engine = WatchedEngine::open(&self.host, &life, &self.trace);
         let parts = Parts {

@@ -59,6 +59,11 @@ fn planted_deletion_by_the_wall_clock_is_found() {
 }
 
 #[test]
+fn planted_commit_taken_for_failed_is_found() {
+    is_found(Planted::CommitReportedFailed);
+}
+
+#[test]
 fn planted_missed_undo_is_found() {
     is_found(Planted::MissedUndo);
 }

@@ -25,6 +25,8 @@ pub enum Planted {
     DraftNotSynced,
     /// The name of a capture is not synced before it is said to be durable.
     NameNotSynced,
+    /// A commit that reports a failure is taken for one that was not made, and its image is removed first.
+    CommitReportedFailed,
 }
 
 static AT_WORK: AtomicU8 = AtomicU8::new(0);

@@ -14,6 +14,7 @@
 
 #[cfg(feature = "bulk")]
 pub mod bulk;
+mod doubt;
 mod history;
 mod open;
 mod read;
@@ -24,8 +25,8 @@ use std::path::Path;
 use async_trait::async_trait;
 use dorm_lifecycle::{CaptureId, Name, ProjectId, SandboxId, SnapshotId};
 use dorm_store::{
-    Change, ClockNote, EventFilter, EventRecord, OperationRecord, Prune, Pruned, SandboxFilter, SandboxRecord,
-    SnapshotFilter, SnapshotRecord, Store, StoreError, VolumeRecord, WebhookRecord,
+    Change, ClockNote, EventFilter, EventRecord, OperationRecord, Prune, Pruned, SandboxFilter, SandboxRecord, Settled,
+    SnapshotFilter, SnapshotRecord, Store, StoreError, Ticket, VolumeRecord, WebhookRecord,
 };
 use sqlx::SqlitePool;
 
@@ -62,6 +63,27 @@ impl SqlStore {
         self.readers.close().await;
         self.writer.close().await
     }
+
+    /// The data directory that this store belongs to; none before [`SqlStore::set_identity`].
+    ///
+    /// # Errors
+    /// [`StoreError::Failed`].
+    pub async fn identity(&self) -> Result<Option<String>, StoreError> {
+        let read = sqlx::query_scalar("SELECT id FROM identity").fetch_optional(&self.readers).await;
+        read.map_err(|error| failed("read its identity", error))
+    }
+
+    /// Says which data directory this store belongs to, in place of what was said before. Durable when it returns.
+    ///
+    /// # Errors
+    /// [`StoreError::Failed`].
+    pub async fn set_identity(&self, id: &str) -> Result<(), StoreError> {
+        let statement = "INSERT INTO identity (only, id) VALUES (1, ?) ON CONFLICT DO UPDATE SET id = excluded.id";
+        let write = self.writer.outside("write its identity", async |connection| {
+            sqlx::query(statement).bind(id).execute(connection).await
+        });
+        write.await.map(drop)
+    }
 }
 
 fn failed(operation: &'static str, source: impl std::error::Error + Send + Sync + 'static) -> StoreError {
@@ -72,6 +94,10 @@ fn failed(operation: &'static str, source: impl std::error::Error + Send + Sync 
 impl Store for SqlStore {
     async fn commit(&self, change: Change) -> Result<Vec<EventRecord>, StoreError> {
         self.writer.commit(change).await
+    }
+
+    async fn settle(&self, ticket: Ticket) -> Result<Settled, StoreError> {
+        self.writer.settle(ticket).await
     }
 
     async fn sandbox(&self, id: &SandboxId) -> Result<Option<SandboxRecord>, StoreError> {

@@ -157,7 +157,8 @@ pub(crate) async fn open(path: &Path) -> Result<(Writer, SqlitePool), OpenError>
         .connect_with(synced.clone().pragma("query_only", "1"))
         .await
         .map_err(sqlite("open readers of"))?;
-    Ok((Writer::new(synced, connection), readers))
+    let writer = Writer::new(synced, connection).await.map_err(sqlite("register with"))?;
+    Ok((writer, readers))
 }
 
 /// Makes an empty file that only its owner can read; SQLite gives its WAL the same mode. One that is there is kept.

@@ -6,9 +6,12 @@ use dorm_lifecycle::{
     Actor, CaptureId, EventKind, OnTimeout, Origin, ProjectId, Sandbox, SandboxId, SandboxSpec, SnapshotId, State,
     StateName, Timestamp,
 };
-use dorm_store::{Change, EventFilter, NewEvent, SandboxFilter, SandboxRecord, SnapshotFilter, Store, StoreError};
+use dorm_store::{
+    Change, EventFilter, NewEvent, SandboxFilter, SandboxRecord, Settled, SnapshotFilter, Store, StoreError, Ticket,
+};
 
 use crate::SqlStore;
+use crate::write::Fault;
 
 fn id(number: u8) -> SandboxId {
     SandboxId::from_random([number; 20])
@@ -173,4 +176,90 @@ async fn no_question_of_the_service_reads_the_whole_history() {
         let plan = plan(&store, &query).await;
         assert!(plan.iter().any(|line| line.contains(index)), "{query}: {plan:?}");
     }
+}
+
+/// A change whose commit fails with `fault`, and its ticket.
+async fn in_doubt(store: &SqlStore, number: u8, fault: Fault) -> Ticket {
+    *store.writer.fault.lock().unwrap() = Some(fault);
+    match store.commit(change(number, "in doubt".to_owned())).await {
+        Err(StoreError::Unknown { ticket, .. }) => ticket,
+        other => panic!("not in doubt: {other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn a_commit_whose_end_was_not_seen_is_settled_as_it_ended() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(directory.path()).await;
+    let lost = in_doubt(&store, 1, Fault::Before).await;
+    assert_eq!(store.settle(lost).await.unwrap(), Settled::NotMade);
+    assert_eq!(store.sandbox(&id(1)).await.unwrap(), None);
+    let made = in_doubt(&store, 2, Fault::After).await;
+    assert_eq!(store.settle(made).await.unwrap(), Settled::Made);
+    assert_eq!(store.sandbox(&id(2)).await.unwrap().unwrap().revision, 1);
+    assert_eq!(store.settle(lost).await.unwrap(), Settled::NotMade, "asked again");
+}
+
+#[tokio::test]
+async fn changes_after_one_in_doubt_do_not_hide_how_it_ended() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(directory.path()).await;
+    let (mut tickets, mut revision) = (Vec::new(), 0);
+    for fault in [Fault::After, Fault::Before, Fault::Before, Fault::After] {
+        let number = u8::try_from(tickets.len()).unwrap() + 1;
+        tickets.push((in_doubt(&store, number, fault).await, fault));
+        let mut other = change(20, "between".to_owned());
+        other.sandboxes[0].revision = revision;
+        store.commit(other).await.unwrap();
+        revision += 1;
+    }
+    for (at, (ticket, fault)) in tickets.into_iter().enumerate() {
+        let is_there = store.sandbox(&id(u8::try_from(at).unwrap() + 1)).await.unwrap().is_some();
+        let expected = if matches!(fault, Fault::After) { Settled::Made } else { Settled::NotMade };
+        assert_eq!((store.settle(ticket).await.unwrap(), is_there), (expected, expected == Settled::Made));
+    }
+}
+
+/// What SQLite leaves when the sync of the log fails: the change is in the log, and its own index of the log has
+/// forgotten it. Made here by putting back the index of before the commit.
+#[tokio::test]
+async fn a_change_that_is_settled_as_not_made_is_not_made_by_a_later_process_either() {
+    for settles in [false, true] {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("store.db");
+        let store = open(directory.path()).await;
+        store.commit(change(1, "before".to_owned())).await.unwrap();
+        let index = std::fs::read(directory.path().join("store.db-shm")).unwrap();
+        let ticket = in_doubt(&store, 2, Fault::After).await;
+        write_in_place(&directory.path().join("store.db-shm"), &index);
+        assert_eq!(store.sandbox(&id(2)).await.unwrap(), None, "the index of before");
+        if settles {
+            assert_eq!(store.settle(ticket).await.unwrap(), Settled::NotMade);
+        }
+        // The process dies here: the next one has only the file and its log.
+        let next = tempfile::tempdir().unwrap();
+        for name in ["store.db", "store.db-wal"] {
+            std::fs::copy(directory.path().join(name), next.path().join(name)).unwrap();
+        }
+        let later = SqlStore::open(&next.path().join("store.db")).await.unwrap();
+        let is_there = later.sandbox(&id(2)).await.unwrap().is_some();
+        assert_eq!(is_there, !settles, "{}: without the settling commit the log is replayed", path.display());
+        assert!(later.sandbox(&id(1)).await.unwrap().is_some());
+    }
+}
+
+fn write_in_place(path: &Path, content: &[u8]) {
+    use std::os::unix::fs::FileExt as _;
+    std::fs::File::options().write(true).open(path).unwrap().write_all_at(content, 0).unwrap();
+}
+
+#[tokio::test]
+async fn a_store_keeps_the_identity_it_was_given() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(directory.path()).await;
+    assert_eq!(store.identity().await.unwrap(), None);
+    store.set_identity("first").await.unwrap();
+    store.set_identity("second").await.unwrap();
+    store.close().await.unwrap();
+    assert_eq!(open(directory.path()).await.identity().await.unwrap().as_deref(), Some("second"));
 }

@@ -6,12 +6,13 @@ use std::collections::BTreeMap;
 
 use dorm_lifecycle::SandboxId;
 use dorm_store::codec;
-use dorm_store::{Change, EventRecord, NewEvent, SandboxRecord, StoreError};
+use dorm_store::{Change, EventRecord, NewEvent, NoSuchTicket, SandboxRecord, Settled, StoreError, Ticket};
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{ConnectOptions, Connection, SqliteConnection, SqliteTransaction};
 use thiserror::Error;
 use tokio::sync::Mutex;
 
+use crate::doubt::{self, Doubts};
 use crate::failed;
 
 /// The writing side of a store.
@@ -19,14 +20,38 @@ use crate::failed;
 /// A connection is used again only after its transaction was seen to end. When SQLite itself has given a transaction
 /// up (full disk, I/O error), when a rollback fails, or when whoever committed did not wait for the end, sqlx can no
 /// longer tell what the connection is in: it is dropped, which rolls back, and the next commit opens another.
+///
+/// A failed `COMMIT` says nothing about the change: see [`crate::doubt`].
 #[derive(Debug)]
 pub(crate) struct Writer {
     options: SqliteConnectOptions,
     connection: Mutex<Slot>,
+    /// Its row in the table of writers.
+    ordinal: i64,
+    #[cfg(test)]
+    pub(crate) fault: std::sync::Mutex<Option<Fault>>,
+}
+
+/// How a commit fails in a test.
+#[cfg(test)]
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Fault {
+    /// Before anything is written.
+    Before,
+    /// After everything is written.
+    After,
 }
 
 #[derive(Debug)]
-enum Slot {
+struct Slot {
+    state: State,
+    /// The number of the last change that was begun.
+    change: u64,
+    doubts: Doubts,
+}
+
+#[derive(Debug)]
+enum State {
     Ready(SqliteConnection),
     Lost,
     Closed,
@@ -38,74 +63,153 @@ enum Slot {
 struct Closed;
 
 impl Writer {
-    pub(crate) fn new(options: SqliteConnectOptions, connection: SqliteConnection) -> Self {
-        Self { options, connection: Mutex::new(Slot::Ready(connection)) }
+    /// A writer on this connection, which is in no transaction.
+    pub(crate) async fn new(
+        options: SqliteConnectOptions,
+        mut connection: SqliteConnection,
+    ) -> Result<Self, sqlx::Error> {
+        let ordinal = doubt::register(&mut connection).await?;
+        let slot = Slot { state: State::Ready(connection), change: 0, doubts: Doubts::default() };
+        Ok(Self {
+            options,
+            connection: Mutex::new(slot),
+            ordinal,
+            #[cfg(test)]
+            fault: std::sync::Mutex::default(),
+        })
     }
 
     pub(crate) async fn commit(&self, change: Change) -> Result<Vec<EventRecord>, StoreError> {
         let mut slot = self.connection.lock().await;
         let mut connection = self.take(&mut slot).await?;
+        slot.change += 1;
+        let number = slot.change;
         let transaction =
             connection.begin_with("BEGIN IMMEDIATE").await.map_err(|error| failed("begin a change", error))?;
-        let outcome = run(transaction, change).await;
-        if let Outcome::Ended(_) = &outcome {
-            *slot = Slot::Ready(connection);
-        }
-        match outcome {
-            Outcome::Ended(result) => result,
-            Outcome::Unknown(error) => Err(error),
+        match self.run(transaction, change, number).await {
+            Outcome::Ended(result) => {
+                slot.state = State::Ready(connection);
+                result
+            }
+            Outcome::GivenUp(error) => Err(error),
+            Outcome::Unknown(error) => {
+                slot.doubts.begin(number);
+                Err(StoreError::Unknown {
+                    operation: "commit a change",
+                    ticket: Ticket(number),
+                    source: Box::new(error),
+                })
+            }
         }
     }
 
-    /// Takes the connection out, so that it is gone unless it is put back.
+    /// Finds out how a change ended of which that was not seen.
+    pub(crate) async fn settle(&self, ticket: Ticket) -> Result<Settled, StoreError> {
+        let mut slot = self.connection.lock().await;
+        let connection = self.take(&mut slot).await?;
+        slot.state = State::Ready(connection);
+        slot.doubts.answer(ticket).ok_or_else(|| failed("settle a change", NoSuchTicket(ticket)))
+    }
+
+    /// Takes the connection out, so that it is gone unless it is put back. Nothing is in doubt any more then.
     async fn take(&self, slot: &mut Slot) -> Result<SqliteConnection, StoreError> {
-        match std::mem::replace(slot, Slot::Lost) {
-            Slot::Ready(connection) => Ok(connection),
-            Slot::Lost => self.options.connect().await.map_err(|error| failed("open its file again", error)),
-            Slot::Closed => {
-                *slot = Slot::Closed;
+        match std::mem::replace(&mut slot.state, State::Lost) {
+            State::Ready(connection) => Ok(connection),
+            State::Lost => {
+                let mut connection =
+                    self.options.connect().await.map_err(|error| failed("open its file again", error))?;
+                if let Some(number) = slot.doubts.open() {
+                    let settled = doubt::settle(&mut connection, self.ordinal, number).await;
+                    let settled = settled.map_err(|error| failed("settle a change", error))?;
+                    slot.doubts.end(settled);
+                }
+                Ok(connection)
+            }
+            State::Closed => {
+                slot.state = State::Closed;
                 Err(failed("begin a change", Closed))
             }
         }
     }
 
     pub(crate) async fn close(&self) -> Result<(), StoreError> {
-        match std::mem::replace(&mut *self.connection.lock().await, Slot::Closed) {
-            Slot::Ready(connection) => connection.close().await.map_err(|error| failed("close its file", error)),
-            Slot::Lost | Slot::Closed => Ok(()),
+        let state = std::mem::replace(&mut self.connection.lock().await.state, State::Closed);
+        match state {
+            State::Ready(connection) => connection.close().await.map_err(|error| failed("close its file", error)),
+            State::Lost | State::Closed => Ok(()),
         }
+    }
+
+    /// Runs `work` on the connection that writes, outside of any change.
+    pub(crate) async fn outside<T>(
+        &self,
+        operation: &'static str,
+        work: impl AsyncFnOnce(&mut SqliteConnection) -> Result<T, sqlx::Error>,
+    ) -> Result<T, StoreError> {
+        let mut slot = self.connection.lock().await;
+        let mut connection = self.take(&mut slot).await?;
+        let done = work(&mut connection).await.map_err(|error| failed(operation, error))?;
+        slot.state = State::Ready(connection);
+        Ok(done)
     }
 
     /// Runs a statement on the connection that writes, outside of any change.
     #[cfg(test)]
     pub(crate) async fn tinker(&self, statement: &'static str) -> Option<String> {
         use sqlx::Row;
-        let mut slot = self.connection.lock().await;
-        let mut connection = self.take(&mut slot).await.unwrap();
-        let row = sqlx::query(statement).fetch_optional(&mut connection).await.unwrap();
-        *slot = Slot::Ready(connection);
-        row.map(|row| row.try_get_unchecked(0).unwrap())
+        let row = self.outside("tinker", async |connection| sqlx::query(statement).fetch_optional(connection).await);
+        row.await.unwrap().map(|row| row.try_get_unchecked(0).unwrap())
+    }
+
+    async fn run(&self, mut transaction: SqliteTransaction<'_>, change: Change, number: u64) -> Outcome {
+        let applied = async {
+            let events = apply(&mut transaction, change).await?;
+            let noted = doubt::note(&mut transaction, self.ordinal, number).await;
+            noted.map_err(|error| failed("number a change", error))?;
+            Ok(events)
+        };
+        match applied.await {
+            Ok(events) => match self.end(transaction).await {
+                Ok(()) => Outcome::Ended(Ok(events)),
+                Err(error) if doubt::is_full(&error) => Outcome::GivenUp(failed("commit a change", error)),
+                Err(error) => Outcome::Unknown(error),
+            },
+            Err(refusal) => match transaction.rollback().await {
+                Ok(()) => Outcome::Ended(Err(refusal)),
+                Err(_) => Outcome::GivenUp(refusal),
+            },
+        }
+    }
+
+    #[cfg(not(test))]
+    async fn end(&self, transaction: SqliteTransaction<'_>) -> Result<(), sqlx::Error> {
+        transaction.commit().await
+    }
+
+    #[cfg(test)]
+    async fn end(&self, transaction: SqliteTransaction<'_>) -> Result<(), sqlx::Error> {
+        let fault = self.fault.lock().unwrap().take();
+        match fault {
+            None => transaction.commit().await,
+            Some(Fault::Before) => {
+                transaction.rollback().await?;
+                Err(sqlx::Error::WorkerCrashed)
+            }
+            Some(Fault::After) => {
+                transaction.commit().await?;
+                Err(sqlx::Error::WorkerCrashed)
+            }
+        }
     }
 }
 
 enum Outcome {
     /// The transaction was committed or rolled back.
     Ended(Result<Vec<EventRecord>, StoreError>),
-    /// It was not committed, but how it ended was not seen.
-    Unknown(StoreError),
-}
-
-async fn run(mut transaction: SqliteTransaction<'_>, change: Change) -> Outcome {
-    match apply(&mut transaction, change).await {
-        Ok(events) => match transaction.commit().await {
-            Ok(()) => Outcome::Ended(Ok(events)),
-            Err(error) => Outcome::Unknown(failed("commit a change", error)),
-        },
-        Err(refusal) => match transaction.rollback().await {
-            Ok(()) => Outcome::Ended(Err(refusal)),
-            Err(_) => Outcome::Unknown(refusal),
-        },
-    }
+    /// It was not committed, and the connection is of no use any more.
+    GivenUp(StoreError),
+    /// It was committed or not.
+    Unknown(sqlx::Error),
 }
 
 async fn apply(connection: &mut SqliteConnection, change: Change) -> Result<Vec<EventRecord>, StoreError> {

@@ -107,15 +107,61 @@ pub enum StoreError {
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
+    /// The storage failed at the end of a change, which was made or not. [`Store::settle`] tells which.
+    #[error("the store failed while it should {operation}, and it is not known whether the change was made")]
+    Unknown {
+        /// What it was doing.
+        operation: &'static str,
+        /// Names the change.
+        ticket: Ticket,
+        /// Why.
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
 }
+
+impl StoreError {
+    /// Whether the change may have been made all the same.
+    pub fn is_unknown(&self) -> bool {
+        matches!(self, Self::Unknown { .. })
+    }
+}
+
+/// Names a change of which it is not known whether it was made. It holds for one opened store, until that is dropped.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Ticket(pub u64);
+
+/// How a change ended whose commit had failed with [`StoreError::Unknown`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Settled {
+    /// It was made, and is durable.
+    Made,
+    /// It was not made and never will be.
+    NotMade,
+}
+
+/// A ticket that this store has not given out, or has settled and forgotten.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+#[error("no change with ticket {} is waiting to be settled; this is a fault of Dormouse, please report it", .0.0)]
+pub struct NoSuchTicket(pub Ticket);
 
 /// What Dormouse remembers.
 #[async_trait]
 pub trait Store: Send + Sync + 'static {
     /// Applies a change, whole or not at all; durable when this returns. Answers the events as they were numbered.
     ///
-    /// A caller that does not wait for the end does not know which of the two it was; the revisions tell.
+    /// After [`StoreError::Unknown`] the change was made or not, and [`Store::settle`] finds out. After any other error
+    /// nothing was changed. A caller that does not wait for the end does not know which of the two it was; the revisions
+    /// tell.
     async fn commit(&self, change: Change) -> Result<Vec<EventRecord>, StoreError>;
+
+    /// Finds out how a change ended that failed with [`StoreError::Unknown`], reopening the storage if need be. May be
+    /// called again after an error, which leaves the question open.
+    ///
+    /// A store that never fails in this way need not implement it.
+    async fn settle(&self, ticket: Ticket) -> Result<Settled, StoreError> {
+        Err(StoreError::Failed { operation: "settle a change", source: Box::new(NoSuchTicket(ticket)) })
+    }
 
     /// One sandbox, living or not.
     async fn sandbox(&self, id: &SandboxId) -> Result<Option<SandboxRecord>, StoreError>;

@@ -1,26 +1,53 @@
 //! A store that asks at a step before and after each commit.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use dorm_lifecycle::{CaptureId, Name, ProjectId, SandboxId, SnapshotId};
 use dorm_steps::{AnySteps, Stopped};
 
 use crate::{
-    Change, ClockNote, EventFilter, EventRecord, OperationRecord, Prune, Pruned, SandboxFilter, SandboxRecord,
-    SnapshotFilter, SnapshotRecord, Store, StoreError, VolumeRecord, WebhookRecord,
+    Change, ClockNote, EventFilter, EventRecord, OperationRecord, Prune, Pruned, SandboxFilter, SandboxRecord, Settled,
+    SnapshotFilter, SnapshotRecord, Store, StoreError, Ticket, VolumeRecord, WebhookRecord,
 };
 
+/// The tickets that are given out here and not by the store below begin with this one.
+const FIRST_TICKET: u64 = 1 << 63;
+
 /// Another store, with steps around its commits. Reading has none.
+///
+/// A failure before the commit begins is one after which nothing was changed. At the two steps after that, of which one
+/// is before and one after the commit of the store below, a failure leaves it unknown whether the change was made.
 pub struct SteppedStore {
     inner: Arc<dyn Store>,
     steps: AnySteps,
+    tickets: AtomicU64,
+    unknown: Mutex<BTreeMap<Ticket, Settled>>,
 }
 
 impl SteppedStore {
     /// `inner`, with `steps`.
     pub fn new(inner: Arc<dyn Store>, steps: AnySteps) -> Self {
-        Self { inner, steps }
+        Self { inner, steps, tickets: AtomicU64::new(FIRST_TICKET), unknown: Mutex::default() }
+    }
+
+    fn unknown(&self) -> MutexGuard<'_, BTreeMap<Ticket, Settled>> {
+        self.unknown.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Goes past a step at which a failure hides how the change ended.
+    async fn reach_hiding(&self, step: &'static str, settled: Settled) -> Result<(), StoreError> {
+        match self.steps.reach(step) {
+            Ok(()) => Ok(()),
+            Err(_) if !self.steps.alive() => std::future::pending().await,
+            Err(stopped) => {
+                let ticket = Ticket(self.tickets.fetch_add(1, Ordering::SeqCst));
+                self.unknown().insert(ticket, settled);
+                Err(StoreError::Unknown { operation: "commit a change", ticket, source: Box::new(stopped) })
+            }
+        }
     }
 
     async fn reach(&self, step: &'static str) -> Result<(), StoreError> {
@@ -39,7 +66,7 @@ impl SteppedStore {
 }
 
 fn failed(stopped: Stopped) -> StoreError {
-    StoreError::Failed { operation: "commit a change", source: Box::new(stopped) }
+    StoreError::Failed { operation: "work with its file", source: Box::new(stopped) }
 }
 
 #[async_trait]
@@ -47,10 +74,21 @@ impl Store for SteppedStore {
     async fn commit(&self, change: Change) -> Result<Vec<EventRecord>, StoreError> {
         self.living().await;
         self.reach("store: about to commit").await?;
+        self.reach_hiding("store: committing", Settled::NotMade).await?;
         let events = self.inner.commit(change).await?;
-        // It is committed: only death can keep the caller from hearing of it.
-        let _ = self.reach("store: committed").await;
+        self.reach_hiding("store: committed", Settled::Made).await?;
         Ok(events)
+    }
+
+    async fn settle(&self, ticket: Ticket) -> Result<Settled, StoreError> {
+        self.living().await;
+        self.reach("store: about to settle").await?;
+        // Kept: it may be asked for again by a caller that did not hear the answer.
+        let known = self.unknown().get(&ticket).copied();
+        match known {
+            Some(settled) => Ok(settled),
+            None => self.inner.settle(ticket).await,
+        }
     }
 
     async fn sandbox(&self, id: &SandboxId) -> Result<Option<SandboxRecord>, StoreError> {

@@ -8,6 +8,7 @@
 mod cli;
 mod client;
 mod data;
+mod identity;
 mod program;
 mod serve;
 mod steps;

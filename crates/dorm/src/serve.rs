@@ -18,6 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::cli::values::Kept;
 use crate::data::Data;
+use crate::identity::{self, Identity};
 use crate::steps::ReportedSteps;
 
 /// How the daemon is to run. Every option has a default that works.
@@ -71,6 +72,12 @@ pub(crate) struct ServeOptions {
     /// How long events stay on record, such as 30d, or `forever`. One that a webhook has not taken stays three times as long
     #[arg(long, env = "DORM_KEEP_EVENTS", default_value = "30d", value_name = "DURATION", value_parser = crate::cli::values::kept)]
     keep_events: Kept,
+    /// Begin with an empty database in a data directory that has lost its own. What the lost one knew is left alone
+    #[arg(long)]
+    new_store: bool,
+    /// Begin in a copy of a data directory whose sandboxes still run on this host. They are left alone
+    #[arg(long)]
+    as_copy: bool,
     /// Report each step at this Unix socket and wait there to be let on: `dorm prove`.
     #[arg(long, hide = true, value_name = "SOCKET")]
     steps: Option<PathBuf>,
@@ -88,8 +95,10 @@ pub(crate) async fn serve(options: ServeOptions) -> Result<()> {
     let listener = TcpListener::bind(options.listen)
         .await
         .with_context(|| format!("listen on {}: choose another address with --listen", options.listen))?;
-    let store = Arc::new(SqlStore::open(&data.path().join("dormouse.db")).await?);
-    let service = open(&options, &data, store.clone()).await?;
+    let asked = identity::Asked { new_store: options.new_store, as_copy: options.as_copy };
+    let (identity, store) = identity::open(data.path(), asked).await?;
+    let store = Arc::new(store);
+    let service = open(&options, &data, identity, store.clone()).await?;
     let address = listener.local_addr().context("find out where the daemon listens")?;
     data.note_address(address)?;
     println!("dorm is ready on http://{address} (data in {})", data.path().display());
@@ -108,14 +117,15 @@ pub(crate) async fn serve(options: ServeOptions) -> Result<()> {
     Ok(())
 }
 
-async fn open(options: &ServeOptions, data: &Data, store: Arc<SqlStore>) -> Result<Service> {
+async fn open(options: &ServeOptions, data: &Data, identity: Identity, store: Arc<SqlStore>) -> Result<Service> {
     let path = data.path();
     let steps = match &options.steps {
         Some(socket) => ReportedSteps::to(socket)?,
         None => dorm_steps::pass(),
     };
-    let prefix = prefix(path);
+    let Identity { id, prefix } = identity;
     let mut network = dorm_net::Config::new(path.join("network"), prefix.clone());
+    network.owner = id.clone();
     network.steps = steps.clone();
     let network = HostNetwork::open(network).await?;
     let agent = dorm_agent_binary::install(path)?;
@@ -126,6 +136,7 @@ async fn open(options: &ServeOptions, data: &Data, store: Arc<SqlStore>) -> Resu
         network: Arc::new(network),
         hulls: options.hulls,
         cgroup_prefix: format!("dormouse-{prefix}"),
+        owner: id,
         steps: steps.clone(),
     })
     .await?;
@@ -164,11 +175,6 @@ async fn open(options: &ServeOptions, data: &Data, store: Arc<SqlStore>) -> Resu
     }
     tracing::info!(sandboxes = report.sandboxes, runs = report.runs, "recovered");
     Ok(service)
-}
-
-/// What the names of everything that the daemon of this data directory makes on the host have in common.
-pub(crate) fn prefix(data: &Path) -> String {
-    blake3::hash(data.as_os_str().as_encoded_bytes()).to_hex()[..4].to_owned()
 }
 
 fn host_memory() -> u64 {

@@ -7,6 +7,7 @@ use dorm_service::Figures;
 use metrics_exporter_prometheus::PrometheusHandle;
 
 use crate::error::ApiError;
+use crate::extract::Query;
 use crate::routes::{self, Api};
 use crate::wire;
 
@@ -45,13 +46,21 @@ pub(crate) async fn artefacts(State(api): State<Api>) -> Result<axum::Json<wire:
     Ok(axum::Json(wire::ArtefactList { artefacts }))
 }
 
-/// Deletes what records say is to be deleted and could not be until now; answers what that was.
-#[utoipa::path(post, path = "/v1/gc", tag = "daemon", responses(
+/// Deletes what records say is to be deleted and could not be until now; answers what that was. With `runs=true` it ends
+/// the runs that no record names, too.
+#[utoipa::path(post, path = "/v1/gc", tag = "daemon", params(wire::CollectOptions), responses(
     (status = 200, body = wire::ArtefactList),
     (status = "default", body = wire::ErrorAnswer, description = "an error"),
 ))]
-pub(crate) async fn collect(State(api): State<Api>) -> Result<axum::Json<wire::ArtefactList>, ApiError> {
-    let artefacts = api.service.collect().await?.into_iter().map(Into::into).collect();
+pub(crate) async fn collect(
+    State(api): State<Api>,
+    Query(options): Query<wire::CollectOptions>,
+) -> Result<axum::Json<wire::ArtefactList>, ApiError> {
+    let mut collected = api.service.collect().await?;
+    if options.runs {
+        collected.extend(api.service.end_unrecorded_runs().await?);
+    }
+    let artefacts = collected.into_iter().map(Into::into).collect();
     Ok(axum::Json(wire::ArtefactList { artefacts }))
 }
 
@@ -73,6 +82,8 @@ fn gauges(figures: &Figures) {
         metrics::gauge!("dorm_sandboxes", "state" => state.as_str()).set(*count as f64);
     }
     metrics::gauge!("dorm_parked").set(figures.parked as f64);
+    metrics::gauge!("dorm_unrecorded_runs").set(figures.unrecorded_runs as f64);
+    metrics::gauge!("dorm_foreign_runs").set(figures.foreign_runs as f64);
     let bytes = [
         ("dorm_parked_bytes", Some(figures.parked_bytes)),
         ("dorm_memory_committed_bytes", Some(figures.committed_bytes)),

@@ -1,14 +1,24 @@
 //! The daemon's own affairs: what is on its disk, and where it sends events.
 
 use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
+use utoipa::{IntoParams, ToSchema};
 
 use super::text::Time;
 
-/// A thing on the disk, and what becomes of it.
+/// What is collected.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema, IntoParams)]
+#[serde(deny_unknown_fields, default)]
+#[into_params(parameter_in = Query)]
+pub struct CollectOptions {
+    /// End the runs of this data directory that no record names.
+    pub runs: bool,
+}
+
+/// A thing on the disk, or a run without a record, and what becomes of it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Artefact {
-    /// `image`, `capture` (a sleep image or the content of a snapshot) or `draft` (a capture that is not whole).
+    /// `image`, `capture` (a sleep image or the content of a snapshot), `draft` (a capture that is not whole) or `run` (a
+    /// run on the host that no record of this data directory names).
     pub kind: String,
     /// Its name.
     pub id: String,

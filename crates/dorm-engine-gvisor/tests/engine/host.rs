@@ -25,6 +25,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 pub(crate) struct Place {
     directory: tempfile::TempDir,
     prefix: String,
+    pub(crate) owner: String,
     pub(crate) network: Arc<dyn Network>,
     pub(crate) image: Digest,
 }
@@ -48,7 +49,7 @@ impl Place {
         let random = directory.path().file_name().unwrap().to_str().unwrap().trim_start_matches("dorm-gvisor-");
         let prefix = format!("dormtest-{random}");
         make_rootfs(&directory.path().join("rootfs"));
-        Some(Self { prefix, network, image: "a".repeat(64).parse().unwrap(), directory })
+        Some(Self { prefix, owner: "own".to_owned(), network, image: "a".repeat(64).parse().unwrap(), directory })
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -76,6 +77,7 @@ impl Place {
             network: self.network.clone(),
             hulls,
             cgroup_prefix: self.prefix.clone(),
+            owner: self.owner.clone(),
             steps: dorm_steps::pass(),
         })
         .await

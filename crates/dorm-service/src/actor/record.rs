@@ -18,6 +18,9 @@ use crate::effects;
 use crate::error::ServiceError;
 use crate::shared::{Shared, chain};
 
+/// How long after a failure an observation is recorded again.
+const AGAIN: Duration = Duration::from_millis(500);
+
 /// What is told of an operation that has ended.
 #[derive(Clone, Copy, Default)]
 struct Measured {
@@ -73,8 +76,8 @@ impl Actor {
     }
 
     /// Records what was seen; answers what was recorded and what is to be done next, or nothing if it came late. Tried
-    /// until it is recorded, since the world has changed already; a new image that cannot be recorded is given up instead,
-    /// and its guest goes on.
+    /// until it is recorded or the daemon stops, since the world has changed already; a new sleep image that is not
+    /// recorded is given up instead, and its guest continues.
     pub(super) async fn record_observation(
         &mut self,
         mut observation: Observation,
@@ -101,10 +104,10 @@ impl Actor {
                     return Some((observation, effect));
                 }
                 Err(error) => {
-                    let reason = chain(&error);
-                    tracing::error!(sandbox = %self.record.sandbox.id, error = %reason, "what was seen cannot be recorded yet");
-                    observation = self.undo(observation, &reason).await;
-                    tokio::time::sleep(Duration::from_millis(500)).await;
+                    observation = self.instead_of(observation, &error).await?;
+                    if self.shared.stops_within(AGAIN).await {
+                        return None;
+                    }
                 }
             }
         }
@@ -165,32 +168,6 @@ impl Actor {
             change.operations.extend(operation(next, self.by, self.shared.now(), None));
         }
         change
-    }
-
-    async fn undo(&mut self, observation: Observation, reason: &str) -> Observation {
-        match observation {
-            Observation::Saved(image) => {
-                let seen = effects::give_up_image(&self.task(), &image.capture, reason).await;
-                self.agent = seen.agent;
-                seen.observation
-            }
-            Observation::SnapshotTaken => {
-                if let Some(capture) = &self.capture
-                    && let Err(error) = self.shared.pool.remove(capture).await
-                {
-                    tracing::warn!(%capture, error = %chain(&error), "an unrecorded capture is cleared away at the next start");
-                }
-                Observation::SnapshotFailed(reason.to_owned())
-            }
-            other @ (Observation::Started
-            | Observation::StartFailed(_)
-            | Observation::SaveFailed(_)
-            | Observation::SnapshotFailed(_)
-            | Observation::Woken { .. }
-            | Observation::WakeFailed(_)
-            | Observation::RunLost(_)
-            | Observation::Stopped) => other,
-        }
     }
 
     async fn commit(&mut self, made: Step, mut change: Change, by: By, measured: Measured) -> Result<(), ServiceError> {

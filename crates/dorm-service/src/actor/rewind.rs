@@ -85,7 +85,10 @@ impl Actor {
             }
             Err(error) => Err(error.into()),
         };
-        if let Err(error) = &begun {
+        // What may be recorded all the same is left to the next start.
+        if let Err(error) = &begun
+            && !error.is_unknown()
+        {
             copy.iter().for_each(|copy| self.shared.removals.forget_verified(copy));
             let ended = Some((self.shared.now(), OperationResult::Failed(chain(error))));
             let operations = vec![OperationRecord { ended, ..operation }];

@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use dorm_agent_client::{Agent, AgentError};
-use dorm_lifecycle::{CaptureId, Observation, Origin, RunId, SleepImage, SnapshotKind};
+#[cfg(feature = "planted-bugs")]
+use dorm_lifecycle::CaptureId;
+use dorm_lifecycle::{Observation, Origin, RunId, SleepImage, SnapshotKind};
 use dorm_pool::{Capture, CaptureDraft, CaptureFacts};
 
 use super::{Reason, Seen, Task, UNDO, connect, end, reason, within};
@@ -247,7 +249,8 @@ async fn undo(task: &Task, run: &RunId, report: Observation) -> Seen {
     undo_nothing(task, run, report).await
 }
 
-/// Gives up an image that is durable but could not be recorded.
+/// Removes an image of which it is not known whether it was recorded: [`dorm_steps::planted::Planted::CommitReportedFailed`].
+#[cfg(feature = "planted-bugs")]
 pub(crate) async fn give_up_image(task: &Task, capture: &CaptureId, why: &str) -> Seen {
     let task = Task { capture: Some(capture.clone()), ..task.clone() };
     let run = task.sandbox.run_id();

@@ -18,6 +18,8 @@ pub enum ArtefactKind {
     Capture,
     /// A capture that is not whole.
     Draft,
+    /// A run on this host that no record of this data directory names.
+    Run,
 }
 
 impl ArtefactKind {
@@ -27,6 +29,7 @@ impl ArtefactKind {
             Self::Image => "image",
             Self::Capture => "capture",
             Self::Draft => "draft",
+            Self::Run => "run",
         }
     }
 }
@@ -106,6 +109,7 @@ impl Service {
             let id = image.digest.to_string();
             artefacts.push(Artefact { kind: ArtefactKind::Image, id, bytes: image.bytes, fate: Fate::Kept, why });
         }
+        artefacts.extend(shared.left_alone.artefacts());
         artefacts.sort();
         Ok(artefacts)
     }

@@ -26,6 +26,10 @@ pub struct Figures {
     pub disk_free_bytes: u64,
     /// What sleep images and snapshots occupy, in bytes.
     pub captures_bytes: u64,
+    /// Runs that are left alone because no record names them.
+    pub unrecorded_runs: usize,
+    /// Runs that are left alone because they belong to another data directory.
+    pub foreign_runs: usize,
     /// What may be used.
     pub budgets: Budgets,
 }
@@ -48,6 +52,7 @@ impl Service {
         };
         sandboxes.extend(shared.living.look(&*shared.store, counts).await?);
         let (parked, parked_bytes) = shared.parking.held();
+        let (unrecorded_runs, foreign_runs) = shared.left_alone.count();
         Ok(Figures {
             sandboxes,
             parked,
@@ -56,6 +61,8 @@ impl Service {
             available_bytes: shared.settings.host.available_memory(),
             disk_free_bytes: shared.pool.free_bytes().await?,
             captures_bytes: shared.captures_bytes().await?,
+            unrecorded_runs,
+            foreign_runs,
             budgets: shared.settings.budgets,
         })
     }

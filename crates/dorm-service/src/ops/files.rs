@@ -63,6 +63,8 @@ impl Service {
                         self.keep_flat(&record).await;
                         return Ok(record);
                     }
+                    // It may be recorded; the next start finds out.
+                    Err(error) if error.is_unknown() => return Err(error.into()),
                     Err(error) => error.into(),
                 }
             }

@@ -78,6 +78,8 @@ impl Service {
         let reason = match &merged {
             Ok(true) => return Ok(()),
             Ok(false) => "somebody has begun to use it".to_owned(),
+            // It may be recorded; the next start finds out.
+            Err(error) if error.is_unknown() => return merged.map(drop),
             Err(error) => chain(error),
         };
         operation.ended = Some((shared.now(), OperationResult::Failed(reason)));

@@ -148,13 +148,15 @@ impl Service {
             let snapshots = layer.iter().chain([&snapshot]).cloned().collect();
             let operations = ended(&OperationResult::Done);
             shared.commit(Change { snapshots, operations, ..Change::default() }).await?;
-            Ok((snapshot, layer))
+            Ok::<_, ServiceError>((snapshot, layer))
         };
         match taken.await {
             Ok((snapshot, layer)) => {
                 layer.iter().chain([&snapshot]).for_each(|record| shared.removals.note(record));
                 Ok(snapshot)
             }
+            // It may be recorded; the next start finds out.
+            Err(error) if error.is_unknown() => Err(error),
             Err(error) => {
                 let operations = ended(&OperationResult::Failed(chain(&error)));
                 shared.commit(Change { operations, discard: captures.clone(), ..Change::default() }).await?;

@@ -74,7 +74,10 @@ impl Service {
             Err(source) => Err(VolumeProblem::Broken { volume: volume.name.clone(), source }.into()),
         };
         if let Err(error) = made {
-            self.clear_volume(&volume).await;
+            // It may be on record as ready; the next start finds out.
+            if !error.is_unknown() {
+                self.clear_volume(&volume).await;
+            }
             return Err(error);
         }
         self.view_volume(ready).await

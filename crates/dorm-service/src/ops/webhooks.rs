@@ -79,7 +79,7 @@ impl Service {
         let webhook = self.webhook_record(id).await?;
         if webhook.delivered == from {
             let webhook = WebhookRecord { delivered: to, ..webhook };
-            self.shared.store.commit(Change { webhooks: vec![webhook], ..Change::default() }).await?;
+            self.shared.commit_known(Change { webhooks: vec![webhook], ..Change::default() }).await?;
         }
         Ok(())
     }
@@ -99,7 +99,7 @@ impl Service {
     }
 
     async fn write_webhooks(&self, change: Change) -> Result<(), ServiceError> {
-        self.shared.store.commit(change).await?;
+        self.shared.commit_known(change).await?;
         self.shared.webhook_news.send_modify(|count| *count += 1);
         Ok(())
     }

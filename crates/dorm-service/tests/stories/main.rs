@@ -16,5 +16,6 @@ mod room;
 mod snapshots;
 mod timeouts;
 mod transfer;
+mod unknown;
 mod volumes;
 mod world;

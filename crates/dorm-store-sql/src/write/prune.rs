@@ -4,7 +4,7 @@ use dorm_lifecycle::Timestamp;
 use dorm_store::{Prune, Pruned, StoreError};
 use sqlx::{Connection, SqliteConnection};
 
-use super::{Slot, Writer};
+use super::{State, Writer};
 use crate::failed;
 
 impl Writer {
@@ -15,7 +15,7 @@ impl Writer {
         let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await.map_err(wrong)?;
         let pruned = remove(&mut transaction, prune).await.map_err(wrong)?;
         transaction.commit().await.map_err(wrong)?;
-        *slot = Slot::Ready(connection);
+        slot.state = State::Ready(connection);
         Ok(pruned)
     }
 }

@@ -1,4 +1,4 @@
-//! `dorm gc`: what is on the disk, why, and deleting what is to be deleted.
+//! `dorm gc`: what is on the disk and which runs have no record, why, and deleting what is to be deleted.
 
 use dorm_api::wire;
 
@@ -15,6 +15,9 @@ pub(crate) struct GcOptions {
     /// Only say what would be deleted, and why everything else is kept
     #[arg(short = 'n', long)]
     dry_run: bool,
+    /// End the runs that no record names, too. They are left alone otherwise, since the database may be an old one
+    #[arg(long)]
+    runs: bool,
 }
 
 const TITLES: [&str; 5] = ["KIND", "ID", "SIZE", "FATE", "WHY"];
@@ -22,7 +25,7 @@ const TITLES: [&str; 5] = ["KIND", "ID", "SIZE", "FATE", "WHY"];
 /// Does it.
 pub(crate) async fn run(options: GcOptions) -> Done {
     let client = options.connection.client()?;
-    let artefacts = if options.dry_run { client.artefacts().await? } else { client.collect().await? };
+    let artefacts = if options.dry_run { client.artefacts().await? } else { client.collect(options.runs).await? };
     match options.connection.output {
         Format::Json => output::json(&artefacts)?,
         Format::Table => output::table(&TITLES, &artefacts.iter().map(row).collect::<Vec<_>>())?,

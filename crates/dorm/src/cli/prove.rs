@@ -109,7 +109,7 @@ fn setting(options: &ProveOptions) -> Result<Setting, Problem> {
         image: options.image.clone(),
         runsc: Some(crate::program::find(&options.runsc)),
         directory: options.place.clone(),
-        prefix: crate::serve::prefix,
+        prefix: crate::identity::prefix,
         limit: options.minutes.map(|minutes| Duration::from_secs(60 * minutes)),
         only: options.only.clone(),
         power: options.power,

@@ -208,8 +208,9 @@ impl Client {
         Ok(self.get::<wire::ArtefactList>("/gc").await?.artefacts)
     }
 
-    pub(crate) async fn collect(&self) -> Result<Vec<wire::Artefact>, ClientError> {
-        Ok(self.post::<wire::ArtefactList>("/gc", &json!({})).await?.artefacts)
+    pub(crate) async fn collect(&self, runs: bool) -> Result<Vec<wire::Artefact>, ClientError> {
+        let path = if runs { "/gc?runs=true" } else { "/gc" };
+        Ok(self.post::<wire::ArtefactList>(path, &json!({})).await?.artefacts)
     }
 
     pub(crate) async fn create_webhook(&self, asked: &wire::CreateWebhook) -> Result<wire::Webhook, ClientError> {

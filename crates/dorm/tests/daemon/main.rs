@@ -6,6 +6,7 @@ mod build;
 mod deleted;
 mod endurance;
 mod forks;
+mod identity;
 mod large;
 mod limits;
 mod matrix;

@@ -67,6 +67,16 @@ impl Place {
         self.daemon.as_ref().unwrap()
     }
 
+    /// Where everything of the test is.
+    pub(crate) fn directory(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// Puts another daemon in the place of one that was stopped.
+    pub(crate) fn replace(&mut self, daemon: Daemon) {
+        self.daemon = Some(daemon);
+    }
+
     pub(crate) fn daemon_mut(&mut self) -> &mut Daemon {
         self.daemon.as_mut().unwrap()
     }

@@ -14,7 +14,7 @@ const ROOM_GOOD: u64 = 20 << 30;
 
 pub(super) fn checks(data: &Path) -> Vec<Check> {
     let there = existing(data);
-    vec![room(data, &there), reflink(&there)]
+    vec![room(data, &there), reflink(&there), identity(data)]
 }
 
 /// The directory itself, or the nearest one above it that is there.
@@ -39,6 +39,17 @@ fn room(data: &Path, there: &Path) -> Check {
             }
         }
         Err(error) => Check::fail(NAME, format!("{} cannot be asked: {error}", there.display()), next),
+    }
+}
+
+fn identity(data: &Path) -> Check {
+    const NAME: &str = "data directory";
+    match crate::identity::look(data) {
+        Ok(Some(id)) => Check::ok(NAME, format!("{} has the id {id}", data.display())),
+        Ok(None) => Check::ok(NAME, format!("{} has no id yet", data.display())),
+        Err(error) => {
+            Check::fail(NAME, format!("{:#}", anyhow::Error::from(error)), "do what it says; nothing was changed")
+        }
     }
 }
 

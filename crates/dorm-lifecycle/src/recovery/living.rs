@@ -1,0 +1,128 @@
+//! Runs that live although the record of their sandbox does not count on it: the record is older than the run, or the
+//! sleep image it names is gone.
+//!
+//! Both come from outside: a database that was restored from a backup, files that were lost. A living run then holds
+//! what nothing else holds, and it is preferred to what the record says.
+
+use super::RunCondition;
+use crate::event::EventKind;
+use crate::ids::{CaptureId, RunId};
+use crate::sandbox::{Sandbox, SleepImage, State};
+use crate::step::Step;
+use crate::time::Timestamp;
+
+/// The living run that is to be preferred to the record of `sandbox`, whose runs on this host are `found`. `is_gone` tells
+/// whether the files of a saved state are gone.
+pub fn preferred_run(
+    sandbox: &Sandbox,
+    found: &[(RunId, RunCondition)],
+    is_gone: impl Fn(&CaptureId) -> bool,
+) -> Option<RunId> {
+    let alive = |(_, condition): &&(RunId, RunCondition)| match condition {
+        RunCondition::Running | RunCondition::Paused | RunCondition::Parked => true,
+        RunCondition::Broken => false,
+    };
+    // A generation is on record before its run begins, so that the record of a later run is missing.
+    let newest = found.iter().filter(alive).max_by_key(|(run, _)| run.generation);
+    let newer = newest.filter(|(run, _)| run.generation > sandbox.generation).map(|(run, _)| run.clone());
+    let own = sandbox.run_id();
+    let condition = found.iter().filter(alive).find(|(run, _)| *run == own).map(|(_, condition)| *condition);
+    match (&sandbox.state, condition) {
+        // Its end was asked for, and that is final.
+        (State::Terminating { .. } | State::Terminated { .. }, _) => None,
+        _ if newer.is_some() => newer,
+        (State::Suspended { image } | State::Resuming { image, rewind: None, .. }, Some(_))
+            if is_gone(&image.capture) =>
+        {
+            Some(own)
+        }
+        // No wake was attempted since the image was saved, so that a later record is missing that says who woke it.
+        (State::Suspended { image }, Some(RunCondition::Running)) if image.generation == sandbox.generation => {
+            Some(own)
+        }
+        (
+            State::Pending { .. }
+            | State::Running { .. }
+            | State::Snapshotting { .. }
+            | State::Suspending { .. }
+            | State::Suspended { .. }
+            | State::Resuming { .. },
+            _,
+        ) => None,
+    }
+}
+
+/// The change by which `sandbox` becomes the one whose run is `run`. Saved states whose files are gone are forgotten.
+pub fn prefer_run(sandbox: &Sandbox, run: &RunId, is_gone: impl Fn(&CaptureId) -> bool, now: Timestamp) -> Step {
+    let mut images: Vec<SleepImage> = sandbox.images().filter(|image| !is_gone(&image.capture)).cloned().collect();
+    let image = if images.is_empty() { None } else { Some(images.remove(0)) };
+    let detail = format!(
+        "its record says that it is {}, but run {run} lives; it continues with that run. The database may be older than the run",
+        sandbox.state.name()
+    );
+    let next = Sandbox {
+        state: State::Running { since: now, image },
+        older: images,
+        run: run.generation,
+        // Whatever the run was told last, the next one is told another.
+        generation: sandbox.generation.max(run.generation) + 1,
+        ..sandbox.clone()
+    };
+    let mut step = Step::silent(next);
+    step.events = vec![(EventKind::Recovered, Some(detail)), (EventKind::Resumed, None)];
+    step
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::invariants::check;
+    use crate::table::sandboxes;
+
+    fn run(sandbox: &Sandbox, generation: u64) -> RunId {
+        RunId { sandbox: sandbox.id.clone(), generation }
+    }
+
+    #[test]
+    fn a_living_run_that_is_newer_than_the_record_is_preferred_in_every_state_but_the_last_two() {
+        for (_, sandbox) in sandboxes(true) {
+            let newer = run(&sandbox, sandbox.generation + 3);
+            for condition in [RunCondition::Running, RunCondition::Paused, RunCondition::Parked] {
+                let preferred = preferred_run(&sandbox, &[(newer.clone(), condition)], |_| false);
+                let is_over = matches!(sandbox.state, State::Terminating { .. } | State::Terminated { .. });
+                assert_eq!(preferred, (!is_over).then(|| newer.clone()), "{sandbox:?}");
+                let next = prefer_run(&sandbox, &newer, |_| false, Timestamp::from_millis(1)).next;
+                check(&next).unwrap();
+                assert_eq!((next.run_id(), next.state.name().as_str()), (newer.clone(), "running"));
+            }
+            assert_eq!(preferred_run(&sandbox, &[(newer, RunCondition::Broken)], |_| false), None);
+        }
+    }
+
+    #[test]
+    fn a_parked_run_is_preferred_to_an_image_that_is_gone_and_to_no_other() {
+        for (_, sandbox) in sandboxes(true) {
+            let (State::Suspended { image } | State::Resuming { image, rewind: None, .. }) = &sandbox.state else {
+                continue;
+            };
+            let parked = [(sandbox.run_id(), RunCondition::Parked)];
+            assert_eq!(preferred_run(&sandbox, &parked, |_| false), None);
+            assert_eq!(preferred_run(&sandbox, &parked, |gone| *gone == image.capture), Some(sandbox.run_id()));
+            let next =
+                prefer_run(&sandbox, &sandbox.run_id(), |gone| *gone == image.capture, Timestamp::from_millis(1));
+            assert!(next.next.captures().all(|kept| *kept != image.capture));
+        }
+    }
+
+    #[test]
+    fn what_is_left_of_a_wake_that_failed_is_not_preferred() {
+        for (_, mut sandbox) in sandboxes(true) {
+            let State::Suspended { image } = &sandbox.state else { continue };
+            sandbox.generation = image.generation + 1;
+            let stray = [(run(&sandbox, sandbox.generation), RunCondition::Running)];
+            assert_eq!(preferred_run(&sandbox, &stray, |_| false), None);
+            let thawed = [(sandbox.run_id(), RunCondition::Running)];
+            assert_eq!(preferred_run(&sandbox, &thawed, |_| false), None);
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! Observations that could not be recorded, although it is known that they were not.
+//!
+//! The failure is recorded first, with what was written as to be discarded, and only then the files go. A death in
+//! between leaves either a record that names them as doomed, or the operation that names them as its own.
+
+use dorm_lifecycle::Observation;
+
+use super::Actor;
+use crate::effects;
+use crate::error::ServiceError;
+use crate::shared::chain;
+
+impl Actor {
+    /// What is recorded in place of `observation`, which was not because of `error`. Nothing when that is not known: then
+    /// the daemon is stopping, and the next start reads what holds.
+    pub(super) async fn instead_of(&mut self, observation: Observation, error: &ServiceError) -> Option<Observation> {
+        let reason = chain(error);
+        let sandbox = &self.record.sandbox.id;
+        if error.is_unknown() {
+            tracing::error!(%sandbox, error = %reason, "whether the result of an operation was recorded is left to the next start");
+            return None;
+        }
+        tracing::error!(%sandbox, error = %reason, "cannot record the result of an operation; trying again");
+        #[cfg(feature = "planted-bugs")]
+        if dorm_steps::planted::is(dorm_steps::planted::Planted::CommitReportedFailed)
+            && let Observation::Saved(image) = &observation
+        {
+            let seen = effects::give_up_image(&self.task(), &image.capture, &reason).await;
+            self.agent = seen.agent;
+            return Some(seen.observation);
+        }
+        Some(match observation {
+            Observation::Saved(_) => {
+                let (task, run) = (self.task(), self.record.sandbox.run_id());
+                let seen = effects::go_on_after_restart(&task, &run, Observation::SaveFailed(reason)).await;
+                self.agent = seen.agent;
+                seen.observation
+            }
+            Observation::SnapshotTaken => Observation::SnapshotFailed(reason),
+            // This, too, could not be recorded, so that there may be no room for it. No record names the files.
+            failed @ (Observation::SaveFailed(_) | Observation::SnapshotFailed(_) | Observation::RunLost(_)) => {
+                if let Some(capture) = &self.capture
+                    && let Err(error) = self.shared.pool.remove(capture).await
+                {
+                    tracing::warn!(%capture, error = %chain(&error), "an unrecorded saved state is removed at the next start");
+                }
+                failed
+            }
+            other @ (Observation::Started
+            | Observation::StartFailed(_)
+            | Observation::Woken { .. }
+            | Observation::WakeFailed(_)
+            | Observation::Stopped) => other,
+        })
+    }
+}

@@ -1,0 +1,119 @@
+//! Runs on this host that the daemon leaves alone: no record names them, or they belong to another data directory.
+//!
+//! A database may be older than what runs, or be lost altogether. A run without a record is no reason to end it: it is
+//! reported, and ended when a user asks for that.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use dorm_engine::ForeignRun;
+use dorm_lifecycle::{RunId, SandboxId};
+use dorm_store::StoreError;
+
+use super::collect::{Artefact, ArtefactKind, Fate};
+use crate::error::ServiceError;
+use crate::shared::{Service, Shared, chain};
+
+/// What a run that was found has to do with the records.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Belonging {
+    /// Its sandbox lives.
+    Living,
+    /// Its sandbox is over, so that it is a leftover.
+    Over,
+    /// No record that can be read names its sandbox.
+    Unrecorded,
+}
+
+/// The runs that are left alone.
+#[derive(Debug, Default)]
+pub(crate) struct LeftAlone(Mutex<BTreeMap<RunId, Option<String>>>);
+
+impl LeftAlone {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<RunId, Option<String>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes a run of this data directory.
+    pub(crate) fn note(&self, run: RunId) {
+        self.lock().insert(run, None);
+    }
+
+    /// Notes a run of another data directory.
+    pub(crate) fn note_foreign(&self, ForeignRun { run, owner }: ForeignRun) {
+        self.lock().insert(run, Some(owner));
+    }
+
+    /// The runs of this data directory.
+    fn own(&self) -> Vec<RunId> {
+        self.lock().iter().filter(|(_, owner)| owner.is_none()).map(|(run, _)| run.clone()).collect()
+    }
+
+    pub(crate) fn is_own(&self, run: &RunId) -> bool {
+        self.lock().get(run).is_some_and(Option::is_none)
+    }
+
+    fn forget(&self, run: &RunId) {
+        self.lock().remove(run);
+    }
+
+    /// How many are of this data directory, and of others.
+    pub(crate) fn count(&self) -> (usize, usize) {
+        let all = self.lock();
+        let own = all.values().filter(|owner| owner.is_none()).count();
+        (own, all.len() - own)
+    }
+
+    pub(super) fn artefacts(&self) -> Vec<Artefact> {
+        let artefact = |(run, owner): (&RunId, &Option<String>)| {
+            let why = match owner {
+                None => "no record names its sandbox: it is left alone until `dorm gc --runs`".to_owned(),
+                Some(owner) => format!("it belongs to the data directory {owner}: it is left alone"),
+            };
+            Artefact { kind: ArtefactKind::Run, id: run.to_string(), bytes: 0, fate: Fate::Unknown, why: vec![why] }
+        };
+        self.lock().iter().map(artefact).collect()
+    }
+}
+
+impl Shared {
+    /// What `run` has to do with the records; `living` are the living sandboxes.
+    pub(crate) async fn belonging(&self, living: &BTreeSet<SandboxId>, run: &RunId) -> Result<Belonging, StoreError> {
+        if living.contains(&run.sandbox) {
+            return Ok(Belonging::Living);
+        }
+        match self.store.sandbox(&run.sandbox).await {
+            Ok(Some(_)) => Ok(Belonging::Over),
+            Ok(None) | Err(StoreError::Unreadable { .. }) => Ok(Belonging::Unrecorded),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+impl Service {
+    /// Ends the runs of this data directory that no record names; answers which.
+    ///
+    /// # Errors
+    /// When the engine cannot end one. Those before it are ended.
+    pub async fn end_unrecorded_runs(&self) -> Result<Vec<Artefact>, ServiceError> {
+        let mut ended = Vec::new();
+        for run in self.shared.left_alone.own() {
+            self.shared.engine.stop(&run).await?;
+            self.shared.left_alone.forget(&run);
+            tracing::info!(%run, "a run that no record names was ended on request");
+            let why = vec!["no record names its sandbox".to_owned()];
+            ended.push(Artefact { kind: ArtefactKind::Run, id: run.to_string(), bytes: 0, fate: Fate::Freed, why });
+        }
+        Ok(ended)
+    }
+}
+
+/// Lets a run without a record continue that was paused because its memory ran high: there is no sandbox to choose a
+/// process for.
+pub(crate) async fn relieve_unrecorded(shared: &Shared, run: &RunId) {
+    /// No process has this id.
+    const NO_PROCESS: u32 = u32::MAX >> 1;
+    if let Err(error) = shared.engine.relieve(run, Some(NO_PROCESS)).await {
+        tracing::warn!(%run, error = %chain(&error), "a run without a record stands still because its memory ran high");
+    }
+}
