@@ -231,9 +231,12 @@ impl World {
             for probe in self.sleeper.iter_mut().chain(&mut self.doomed) {
                 probe.lost_power();
             }
-            let key = std::fs::read_to_string(self.traces.data.join("key")).unwrap_or_default();
-            if key.trim() != self.daemon.key() {
-                bail!("the daemon's key is '{}' after a power cut, not the one it had given out", key.trim());
+            let key = std::fs::read_to_string(self.traces.data.join("key"));
+            let is_kept = key.as_ref().is_ok_and(|key| key.trim() == self.daemon.key());
+            if !is_kept {
+                let names = crate::host::names(&self.traces.data)?;
+                let key = key.map(|key| format!("{} bytes", key.len()));
+                bail!("the daemon's key is not the one it had given out after a power cut: {key:?}, beside {names:?}");
             }
         }
         let options = options(&self.watcher, hulls, self.runsc.as_deref());
