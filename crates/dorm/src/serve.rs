@@ -99,6 +99,8 @@ pub(crate) async fn serve(options: ServeOptions) -> Result<()> {
     let (identity, store) = identity::open(data.path(), asked).await?;
     let store = Arc::new(store);
     let service = open(&options, &data, identity, store.clone()).await?;
+    // Its parts have made directories of their own in it.
+    data.sync()?;
     let address = listener.local_addr().context("find out where the daemon listens")?;
     data.note_address(address)?;
     println!("dorm is ready on http://{address} (data in {})", data.path().display());
