@@ -2,6 +2,7 @@
 //!
 //! Each scenario is carried out as a whole and says how often it did something, and what was not as promised.
 
+mod clock;
 mod layers;
 mod locked;
 
@@ -16,15 +17,18 @@ pub(crate) enum Scenario {
     DatabaseLocked,
     /// Files of a layer are not what was written.
     LayerDamaged,
+    /// The wall clock is set.
+    ClockSet,
 }
 
 impl Scenario {
-    pub(crate) const ALL: [Self; 2] = [Self::DatabaseLocked, Self::LayerDamaged];
+    pub(crate) const ALL: [Self; 3] = [Self::DatabaseLocked, Self::LayerDamaged, Self::ClockSet];
 
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::DatabaseLocked => "suspend, database locked",
             Self::LayerDamaged => "create, layer damaged",
+            Self::ClockSet => "clock set",
         }
     }
 
@@ -33,6 +37,7 @@ impl Scenario {
         match self {
             Self::DatabaseLocked => locked::run(world).await,
             Self::LayerDamaged => layers::run(world, random).await,
+            Self::ClockSet => clock::run(world).await,
         }
     }
 }
