@@ -2,6 +2,8 @@
 //!
 //! Each scenario is carried out as a whole and says how often it did something, and what was not as promised.
 
+mod clock;
+mod directory;
 mod layers;
 mod locked;
 
@@ -16,15 +18,21 @@ pub(crate) enum Scenario {
     DatabaseLocked,
     /// Files of a layer are not what was written.
     LayerDamaged,
+    /// The wall clock is set.
+    ClockSet,
+    /// The database is gone, and the data directory is copied.
+    DirectoryCopied,
 }
 
 impl Scenario {
-    pub(crate) const ALL: [Self; 2] = [Self::DatabaseLocked, Self::LayerDamaged];
+    pub(crate) const ALL: [Self; 4] = [Self::DatabaseLocked, Self::LayerDamaged, Self::ClockSet, Self::DirectoryCopied];
 
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::DatabaseLocked => "suspend, database locked",
             Self::LayerDamaged => "create, layer damaged",
+            Self::ClockSet => "clock set",
+            Self::DirectoryCopied => "directory lost and copied",
         }
     }
 
@@ -33,6 +41,8 @@ impl Scenario {
         match self {
             Self::DatabaseLocked => locked::run(world).await,
             Self::LayerDamaged => layers::run(world, random).await,
+            Self::ClockSet => clock::run(world).await,
+            Self::DirectoryCopied => directory::run(world).await,
         }
     }
 }

@@ -20,6 +20,9 @@ use crate::steps::{Act, Watcher};
 /// How long operations may take to be over, on a busy machine too.
 const REST: Duration = Duration::from_secs(60);
 
+/// By how many seconds the daemon's clock is set.
+const CLOCK: &str = "clock";
+
 /// Something that is not as promised, before it is known in which operation.
 pub(crate) type Fault = (Kind, String);
 
@@ -81,7 +84,7 @@ impl World {
         let data = data.canonicalize().with_context(|| format!("find {}", data.display()))?;
         let watcher = Watcher::listen(directory.join("steps"))?;
         let runsc = setting.runsc.as_ref().map(|path| path.display().to_string());
-        let options = options(&watcher, Hulls::None, runsc.as_deref());
+        let options = options(&watcher, &directory.join(CLOCK), Hulls::None, runsc.as_deref());
         let options: Vec<&str> = options.iter().map(String::as_str).collect();
         let daemon = Daemon::start(&setting.dorm, &data, images, log, &options)?;
         let prefix = (setting.prefix)(&data);
@@ -111,6 +114,11 @@ impl World {
     pub(crate) fn on(mut self, disk: Arc<PowerDisk>) -> Self {
         self.power = Some(disk);
         self
+    }
+
+    /// The file with the seconds by which the daemon's clock is set.
+    pub(crate) fn clock_file(&self) -> PathBuf {
+        self.directory.join(CLOCK)
     }
 
     /// How its daemon ends at a step.
@@ -231,12 +239,15 @@ impl World {
             for probe in self.sleeper.iter_mut().chain(&mut self.doomed) {
                 probe.lost_power();
             }
-            let key = std::fs::read_to_string(self.traces.data.join("key")).unwrap_or_default();
-            if key.trim() != self.daemon.key() {
-                bail!("the daemon's key is '{}' after a power cut, not the one it had given out", key.trim());
+            let key = std::fs::read_to_string(self.traces.data.join("key"));
+            let is_kept = key.as_ref().is_ok_and(|key| key.trim() == self.daemon.key());
+            if !is_kept {
+                let names = crate::host::names(&self.traces.data)?;
+                let key = key.map(|key| format!("{} bytes", key.len()));
+                bail!("the daemon's key is not the one it had given out after a power cut: {key:?}, beside {names:?}");
             }
         }
-        let options = options(&self.watcher, hulls, self.runsc.as_deref());
+        let options = options(&self.watcher, &self.clock_file(), hulls, self.runsc.as_deref());
         let options: Vec<&str> = options.iter().map(String::as_str).collect();
         self.daemon.start_again_with(&options)
     }
@@ -368,13 +379,14 @@ pub(crate) enum Wake {
     Everybody,
 }
 
-fn options(watcher: &Watcher, hulls: Hulls, runsc: Option<&str>) -> Vec<String> {
+fn options(watcher: &Watcher, clock: &Path, hulls: Hulls, runsc: Option<&str>) -> Vec<String> {
     let hulls = match hulls {
         Hulls::None => "0",
         Hulls::Ready => "1",
     };
     let mut options = ["--hulls", hulls, "--steps"].map(str::to_owned).to_vec();
     options.push(watcher.socket().display().to_string());
+    options.extend(["--clock-shift".to_owned(), clock.display().to_string()]);
     if let Some(runsc) = runsc {
         options.extend(["--runsc".to_owned(), runsc.to_owned()]);
     }

@@ -127,6 +127,16 @@ impl Daemon {
         &self.key
     }
 
+    /// The program that it runs.
+    pub fn program(&self) -> &Path {
+        &self.setting.dorm
+    }
+
+    /// Where its images are.
+    pub fn images(&self) -> &Path {
+        &self.setting.images
+    }
+
     /// Its data directory.
     pub fn data(&self) -> &Path {
         &self.setting.data

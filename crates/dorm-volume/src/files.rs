@@ -87,7 +87,7 @@ impl Volumes {
             if matches!(name, "" | "." | "..") {
                 return Err(wrong("write", &id, &path, io::ErrorKind::InvalidInput.into()));
             }
-            make_directories(&top, &id, above)?;
+            make_directories(&top, &id, above, &inner.steps)?;
             let wrong = |source| wrong("write", &id, &path, source);
             let parent = open(&top, above, OFlags::RDONLY | OFlags::DIRECTORY).map_err(wrong)?;
             // Nothing is left of one without a name, whoever dies.
@@ -184,7 +184,9 @@ impl Drop for NewFile {
 }
 
 /// Makes the directories of `path`, each owned by the guests' root, where they are missing.
-pub(crate) fn make_directories(top: &Path, id: &VolumeId, path: &str) -> Result<(), VolumeError> {
+///
+/// Their names are durable then, also those that an earlier call made and did not come to sync.
+pub(crate) fn make_directories(top: &Path, id: &VolumeId, path: &str, steps: &AnySteps) -> Result<(), VolumeError> {
     let wrong = |source| wrong("make the directory", id, path, source);
     let mut below = String::new();
     for name in path.split('/').filter(|name| !name.is_empty()) {
@@ -198,6 +200,8 @@ pub(crate) fn make_directories(top: &Path, id: &VolumeId, path: &str) -> Result<
             Err(Errno::EXIST) => {}
             Err(error) => return Err(wrong(error.into())),
         }
+        rustix::fs::fsync(&parent).map_err(|error| wrong(error.into()))?;
+        steps.durable(&top.join(&below));
         if !below.is_empty() {
             below.push('/');
         }

@@ -116,7 +116,7 @@ impl Volumes {
         self.blocking(move |inner| {
             let top = inner.mount(&id)?;
             if let Some(part) = part.filter(|part| !part.is_whole()) {
-                files::make_directories(&top, &id, part.as_str())?;
+                files::make_directories(&top, &id, part.as_str(), &inner.steps)?;
             }
             Ok(top)
         })

@@ -113,3 +113,33 @@ async fn a_limited_volume_is_full_when_it_is_full_and_keeps_its_content_unmounte
     volumes.remove(&id(1)).await.unwrap();
     assert_eq!(fs::read_dir(place.path()).unwrap().count(), 0);
 }
+
+/// Takes down what is said to be durable.
+#[derive(Debug, Default)]
+struct Durable(std::sync::Mutex<BTreeSet<PathBuf>>);
+
+impl dorm_steps::Steps for Durable {
+    fn reach(&self, _: &'static str) -> Result<(), dorm_steps::Stopped> {
+        Ok(())
+    }
+
+    fn durable(&self, path: &Path) {
+        self.0.lock().unwrap().insert(path.to_owned());
+    }
+}
+
+#[tokio::test]
+async fn the_directories_above_a_new_file_are_durable_with_it() {
+    let place = tempfile::tempdir().unwrap();
+    let durable = Arc::new(Durable::default());
+    let volumes = Volumes::with_steps(place.path().join("volumes"), Limiting::Never, durable.clone());
+    volumes.make(&id(1), 64 << 20).await.unwrap();
+    let top = volumes.mount(&id(1), None).await.unwrap();
+    // A daemon that was killed had made it and not synced it.
+    fs::create_dir(top.join("a")).unwrap();
+    put(&volumes, "a/b/c.txt", "hello").await.unwrap();
+    let durable = durable.0.lock().unwrap();
+    for above in [top.clone(), top.join("a")] {
+        assert!(durable.contains(&above), "{} lists what is new, and is not synced: {durable:?}", above.display());
+    }
+}

@@ -104,7 +104,17 @@ impl Data {
             .map_err(io("write", &draft))?;
         file.write_all(key.as_bytes()).and_then(|()| file.sync_all()).map_err(io("write", &draft))?;
         std::fs::rename(&draft, &path).map_err(io("write", &path))?;
+        // It is given out from now on.
+        self.sync()?;
         Ok(key)
+    }
+
+    /// Makes durable what the directory lists, and its own name.
+    pub(crate) fn sync(&self) -> Result<(), DataError> {
+        for directory in [Some(self.path.as_path()), self.path.parent()].into_iter().flatten() {
+            File::open(directory).and_then(|open| open.sync_all()).map_err(io("sync", directory))?;
+        }
+        Ok(())
     }
 
     /// Notes where the daemon listens, for the command line.

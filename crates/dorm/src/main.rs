@@ -7,6 +7,7 @@
 
 mod cli;
 mod client;
+mod clock;
 mod data;
 mod identity;
 mod program;

@@ -9,7 +9,7 @@ use dorm_engine::Engine;
 use dorm_engine_gvisor::GvisorEngine;
 use dorm_net::HostNetwork;
 use dorm_pool::Pool;
-use dorm_service::{Budgets, ParkLimits, Parts, Retention, Service, Settings, SystemClock};
+use dorm_service::{Budgets, ParkLimits, Parts, Retention, Service, Settings};
 use dorm_store::{SteppedStore, Store};
 use dorm_store_sql::SqlStore;
 use tokio::net::TcpListener;
@@ -81,6 +81,9 @@ pub(crate) struct ServeOptions {
     /// Report each step at this Unix socket and wait there to be let on: `dorm prove`.
     #[arg(long, hide = true, value_name = "SOCKET")]
     steps: Option<PathBuf>,
+    /// Shift the wall clock by the seconds that this file holds: `dorm prove`.
+    #[arg(long, hide = true, value_name = "FILE")]
+    clock_shift: Option<PathBuf>,
 }
 
 /// Runs the daemon until SIGTERM or SIGINT.
@@ -99,6 +102,8 @@ pub(crate) async fn serve(options: ServeOptions) -> Result<()> {
     let (identity, store) = identity::open(data.path(), asked).await?;
     let store = Arc::new(store);
     let service = open(&options, &data, identity, store.clone()).await?;
+    // Its parts have made directories of their own in it.
+    data.sync()?;
     let address = listener.local_addr().context("find out where the daemon listens")?;
     data.note_address(address)?;
     println!("dorm is ready on http://{address} (data in {})", data.path().display());
@@ -160,7 +165,7 @@ async fn open(options: &ServeOptions, data: &Data, identity: Identity, store: Ar
         store,
         engine,
         pool,
-        clock: Arc::new(SystemClock),
+        clock: crate::clock::clock(options.clock_shift.as_ref()),
         settings: Settings {
             park: ParkLimits { memory_bytes, count: options.park_count },
             budgets: budgets(options, path)?,

@@ -123,6 +123,9 @@ async fn slept(
         // While it sleeps no deadline passes; one that runs again would be too fast for us.
         world.daemon.post(&format!("/sandboxes/{}/timeouts", subject.id), json!({})).await?;
     }
+    if is[0] == "suspended" && !subject.has_lost_power() {
+        subject.has_slept();
+    }
     if operation == Operation::Fork {
         children(world, &scene, &subject, heard, faults).await?;
     }

@@ -18,7 +18,7 @@ const SHUTDOWN: Opcode = 0x8004_587D;
 /// `EXT4_GOING_FLAGS_NOLOGFLUSH`: the journal is not written to the end.
 const WITHOUT_JOURNAL: u32 = 2;
 /// How long the file system may be in use after everything on it was ended.
-const RELEASE: Duration = Duration::from_secs(20);
+const RELEASE: Duration = Duration::from_secs(60);
 /// Nothing is synced unless somebody asks: no periodic commit, and no sync behind a rename.
 const OPTIONS: &str = "loop,noatime,commit=3000,noauto_da_alloc,noinit_itable";
 
@@ -34,6 +34,8 @@ pub(crate) struct PowerDisk {
 impl PowerDisk {
     /// Makes one in `directory`, mounted at `disk` there.
     pub(crate) fn make(directory: &Path) -> Result<Self> {
+        // As the kernel names it.
+        let directory = directory.canonicalize().with_context(|| format!("find {}", directory.display()))?;
         let (image, path) = (directory.join("disk.img"), directory.join("disk"));
         let disk = Self { image, path, is_off: AtomicBool::new(false) };
         let file = File::create(&disk.image).with_context(|| format!("make {}", disk.image.display()))?;
@@ -69,9 +71,28 @@ impl PowerDisk {
             }
             std::thread::sleep(Duration::from_millis(5));
         }
+        // Its super block lives for as long as another mount namespace has a copy of the mount, and must not be met again.
+        while let Some(device) = self.device()? {
+            if Instant::now() > end {
+                bail!("{device} still holds {}: another mount namespace uses it", self.image.display());
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
         self.mount()?;
         self.is_off.store(false, Ordering::SeqCst);
         Ok(())
+    }
+
+    /// The loop device that has it.
+    fn device(&self) -> Result<Option<String>> {
+        let image = self.image.display().to_string();
+        for entry in std::fs::read_dir("/sys/block").context("list block devices")?.flatten() {
+            let backing = std::fs::read_to_string(entry.path().join("loop/backing_file")).unwrap_or_default();
+            if backing.trim_end() == image {
+                return Ok(Some(entry.file_name().to_string_lossy().into_owned()));
+            }
+        }
+        Ok(None)
     }
 
     fn mount(&self) -> Result<()> {

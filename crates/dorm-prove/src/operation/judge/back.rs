@@ -49,6 +49,8 @@ pub(super) async fn judge(world: &mut World, scene: Scene, heard: &Heard, faults
         // It was saved before anything else, so it is just what it was.
         from(world, future, &present.of(&present.id), faults).await?;
         present = past.of(&present.id);
+        // What it was taken back to is its image too.
+        present.has_slept();
     }
     if let Some(snapshot) = &scene.snapshot {
         world.forget(snapshot).await?;

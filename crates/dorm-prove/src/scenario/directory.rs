@@ -1,0 +1,78 @@
+//! A data directory without its database, and a copy of one: what runs goes on, and is as it was.
+
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context as _, Result, bail};
+use dorm_testing::Daemon;
+
+use crate::host::PATH;
+use crate::report::Kind;
+use crate::world::{Fault, Hulls, Stage, Wake, World, fault};
+
+/// What SQLite keeps.
+const DATABASE: [&str; 3] = ["dormouse.db", "dormouse.db-wal", "dormouse.db-shm"];
+
+/// Takes the database away, and starts another daemon on a copy; each beside a sandbox that runs.
+pub(super) async fn run(world: &mut World) -> Result<(u64, Vec<Fault>)> {
+    let mut probe = world.sleeper(Stage::Running).await?;
+    let mut faults = world.settle().await?;
+    faults.extend(lost(world)?);
+    faults.extend(world.settle().await?);
+    faults.extend(probe.is_whole(&world.daemon).await.err().map(fault));
+    faults.extend(copied(world)?);
+    faults.extend(world.settle().await?);
+    faults.extend(probe.is_whole(&world.daemon).await.err().map(fault));
+    world.restart(Hulls::None).context("start again beside a copy that is gone")?;
+    faults.extend(world.settle().await?);
+    faults.extend(probe.is_whole(&world.daemon).await.err().map(fault));
+    faults.extend(world.standing(Wake::Nobody).await);
+    world.sleeper = Some(probe).filter(|_| faults.is_empty());
+    Ok((2, faults))
+}
+
+/// A daemon that finds data and no database does not begin a new one beside it.
+fn lost(world: &mut World) -> Result<Vec<Fault>> {
+    world.daemon.kill()?;
+    let (data, aside) = (world.traces.data.clone(), world.directory.join("aside"));
+    std::fs::create_dir_all(&aside)?;
+    let moved = |from: &Path, to: &Path| -> Result<()> {
+        for name in DATABASE.iter().filter(|name| from.join(name).exists()) {
+            std::fs::rename(from.join(name), to.join(name)).with_context(|| format!("move {name}"))?;
+        }
+        Ok(())
+    };
+    moved(&data, &aside)?;
+    let started = world.start_again(Hulls::None);
+    if started.is_ok() {
+        world.daemon.kill()?;
+    }
+    for name in DATABASE {
+        let _ = std::fs::remove_file(data.join(name));
+    }
+    moved(&aside, &data)?;
+    world.start_again(Hulls::None).context("start with the database put back")?;
+    let what = "a daemon began a new database beside sandboxes that run".to_owned();
+    Ok(started.is_ok().then_some((Kind::WrongAnswer, what)).into_iter().collect())
+}
+
+/// A daemon on a copy of the directory does not start while the original's sandboxes run.
+fn copied(world: &World) -> Result<Vec<Fault>> {
+    let copy = world.directory.join("copy");
+    let mut command = Command::new("cp");
+    command.args(["-a", "-x", "--sparse=always"]).arg(&world.traces.data).arg(&copy).env("PATH", PATH);
+    let output = command.output().context("copy the data directory")?;
+    if !copy.join(DATABASE[0]).is_file() {
+        bail!("copy the data directory: {}", String::from_utf8_lossy(&output.stderr).trim());
+    }
+    let (dorm, images) = (world.daemon.program(), world.daemon.images());
+    let log = world.directory.join("copy.log");
+    let mut faults = Vec::new();
+    if let Ok(mut other) = Daemon::start(dorm, &copy, images, &log, &["--hulls", "0"]) {
+        faults
+            .push((Kind::WrongAnswer, "a daemon started on a copy of a directory with sandboxes that run".to_owned()));
+        other.kill()?;
+    }
+    std::fs::remove_dir_all(&copy).with_context(|| format!("remove {}", copy.display()))?;
+    Ok(faults)
+}
