@@ -109,7 +109,14 @@ impl World {
         let model = Arc::new(Model::new(trace.clone(), captures, misfortune));
         let limit = Duration::from_secs(20);
         let settings = Settings {
-            limits: Limits { start: limit, suspend: limit, resume: limit, snapshot: limit, terminate: limit },
+            limits: Limits {
+                start: limit,
+                suspend: limit,
+                resume: limit,
+                snapshot: limit,
+                attach: limit,
+                terminate: limit,
+            },
             park: ParkLimits {
                 count: usize::try_from(random.below(4)).unwrap_or_default(),
                 memory_bytes: (10 << 20) + random.below(64 << 20),
