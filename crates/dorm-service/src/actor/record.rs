@@ -14,7 +14,6 @@ use dorm_store::{
 
 use super::rewind::future_record;
 use super::{Actor, Message, Reply, SnapshotAsked, Waiting};
-use crate::effects;
 use crate::error::ServiceError;
 use crate::shared::{Shared, chain};
 

@@ -41,6 +41,7 @@ impl Model {
                 self.is_time_to_go(&state, &known);
             }
         }
+        self.volumes_committed(&mut state, change, events);
         for capture in &change.discard {
             self.trace.note(format_args!("commit: {capture} is to be discarded"));
             if let Some(owner) = needs(&state, capture) {
