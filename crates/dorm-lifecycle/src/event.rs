@@ -118,6 +118,8 @@ kinds! {
     Attached = "attached",
     /// A volume was detached from it.
     Detached = "detached",
+    /// A volume could not be attached or detached; it has those it had.
+    AttachFailed = "attach_failed",
 }
 
 #[cfg(test)]

@@ -2,8 +2,10 @@
 
 use thiserror::Error;
 
+use crate::background::BackgroundWork;
 use crate::sandbox::{Sandbox, State};
 use crate::spec::SpecError;
+use crate::volume::{AttachmentError, check_attachments};
 
 /// An invariant that does not hold.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
@@ -30,6 +32,12 @@ pub enum Broken {
     /// A capture is kept twice.
     #[error("it keeps an image twice")]
     Twice,
+    /// Its background operation is none of its state.
+    #[error("it is {0}, and its background operation takes a snapshot of a sleep image")]
+    Background(&'static str),
+    /// What it is to have attached cannot be together.
+    #[error("what is being attached cannot be: {0}")]
+    Attaching(#[from] AttachmentError),
     /// It was suspended although it may not be.
     #[error("it is {0} although it is not suspendable")]
     Suspended(&'static str),
@@ -57,7 +65,15 @@ pub fn check(sandbox: &Sandbox) -> Result<(), Broken> {
     if captures.windows(2).any(|pair| pair[0] == pair[1]) {
         return Err(Broken::Twice);
     }
+    if let Some(BackgroundWork::Attach { after }) = sandbox.state.background().map(|background| &background.work) {
+        check_attachments(after)?;
+    }
     match &sandbox.state {
+        State::Running { background: Some(background), .. }
+            if matches!(background.work, BackgroundWork::Snapshot(_)) =>
+        {
+            Err(Broken::Background(sandbox.state.name().as_str()))
+        }
         // One that is taken back to a snapshot is saved all the same, and when that fails it has to wake from there.
         State::Suspending { rewind: None, .. } if !sandbox.spec.suspendable => {
             Err(Broken::Suspended(sandbox.state.name().as_str()))

@@ -11,6 +11,7 @@
 //! command or observation ──► step(sandbox, input, context) ──► Step { next, effect, events } or Denied
 //! ```
 
+mod background;
 mod checkpoints;
 mod denied;
 mod event;
@@ -27,6 +28,7 @@ mod why;
 
 pub mod table;
 
+pub use background::{Background, BackgroundWork};
 pub use checkpoints::{Checkpoints, Ladder, LadderError, Rung, Taken};
 pub use denied::Denied;
 pub use event::{Actor, EventKind};

@@ -17,6 +17,7 @@ mod living;
 
 pub use living::{prefer_run, preferred_run};
 
+use crate::background::{Background, BackgroundWork};
 use crate::ids::RunId;
 use crate::sandbox::{Sandbox, State};
 use crate::step::{Effect, Observation, rewind_effect};
@@ -28,6 +29,14 @@ pub enum Recovery {
     Nothing,
     /// Take up the connection to the run again; it is where it was. When that fails the run is lost.
     Adopt(RunId),
+    /// Take up the connection to the run again as in [`Recovery::Adopt`], which leaves it as its record says, then report
+    /// that its background operation has failed.
+    AdoptThen {
+        /// The run.
+        run: RunId,
+        /// What to report.
+        report: Observation,
+    },
     /// End these runs first (none of them holds anything that was acknowledged), then carry out the effect.
     Redo {
         /// Runs to end.
@@ -65,10 +74,12 @@ pub fn recover(sandbox: &Sandbox, found: &[(RunId, RunCondition)]) -> Recovery {
         State::Pending { .. } => {
             Recovery::Redo { stop: runs(), effect: Effect::Start { run: own, origin: sandbox.origin.clone() } }
         }
-        State::Running { .. } => match condition {
-            Some(RunCondition::Running) => Recovery::Adopt(own),
+        State::Running { background, .. } => match condition {
             // The freezer may have been closed by hand, or memory ran high just before the daemon ended.
-            Some(RunCondition::Paused | RunCondition::Parked) => Recovery::Adopt(own),
+            Some(RunCondition::Running | RunCondition::Paused | RunCondition::Parked) => match background {
+                Some(background) => Recovery::AdoptThen { run: own, report: given_up(background) },
+                None => Recovery::Adopt(own),
+            },
             Some(RunCondition::Broken) | None => Recovery::Report {
                 stop: runs(),
                 report: Observation::RunLost("its run had ended while the daemon was not there".to_owned()),
@@ -90,7 +101,7 @@ pub fn recover(sandbox: &Sandbox, found: &[(RunId, RunCondition)]) -> Recovery {
                 Recovery::Report { stop: runs(), report: Observation::RunLost(STOPPED.to_owned()) }
             }
         },
-        State::Suspended { .. } => {
+        State::Suspended { background, .. } => {
             // A parked run is a cache of the image as long as its guest has stood still since.
             let stop: Vec<_> = found
                 .iter()
@@ -99,7 +110,11 @@ pub fn recover(sandbox: &Sandbox, found: &[(RunId, RunCondition)]) -> Recovery {
                 })
                 .map(|(run, _)| run.clone())
                 .collect();
-            if stop.is_empty() { Recovery::Nothing } else { Recovery::Stop(stop) }
+            match background {
+                Some(background) => Recovery::Report { stop, report: given_up(background) },
+                None if stop.is_empty() => Recovery::Nothing,
+                None => Recovery::Stop(stop),
+            }
         }
         // Whether the guest has run since cannot be told for every engine, so it goes back to its image: nobody was
         // told that it had woken.
@@ -121,6 +136,16 @@ pub fn recover(sandbox: &Sandbox, found: &[(RunId, RunCondition)]) -> Recovery {
             true => Recovery::Nothing,
             false => Recovery::Stop(runs()),
         },
+    }
+}
+
+/// Nothing of the sandbox has changed for a background operation that is not done.
+fn given_up(background: &Background) -> Observation {
+    let reason = STOPPED.to_owned();
+    match &background.work {
+        BackgroundWork::Attach { .. } => Observation::AttachFailed(reason),
+        BackgroundWork::PrepareRewind(_) => Observation::RewindNotPrepared(reason),
+        BackgroundWork::Snapshot(_) => Observation::SnapshotFailed(reason),
     }
 }
 

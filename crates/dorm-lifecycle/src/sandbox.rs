@@ -2,10 +2,12 @@
 
 use std::fmt;
 
+use crate::background::{Background, BackgroundWork};
 use crate::ids::{CaptureId, HoldId, OperationId, ProjectId, RunId, SandboxId, SnapshotId};
 use crate::rewind::{Rewind, Rewinding, Rewound};
 use crate::spec::SandboxSpec;
 use crate::time::Timestamp;
+use crate::volume::Attachment;
 
 /// What a sandbox's first run starts from.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -179,6 +181,8 @@ pub enum State {
         since: Timestamp,
         /// The image it falls back to when the run is lost.
         image: Option<SleepImage>,
+        /// The operation at work while it runs.
+        background: Option<Box<Background>>,
     },
     /// It is held still while a snapshot of it is taken, and goes on afterwards.
     Snapshotting {
@@ -210,6 +214,8 @@ pub enum State {
     Suspended {
         /// What it wakes up from.
         image: SleepImage,
+        /// The operation at work while it stays suspended.
+        background: Option<Box<Background>>,
     },
     /// It is being brought back from its image, or taken back to a snapshot.
     Resuming {
@@ -318,15 +324,18 @@ impl State {
         }
     }
 
-    /// The operation at work in it.
-    pub const fn operation(&self) -> Option<&OperationId> {
+    /// The operation at work in it, be it in the background.
+    pub fn operation(&self) -> Option<&OperationId> {
         match self {
             Self::Pending { operation, .. }
             | Self::Snapshotting { operation, .. }
             | Self::Suspending { operation, .. }
             | Self::Resuming { operation, .. }
             | Self::Terminating { operation, .. } => Some(operation),
-            Self::Running { .. } | Self::Suspended { .. } | Self::Terminated { .. } => None,
+            Self::Running { background, .. } | Self::Suspended { background, .. } => {
+                background.as_ref().map(|background| &background.operation)
+            }
+            Self::Terminated { .. } => None,
         }
     }
 
@@ -335,12 +344,13 @@ impl State {
         match self {
             Self::Suspending { rewind, .. } => rewind.as_deref(),
             Self::Resuming { rewind, .. } => rewind.as_deref().map(|rewinding| &rewinding.rewind),
-            Self::Pending { .. }
-            | Self::Running { .. }
-            | Self::Snapshotting { .. }
-            | Self::Suspended { .. }
-            | Self::Terminating { .. }
-            | Self::Terminated { .. } => None,
+            Self::Running { background, .. } | Self::Suspended { background, .. } => match &background.as_ref()?.work {
+                BackgroundWork::PrepareRewind(rewind) => Some(rewind),
+                BackgroundWork::Attach { .. } | BackgroundWork::Snapshot(_) => None,
+            },
+            Self::Pending { .. } | Self::Snapshotting { .. } | Self::Terminating { .. } | Self::Terminated { .. } => {
+                None
+            }
         }
     }
 
@@ -350,7 +360,7 @@ impl State {
             Self::Running { image, .. } | Self::Snapshotting { image, .. } | Self::Suspending { image, .. } => {
                 image.as_ref()
             }
-            Self::Suspended { image } | Self::Resuming { image, .. } => Some(image),
+            Self::Suspended { image, .. } | Self::Resuming { image, .. } => Some(image),
             Self::Pending { .. } | Self::Terminating { .. } | Self::Terminated { .. } => None,
         }
     }
@@ -426,14 +436,24 @@ impl Sandbox {
         self.spec.resources.memory_bytes.max(then)
     }
 
+    /// What it has attached, and what a background operation is attaching.
+    pub fn attachments(&self) -> impl Iterator<Item = &Attachment> {
+        let own = &self.spec.attachments;
+        let wanted = match self.state.background().map(|background| &background.work) {
+            Some(BackgroundWork::Attach { after }) => after.as_slice(),
+            Some(BackgroundWork::PrepareRewind(_) | BackgroundWork::Snapshot(_)) | None => &[],
+        };
+        own.iter().chain(wanted.iter().filter(|one| !own.contains(one)))
+    }
+
     /// When its time is over: only a running sandbox has such a moment.
     pub fn expires(&self) -> Option<Timestamp> {
         self.deadline().map(|deadline| deadline.at)
     }
 
-    /// When its time is over, and why then.
+    /// When its time is over, and why then. Nothing ends it in the middle of an operation.
     pub fn deadline(&self) -> Option<Deadline> {
-        let State::Running { since, .. } = &self.state else { return None };
+        let State::Running { since, background: None, .. } = &self.state else { return None };
         let limits = &self.spec.timeouts;
         let total = limits.total.map(|limit| (since.max(&self.timeouts_set).after(limit), DeadlineKind::Total));
         let idle = limits.idle.map(|limit| (since.max(&self.last_active).after(limit), DeadlineKind::Idle));
@@ -463,16 +483,20 @@ impl Sandbox {
         next.holds.iter_mut().for_each(|hold| replace(&mut hold.until));
         next.older.iter_mut().for_each(|image| replace(&mut image.taken));
         match &mut next.state {
-            State::Running { since, image } => {
+            State::Running { since, image, background } => {
                 replace(since);
                 image.iter_mut().for_each(|image| replace(&mut image.taken));
+                background.iter_mut().for_each(|background| replace(&mut background.deadline));
             }
             State::Snapshotting { since, deadline, image, .. } | State::Suspending { since, deadline, image, .. } => {
                 replace(since);
                 replace(deadline);
                 image.iter_mut().for_each(|image| replace(&mut image.taken));
             }
-            State::Suspended { image } => replace(&mut image.taken),
+            State::Suspended { image, background } => {
+                replace(&mut image.taken);
+                background.iter_mut().for_each(|background| replace(&mut background.deadline));
+            }
             State::Resuming { deadline, image, .. } => {
                 replace(deadline);
                 replace(&mut image.taken);

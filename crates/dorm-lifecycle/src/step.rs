@@ -3,6 +3,7 @@
 //! Commands come from callers and timers, observations from whoever carried out an effect. A command that meets an
 //! operation in progress waits for it and is asked again; nothing is refused merely because it came early.
 
+mod background;
 mod commands;
 mod observations;
 mod rewind;
@@ -32,6 +33,8 @@ pub struct Limits {
     pub resume: Duration,
     /// Taking a snapshot. Default 300 s.
     pub snapshot: Duration,
+    /// Attaching or detaching a volume. Default 60 s.
+    pub attach: Duration,
     /// Terminating; it is then reported as late and tried again. Default 60 s.
     pub terminate: Duration,
 }
@@ -39,7 +42,14 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         let minutes = |count: u64| Duration::from_secs(60 * count);
-        Self { start: minutes(1), suspend: minutes(5), resume: minutes(5), snapshot: minutes(5), terminate: minutes(1) }
+        Self {
+            start: minutes(1),
+            suspend: minutes(5),
+            resume: minutes(5),
+            snapshot: minutes(5),
+            attach: minutes(1),
+            terminate: minutes(1),
+        }
     }
 }
 
@@ -71,7 +81,7 @@ pub enum Command {
     SetKeeping(Keeping),
     /// Change which snapshots are taken of it by themselves.
     SetCheckpoints(Option<Checkpoints>),
-    /// Change which volumes it has attached. Of a running sandbox they are mounted and unmounted by whoever asks.
+    /// Change which volumes it has attached.
     SetAttachments(Vec<Attachment>),
     /// Keep it awake; one that is held already under this id is held as this one says.
     Hold(Hold),
@@ -96,10 +106,18 @@ pub enum Observation {
     Saved(SleepImage),
     /// Its image could not be made; its guest goes on.
     SaveFailed(String),
-    /// The snapshot is durable and verified, and its guest goes on.
+    /// The snapshot is durable and verified, and its guest goes on, or stays suspended.
     SnapshotTaken,
-    /// The snapshot could not be taken; its guest goes on.
+    /// The snapshot could not be taken; its guest goes on, or stays suspended.
     SnapshotFailed(String),
+    /// Its run has the volumes that it was to have, and no others.
+    Attached,
+    /// Its volumes could not be changed; it has those it had.
+    AttachFailed(String),
+    /// Its own copy of what it is taken back to is durable.
+    RewindPrepared,
+    /// That copy could not be made; nothing of the sandbox has changed.
+    RewindNotPrepared(String),
     /// It runs, in the engine's run of that number.
     Woken {
         /// The number of the engine's run: a new one if it was restored, the old one if it was thawed.
@@ -147,6 +165,35 @@ pub enum Effect {
         run: RunId,
         /// The snapshot.
         snapshot: SnapshotId,
+    },
+    /// Save the files or the memory of the sleep image into a snapshot. Nothing runs.
+    SnapshotImage {
+        /// The sleep image.
+        image: SleepImage,
+        /// The snapshot.
+        snapshot: SnapshotId,
+    },
+    /// Give a run that goes on the volumes in `after` and no others; when that fails, those in `before`. What goes must
+    /// not be in use.
+    Attach {
+        /// The run.
+        run: RunId,
+        /// What it has.
+        before: Vec<Attachment>,
+        /// What it is to have.
+        after: Vec<Attachment>,
+    },
+    /// End a parked run, which has other volumes mounted than the sandbox is to have.
+    Evict {
+        /// The run, which may be gone.
+        run: RunId,
+    },
+    /// Make the sandbox's own copy of the saved state of a memory snapshot.
+    PrepareRewind {
+        /// The snapshot.
+        to: SnapshotId,
+        /// The copy.
+        target: CaptureId,
     },
     /// Bring the guest back: thaw `parked` if it is still there, else restore `image` as `fresh`; where that cannot be
     /// restored, an older image of the sandbox, and where none can, what its spec allows.

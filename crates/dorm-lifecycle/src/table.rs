@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use crate::background::{Background, BackgroundWork};
 use crate::checkpoints::{Checkpoints, Ladder};
 use crate::ids::{CaptureId, HoldId, OperationId, ProjectId, SandboxId, SnapshotId, VolumeId};
 use crate::rewind::{Future, Rewind, RewindFrom, Rewinding};
@@ -101,6 +102,10 @@ fn effect_word(effect: &Effect) -> &'static str {
         Effect::Start { .. } => "start",
         Effect::Save { .. } => "save",
         Effect::Snapshot { .. } => "snapshot",
+        Effect::SnapshotImage { .. } => "snapshot_image",
+        Effect::Attach { .. } => "attach",
+        Effect::Evict { .. } => "evict",
+        Effect::PrepareRewind { .. } => "prepare_rewind",
         Effect::Wake { .. } => "wake",
         Effect::Rewind { .. } => "rewind",
         Effect::Stop { .. } => "stop",
@@ -148,12 +153,22 @@ pub(crate) fn sandboxes(named: bool) -> Vec<(String, Sandbox)> {
         list.push((text, sandbox(named, state)));
     };
     add("", State::Pending { operation: operation.clone(), deadline });
-    add("", State::Running { since, image: None });
+    add("", State::Running { since, image: None, background: None });
     add("", State::Snapshotting { operation: operation.clone(), deadline, snapshot: snapshot(), since, image: None });
+    let works = [
+        ("to attach", BackgroundWork::Attach { after: Vec::from([attachment()]) }),
+        ("to rewind", BackgroundWork::PrepareRewind(rewind())),
+    ];
+    let background = |work: &BackgroundWork| {
+        Some(Box::new(Background { operation: operation.clone(), deadline, work: work.clone() }))
+    };
+    for (word, work) in &works {
+        add(word, State::Running { since, image: None, background: background(work) });
+    }
     let resuming = |rewind| State::Resuming { operation: operation.clone(), deadline, image: image(), rewind };
     let suspending = |image, rewind| State::Suspending { operation: operation.clone(), deadline, since, image, rewind };
     if named {
-        add("with image", State::Running { since, image: Some(image()) });
+        add("with image", State::Running { since, image: Some(image()), background: None });
         let kept = Some(image());
         add(
             "with image",
@@ -164,7 +179,10 @@ pub(crate) fn sandboxes(named: bool) -> Vec<(String, Sandbox)> {
     }
     add("to rewind", suspending(None, Some(Box::new(rewind()))));
     if named {
-        add("", State::Suspended { image: image() });
+        add("", State::Suspended { image: image(), background: None });
+        for (word, work) in works.iter().chain([&("for a snapshot", BackgroundWork::Snapshot(snapshot()))]) {
+            add(word, State::Suspended { image: image(), background: background(work) });
+        }
         add("", resuming(None));
     }
     for (word, from) in [("to rewind", RewindFrom::Running), ("to rewind, slept", RewindFrom::Suspended)] {
@@ -238,6 +256,10 @@ pub(crate) fn inputs() -> Vec<(Input, &'static str)> {
         seen(Observation::SaveFailed(why()), "save_failed"),
         seen(Observation::SnapshotTaken, "snapshot_taken"),
         seen(Observation::SnapshotFailed(why()), "snapshot_failed"),
+        seen(Observation::Attached, "attached"),
+        seen(Observation::AttachFailed(why()), "attach_failed"),
+        seen(Observation::RewindPrepared, "rewind_prepared"),
+        seen(Observation::RewindNotPrepared(why()), "rewind_not_prepared"),
         seen(woken(Restored::Memory { generation: Some(1) }), "woken"),
         seen(woken(Restored::Nothing), "woken_fresh"),
         seen(Observation::WakeFailed(why()), "wake_failed"),

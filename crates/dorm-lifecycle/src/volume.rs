@@ -280,7 +280,7 @@ pub fn all_leases(sandbox: &Sandbox) -> Vec<Lease> {
         name: sandbox.spec.name.clone(),
         access: attachment.access,
     };
-    sandbox.spec.attachments.iter().map(lease).collect()
+    sandbox.attachments().map(lease).collect()
 }
 
 /// Why a lease is not granted.

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::background::BackgroundWork;
 use crate::event::{Actor, EventKind};
 use crate::ids::SnapshotId;
 use crate::sandbox::{Cause, Restored, Sandbox, SleepImage, State};
@@ -86,7 +87,7 @@ pub fn why(sandbox: &Sandbox, facts: &Facts) -> Why {
     match &sandbox.state {
         State::Running { .. } => {
             why.because.extend(awake(sandbox, facts));
-            why.next = ends(sandbox);
+            why.next = if sandbox.state.background().is_some() { Vec::new() } else { ends(sandbox) };
         }
         State::Suspended { .. } => why.next = wakes(sandbox, facts),
         State::Terminated { cause, at } => why.because.insert(0, Reason::new("event", over(cause)).at(*at)),
@@ -115,7 +116,23 @@ pub fn why(sandbox: &Sandbox, facts: &Facts) -> Why {
             why.next.push(in_progress("it is terminated", operation, *deadline, "it is reported and tried again"));
         }
     }
+    why.next.splice(0..0, in_background(sandbox));
     why
+}
+
+/// What the operation leads to that is at work while the sandbox keeps its state.
+fn in_background(sandbox: &Sandbox) -> Option<Reason> {
+    let background = sandbox.state.background()?;
+    let (what, else_what) = match &background.work {
+        BackgroundWork::Attach { .. } => ("its volumes are changed".to_owned(), "it keeps those it has"),
+        BackgroundWork::PrepareRewind(rewind) => {
+            (format!("it is taken back to snapshot {}", rewind.to), "it stays as it is")
+        }
+        BackgroundWork::Snapshot(snapshot) => {
+            (format!("snapshot {snapshot} of it is complete"), "the snapshot has failed and it stays as it is")
+        }
+    };
+    Some(in_progress(&what, &background.operation, background.deadline, else_what))
 }
 
 fn summary(sandbox: &Sandbox, facts: &Facts) -> String {
@@ -135,10 +152,10 @@ fn summary(sandbox: &Sandbox, facts: &Facts) -> String {
                 sandbox.generation
             )
         }
-        State::Suspended { image } if facts.parked => {
+        State::Suspended { image, .. } if facts.parked => {
             format!("it is suspended at generation {}, on disk, and its memory is still held", image.generation)
         }
-        State::Suspended { image } => format!("it is suspended at generation {}, only on disk", image.generation),
+        State::Suspended { image, .. } => format!("it is suspended at generation {}, only on disk", image.generation),
         State::Terminated { .. } => "it is over and never comes back".to_owned(),
         State::Pending { .. } => "its first run is being started".to_owned(),
         State::Snapshotting { .. } => "it is held still while a snapshot of it is taken".to_owned(),
@@ -202,7 +219,8 @@ fn leads(kind: EventKind) -> bool {
         | EventKind::Promoted
         | EventKind::CheckpointsSet
         | EventKind::Attached
-        | EventKind::Detached => false,
+        | EventKind::Detached
+        | EventKind::AttachFailed => false,
     }
 }
 
@@ -227,18 +245,22 @@ fn by(actor: Actor) -> &'static str {
 
 /// What failed last, unless the same has worked since.
 fn refused(facts: &Facts) -> Option<Reason> {
-    let answers = |kind| match kind {
-        EventKind::SuspendFailed => Some(EventKind::Suspended),
-        EventKind::ResumeFailed => Some(EventKind::Resumed),
-        EventKind::RewindFailed => Some(EventKind::Rewound),
-        EventKind::SnapshotFailed => Some(EventKind::SnapshotTaken),
-        EventKind::StartFailed => Some(EventKind::Started),
-        _ => None,
+    let answers = |kind| -> Option<&[EventKind]> {
+        match kind {
+            EventKind::SuspendFailed => Some(&[EventKind::Suspended]),
+            EventKind::ResumeFailed => Some(&[EventKind::Resumed]),
+            EventKind::RewindFailed => Some(&[EventKind::Rewound]),
+            EventKind::SnapshotFailed => Some(&[EventKind::SnapshotTaken]),
+            EventKind::AttachFailed => Some(&[EventKind::Attached, EventKind::Detached]),
+            EventKind::StartFailed => Some(&[EventKind::Started]),
+            _ => None,
+        }
     };
     facts.events.iter().enumerate().rev().find_map(|(index, event)| {
-        let success = answers(event.kind)?;
+        let successes = answers(event.kind)?;
         // Whoever was taken back runs: what failed before is of no use any more.
-        if facts.events[index..].iter().any(|later| [success, EventKind::Rewound].contains(&later.kind)) {
+        let made_up = |kind| successes.contains(&kind) || kind == EventKind::Rewound;
+        if facts.events[index..].iter().any(|later| made_up(later.kind)) {
             return None;
         }
         let what = event.kind.as_str().replace('_', " ");

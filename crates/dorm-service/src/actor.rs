@@ -5,6 +5,7 @@
 
 mod answers;
 mod attach;
+mod background;
 pub(crate) mod record;
 pub(crate) mod rewind;
 mod unrecorded;
@@ -15,8 +16,8 @@ use std::time::Duration;
 
 use dorm_agent_client::Agent;
 use dorm_lifecycle::{
-    Actor as By, CaptureId, Command, Denied, Effect, EventKind, Input, Observation, Outcome, RunId, Sandbox,
-    SnapshotId, SnapshotKind, State, Step, step,
+    Actor as By, BackgroundWork, CaptureId, Command, Denied, Effect, EventKind, Input, Observation, Outcome, RunId,
+    Sandbox, SnapshotId, SnapshotKind, State, Step, step,
 };
 use dorm_store::{Maker, OperationRecord, Removal, SandboxRecord, SnapshotRecord};
 use futures_util::future::BoxFuture;
@@ -74,6 +75,8 @@ pub(crate) enum First {
     Effect(Effect, Option<Reply<SandboxView>>),
     /// Take up the connection to a run that goes on.
     Adopt(RunId),
+    /// Take up the connection to a run that goes on, then report what has become of its background operation.
+    AdoptThen(RunId, Observation),
     /// Let a run go on, then report.
     GoOn(RunId, Observation),
     /// Report something that was seen.
@@ -217,11 +220,11 @@ impl Actor {
                 self.begin(effect);
             }
             First::Report(observation) => self.observe(Seen::of(observation)).await,
-            First::Adopt(run) => {
-                let task = self.task();
-                match self.meanwhile(effects::adopt(&task, &run)).await {
-                    Ok(agent) => self.agent = Some(agent),
-                    Err(reason) => self.observe(Seen::of(Observation::RunLost(reason))).await,
+            First::Adopt(run) => self.adopt(&run).await,
+            First::AdoptThen(run, report) => {
+                self.adopt(&run).await;
+                if self.record.sandbox.state.background().is_some() {
+                    self.observe(Seen::of(report)).await;
                 }
             }
             First::GoOn(run, report) => {
@@ -229,6 +232,14 @@ impl Actor {
                 let seen = self.meanwhile(effects::go_on_after_restart(&task, &run, report)).await;
                 self.observe(seen).await;
             }
+        }
+    }
+
+    async fn adopt(&mut self, run: &RunId) {
+        let task = self.task();
+        match self.meanwhile(effects::adopt(&task, run)).await {
+            Ok(agent) => self.agent = Some(agent),
+            Err(reason) => self.observe(Seen::of(Observation::RunLost(reason))).await,
         }
     }
 
@@ -256,7 +267,7 @@ impl Actor {
             agent: self.agent.clone(),
             capture: self.capture.clone(),
             kind: match (&self.record.sandbox.state, &self.snapshot) {
-                (State::Snapshotting { .. }, Some(snapshot)) => snapshot.kind,
+                (State::Snapshotting { .. } | State::Suspended { .. }, Some(snapshot)) => snapshot.kind,
                 (_, _) => SnapshotKind::Memory,
             },
         }
@@ -264,7 +275,7 @@ impl Actor {
 
     fn begin(&mut self, effect: Effect) {
         let task = self.task();
-        if !matches!(effect, Effect::Snapshot { .. }) {
+        if !matches!(effect, Effect::Snapshot { .. }) && self.record.sandbox.state.background().is_none() {
             self.agent = None;
         }
         self.work = Some(Box::pin(effects::carry_out(task, effect)));
@@ -353,6 +364,10 @@ impl Actor {
     async fn lend(&mut self, what: Use, reply: Reply<(Agent, InUse)>) {
         let state = self.record.sandbox.state.name();
         match &self.record.sandbox.state {
+            // There is one connection at a time, and the operation in the background is making it.
+            State::Running { background: Some(_), .. } if !self.has_agent() => {
+                self.later.push_back(Message::Use { what, reply });
+            }
             State::Running { .. } => match self.agent_now().await {
                 Ok(agent) => {
                     let _ = reply.send(Ok((agent, self.activity.begin(what))));
@@ -375,9 +390,7 @@ impl Actor {
     }
 
     async fn agent_now(&mut self) -> Result<Agent, ServiceError> {
-        if let Some(agent) = &self.agent
-            && !agent.is_closed()
-        {
+        if let Some(agent) = self.agent.as_ref().filter(|agent| !agent.is_closed()) {
             return Ok(agent.clone());
         }
         let agent = effects::connect(&self.task(), &self.record.sandbox.run_id()).await?;
@@ -389,7 +402,7 @@ impl Actor {
         if *run != self.record.sandbox.run_id() {
             return;
         }
-        if self.work.is_some() {
+        if self.work.is_some() && !self.gives_up_attaching() {
             // The effect in progress may meet it and say so, having more to undo than this.
             self.later.push_back(Message::RunEnded { run: run.clone(), reason });
             return;
@@ -403,7 +416,7 @@ impl Actor {
     /// Memory ran high, so the guest stands still. An operation in progress may need its agent, and who is to be killed
     /// is found out when it is over.
     async fn memory_high(&mut self, run: RunId) {
-        if self.work.is_some() {
+        if self.work.is_some() && self.record.sandbox.state.background().is_none() {
             self.breathe(&run);
             self.later.push_back(Message::MemoryHigh { run });
         } else if run == self.record.sandbox.run_id() && matches!(self.record.sandbox.state, State::Running { .. }) {
@@ -423,7 +436,8 @@ impl Actor {
             Some(at) if now.duration_since(at) < Duration::from_secs(5) => effects::Lately::Relieved,
             Some(_) | None => effects::Lately::Quiet,
         };
-        match effects::relieve(&self.task(), run, lately).await {
+        let task = self.task();
+        match self.beside(effects::relieve(&task, run, lately)).await {
             Ok(Some(detail)) => {
                 self.relieved = Some(tokio::time::Instant::now());
                 tracing::info!(%run, detail, "memory ran high and was relieved");
@@ -445,7 +459,7 @@ impl Actor {
     }
 
     async fn evict(&mut self, reply: Option<Reply<SandboxView>>) {
-        if self.work.is_some() {
+        if self.work.is_some() && !self.leaves_run_alone() {
             if let Some(reply) = reply {
                 self.later.push_back(Message::Evict { reply: Some(reply) });
             }
@@ -454,7 +468,9 @@ impl Actor {
         let run = self.record.sandbox.run_id();
         let mut answer = Ok(());
         if self.residence() == Residence::Parked {
-            answer = match tokio::time::timeout(effects::UNDO, self.shared.engine.stop(&run)).await {
+            let engine = self.shared.engine.clone();
+            let stopped = tokio::time::timeout(effects::UNDO, engine.stop(&run));
+            answer = match self.beside(stopped).await {
                 Ok(stopped) => stopped.map_err(ServiceError::from),
                 Err(_) => Err(self.failed("evict", "its run does not end")),
             };
@@ -477,10 +493,13 @@ impl Actor {
     }
 
     async fn observe(&mut self, seen: Seen) {
-        let Seen { observation, agent, bytes } = seen;
+        let Seen { observation, agent, bytes, cause } = seen;
+        let background = self.record.sandbox.state.background().map(|background| background.work.clone());
         let recorded = self.record_observation(observation, bytes).await;
         let Some((observation, effect)) = recorded else { return };
-        self.agent = agent;
+        // One that was lent meanwhile stays.
+        let kept = self.agent.take().filter(|agent| background.is_some() && !agent.is_closed());
+        self.agent = kept.or(agent);
         if let (Observation::Saved(_), None) = (&observation, &effect)
             && let Some(memory) = effects::park(&self.task(), &self.record.sandbox.run_id()).await
         {
@@ -493,7 +512,9 @@ impl Actor {
             self.shared.parking.leave(&self.record.sandbox.id);
         }
         self.settle_volumes();
-        self.capture = None;
+        if let Some(BackgroundWork::Attach { .. }) = background {
+            self.volumes_changed(&observation).await;
+        }
         // It may be the last that used a snapshot.
         self.shared.removals.poke();
         match effect {
@@ -503,7 +524,7 @@ impl Actor {
             }
             None => {
                 self.operation = None;
-                self.answer(&observation);
+                self.answer(&observation, cause);
             }
         }
     }

@@ -114,6 +114,10 @@ impl Ledger {
             | State::Terminating { .. } => {
                 committed.insert(sandbox.id.clone(), Share::of_sandbox(sandbox));
             }
+            // It has the room already that it needs once it is taken back.
+            State::Suspended { .. } if sandbox.state.rewind().is_some() => {
+                committed.insert(sandbox.id.clone(), Share::of_sandbox(sandbox));
+            }
             State::Suspended { .. } | State::Terminated { .. } => {
                 committed.remove(&sandbox.id);
             }

@@ -13,6 +13,7 @@
 //! On any failure before the record the draft goes and the guest simply continues. A guest of which a snapshot is taken
 //! continues as soon as it is written, since nothing of it is given up for that.
 
+mod background;
 mod save;
 mod wake;
 
@@ -59,11 +60,13 @@ pub(crate) struct Seen {
     pub(crate) agent: Option<Agent>,
     /// The size of what was written.
     pub(crate) bytes: u64,
+    /// The error behind a failure, for the caller who waits.
+    pub(crate) cause: Option<Arc<ServiceError>>,
 }
 
 impl Seen {
     pub(crate) fn of(observation: Observation) -> Self {
-        Self { observation, agent: None, bytes: 0 }
+        Self { observation, agent: None, bytes: 0, cause: None }
     }
 
     fn with(observation: Observation, agent: Agent) -> Self {
@@ -77,6 +80,10 @@ pub(crate) async fn carry_out(task: Task, effect: Effect) -> Option<Seen> {
         Effect::Start { run, origin } => start(&task, &run, &origin).await,
         Effect::Save { run } => save::save(&task, &run).await,
         Effect::Snapshot { run, .. } => save::snapshot(&task, &run).await,
+        Effect::SnapshotImage { image, snapshot: _ } => background::snapshot_image(&task, &image).await,
+        Effect::Attach { run, before, after } => background::attach(&task, &run, &before, &after).await,
+        Effect::Evict { run } => background::evict(&task, &run).await,
+        Effect::PrepareRewind { to, target } => background::prepare_rewind(&task, &to, &target).await,
         Effect::Wake { parked, fresh, image } => wake::wake(&task, &parked, &fresh, &image).await,
         Effect::Rewind { parked, fresh, target, layer, resources } => {
             // It begins as what it is to be.
@@ -202,7 +209,8 @@ pub(crate) async fn connect(task: &Task, run: &RunId) -> Result<Agent, ServiceEr
 }
 
 async fn remount(task: &Task, agent: &Agent) -> Result<(), ServiceError> {
-    match task.sandbox.spec.attachments.is_empty() {
+    // An interrupted operation may have left volumes on the host's side that the sandbox does not have.
+    match task.sandbox.attachments().next().is_none() {
         true => mount_inside(&task.sandbox, agent, Busy::Hide).await,
         false => mount_all(&task.shared, &task.sandbox, agent).await,
     }

@@ -158,7 +158,11 @@ async fn close_operations(
                 give_up_capture(shared, operation, living, report).await?;
             }
             // These belong to a state, and whoever drives the sandbox ends them.
-            OperationKind::Create | OperationKind::Resume | OperationKind::Terminate => {}
+            OperationKind::Create
+            | OperationKind::Resume
+            | OperationKind::Terminate
+            | OperationKind::Attach
+            | OperationKind::Detach => {}
             // The sandboxes they are about are revived first.
             OperationKind::Fork | OperationKind::Promote => {}
         }
@@ -230,6 +234,10 @@ async fn revive(
     let first = match recover(&record.sandbox, found) {
         Recovery::Nothing => First::Nothing,
         Recovery::Adopt(run) => First::Adopt(run),
+        Recovery::AdoptThen { run, report: observation } => {
+            report.lines.push(format!("sandbox {id}: its operation was given up and it goes on"));
+            First::AdoptThen(run, observation)
+        }
         Recovery::GoOn { run, report: observation } => {
             report.lines.push(format!("sandbox {id}: its operation was undone and it goes on"));
             First::GoOn(run, observation)
@@ -245,7 +253,10 @@ async fn revive(
             First::Effect(effect, None)
         }
         Recovery::Report { stop, report: observation } => {
-            report.lines.push(format!("sandbox {id}: its run was lost"));
+            report.lines.push(match &record.sandbox.state {
+                State::Suspended { .. } => format!("sandbox {id}: its operation was given up and it stays suspended"),
+                _ => format!("sandbox {id}: its run was lost"),
+            });
             end_all(shared, &record, &stop).await;
             First::Report(observation)
         }
@@ -255,7 +266,7 @@ async fn revive(
         }
     };
     let parked = matches!(record.sandbox.state, State::Suspended { .. }).then(|| record.sandbox.run_id());
-    if let (Some(run), First::Nothing) = (&parked, &first)
+    if let (Some(run), First::Nothing | First::Report(_)) = (&parked, &first)
         && found
             .iter()
             .any(|(found, condition)| found == run && matches!(condition, RunCondition::Parked | RunCondition::Paused))

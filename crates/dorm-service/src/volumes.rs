@@ -134,8 +134,7 @@ impl Shared {
                 || self.unended().iter().any(|run| run.sandbox == sandbox.id)
         };
         let users = living.iter().map(|record| &record.sandbox).filter(|sandbox| uses(sandbox));
-        let keep: BTreeSet<VolumeId> =
-            users.flat_map(|one| one.spec.attachments.iter().map(|at| at.volume.clone())).collect();
+        let keep: BTreeSet<VolumeId> = users.flat_map(|one| one.attachments().map(|at| at.volume.clone())).collect();
         self.volumes.settle(keep).await
     }
 }
@@ -176,7 +175,7 @@ pub(crate) fn inside(sandbox: &Sandbox) -> Result<Vec<GuestMount>, ServiceError>
 /// Who has a volume and who only wishes to, for people.
 pub(crate) fn holders(living: &[dorm_store::SandboxRecord], volume: &VolumeId) -> Vec<String> {
     let sandboxes = living.iter().map(|record| &record.sandbox);
-    let users = sandboxes.filter(|sandbox| sandbox.spec.attachments.iter().any(|one| one.volume == *volume));
+    let users = sandboxes.filter(|sandbox| sandbox.attachments().any(|one| one.volume == *volume));
     users.map(|sandbox| format!("{} ({})", title(sandbox.spec.name.as_ref(), sandbox), sandbox.state.name())).collect()
 }
 

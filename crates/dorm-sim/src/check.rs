@@ -81,6 +81,13 @@ fn quiet(world: &World) -> Result<Result<(), String>> {
             }
         }
     }
+    for (run, wanted) in world.model.places() {
+        let mut inside: Vec<_> = world.host.volumes_inside(&run).into_iter().map(|(path, _)| path).collect();
+        inside.sort();
+        if inside != wanted {
+            return Ok(Err(format!("run {run} has volumes at {inside:?} and is to have them at {wanted:?}")));
+        }
+    }
     if let Some((run, condition)) = runs.pop_first() {
         return Ok(Err(format!("run {run} ({condition:?}) belongs to nobody")));
     }

@@ -2,6 +2,7 @@
 
 mod deeds;
 mod inside;
+mod volumes;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +21,11 @@ const PATIENCE: Duration = Duration::from_secs(3600);
 /// What a caller does.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Deed {
-    Create { name: Option<u64>, timeouts: Timeouts, snapshot: Option<SnapshotId> },
+    Create {
+        name: Option<u64>,
+        timeouts: Timeouts,
+        snapshot: Option<SnapshotId>,
+    },
     Clone(SandboxId, Option<u64>),
     Fork(SandboxId, Vec<Option<u64>>, Together),
     Suspend(SandboxId),
@@ -47,6 +52,10 @@ pub(crate) enum Deed {
     List,
     SetClock(i64),
     Kill(SandboxId),
+    /// A volume of that number; whether many may write to it.
+    MakeVolume(u64, bool),
+    Attach(SandboxId, u64),
+    Detach(SandboxId, u64),
 }
 
 /// One caller.
@@ -111,7 +120,8 @@ impl Client {
             54 => Deed::Hold(id, Duration::from_millis(1 + self.random.below(5000))),
             55..57 => Deed::SetKeeping(id, self.choose_keeping()),
             57..60 => Deed::Terminate(id),
-            60..72 => Deed::Count(id),
+            60..66 => Deed::Count(id),
+            66..72 => self.choose_volume(id),
             72..76 => Deed::Write(id),
             76..78 => self.choose_rewind(id, &snapshots),
             78 => self.choose_restart(id),
@@ -207,7 +217,9 @@ impl Client {
         let allowed = match error.code() {
             Code::NotFound => !matches!(error, ServiceError::Pool(_)),
             Code::Conflict | Code::Gone | Code::PortClosed | Code::Unavailable => true,
-            Code::InvalidArgument | Code::NoRoom | Code::Internal => false,
+            // Another volume is at that place.
+            Code::InvalidArgument => matches!(deed, Deed::Attach(..)),
+            Code::NoRoom | Code::Internal => false,
             Code::Failed => match deed {
                 Deed::Create { snapshot: Some(_), .. } | Deed::Clone(..) | Deed::Restart(_) => {
                     message.contains("there is no capture")

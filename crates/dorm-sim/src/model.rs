@@ -6,12 +6,13 @@
 
 mod commits;
 mod memory;
+mod volumes;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use dorm_lifecycle::{CaptureId, Sandbox, SandboxId, SnapshotId, StateName};
+use dorm_lifecycle::{CaptureId, Sandbox, SandboxId, SnapshotId, StateName, VolumeId, Writers};
 use dorm_store::{EventRecord, OperationRecord, OperationResult, SandboxRecord, SnapshotRecord, Together};
 
 use crate::trace::Trace;
@@ -47,6 +48,8 @@ struct State {
     /// Children of forks that keep all or none: those are ended by the service itself.
     all_or_none: BTreeSet<SandboxId>,
     discard: Vec<CaptureId>,
+    /// How many may write to each volume.
+    volumes: BTreeMap<VolumeId, Writers>,
     events: Vec<EventRecord>,
     /// Values that callers wrote, so that none is written twice.
     values: u64,

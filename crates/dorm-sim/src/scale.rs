@@ -146,7 +146,7 @@ async fn fill_store(path: &Path, counts: Counts) -> Result<u64> {
     let now = SystemClock.now();
     let week_ago = now.shifted(-7 * 86_400_000);
     let image = SleepImage { capture: CaptureId::from_random([3; 20]), generation: 1, taken: week_ago, bytes: 1 << 20 };
-    let living = sandbox(1, week_ago, State::Suspended { image });
+    let living = sandbox(1, week_ago, State::Suspended { image, background: None });
     let terminated = sandbox(2, week_ago, State::Terminated { cause: Cause::Requested, at: week_ago });
     let operation = OperationRecord {
         id: OperationId::from_random([4; 20]),

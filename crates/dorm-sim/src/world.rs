@@ -10,7 +10,8 @@ use dorm_engine_fake::FakeHost;
 use dorm_lifecycle::{Limits, Timestamp};
 use dorm_pool::Pool;
 use dorm_service::{
-    HostFacts, ParkLimits, Parts, Randomness, RecoveryReport, Service, ServiceError, Settings, TokioClock,
+    HostFacts, Limiting, ParkLimits, Parts, Randomness, RecoveryReport, Service, ServiceError, Settings, TokioClock,
+    Volumes,
 };
 use dorm_steps::AnySteps;
 use dorm_store::memory::MemoryStore;
@@ -109,7 +110,14 @@ impl World {
         let model = Arc::new(Model::new(trace.clone(), captures, misfortune));
         let limit = Duration::from_secs(20);
         let settings = Settings {
-            limits: Limits { start: limit, suspend: limit, resume: limit, snapshot: limit, terminate: limit },
+            limits: Limits {
+                start: limit,
+                suspend: limit,
+                resume: limit,
+                snapshot: limit,
+                attach: limit,
+                terminate: limit,
+            },
             park: ParkLimits {
                 count: usize::try_from(random.below(4)).unwrap_or_default(),
                 memory_bytes: (10 << 20) + random.below(64 << 20),
@@ -178,7 +186,7 @@ impl World {
         };
         let engine = WatchedEngine::open(&self.host, &life, &self.trace);
         let parts = Parts {
-            volumes: dorm_service::Volumes::new("/nowhere", dorm_service::Limiting::Never),
+            volumes: Volumes::with_steps(self.data.join("volumes"), Limiting::Never, steps.clone()),
             store: Arc::new(SteppedStore::new(Arc::new(store), steps.clone())),
             engine: Arc::new(SteppedEngine::new(Arc::new(engine), steps)),
             pool: self.pool(&life)?,

@@ -35,7 +35,7 @@ fn sandbox(number: u8) -> SandboxRecord {
         restored: dorm_lifecycle::Restored::Nothing,
         rewound: None,
         older: Vec::new(),
-        state: State::Running { since: at, image: None },
+        state: State::Running { since: at, image: None, background: None },
     };
     SandboxRecord { sandbox, revision: 0 }
 }

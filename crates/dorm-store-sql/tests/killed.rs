@@ -39,7 +39,7 @@ fn change(task: u8, revision: u64) -> Change {
         restored: dorm_lifecycle::Restored::Nothing,
         rewound: None,
         older: Vec::new(),
-        state: State::Running { since: at, image: None },
+        state: State::Running { since: at, image: None, background: None },
     };
     let event = NewEvent {
         project: ProjectId::local(),

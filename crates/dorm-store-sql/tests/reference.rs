@@ -151,13 +151,13 @@ fn state(number: usize) -> State {
     let image = SleepImage { capture: CaptureId::from_random([8; 20]), generation: 1, taken: at(1_500), bytes: 1 };
     match StateName::ALL[number] {
         StateName::Pending => State::Pending { operation, deadline },
-        StateName::Running => State::Running { since, image: None },
+        StateName::Running => State::Running { since, image: None, background: None },
         StateName::Snapshotting => {
             let snapshot = SnapshotId::from_random([7; 20]);
             State::Snapshotting { operation, deadline, snapshot, since, image: None }
         }
         StateName::Suspending => State::Suspending { operation, deadline, since, image: Some(image), rewind: None },
-        StateName::Suspended => State::Suspended { image },
+        StateName::Suspended => State::Suspended { image, background: None },
         StateName::Resuming => State::Resuming { operation, deadline, image, rewind: None },
         StateName::Terminating => State::Terminating { operation, deadline, cause: Cause::Timeout },
         StateName::Terminated => State::Terminated { cause: Cause::Requested, at: since },

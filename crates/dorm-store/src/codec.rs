@@ -4,6 +4,7 @@
 //! is unknown or not there, a word nobody knows and a later version are errors, since what a record means must not be
 //! guessed. Revisions and numbers are not part of the text: they belong to the store.
 
+mod background;
 mod clock;
 mod convert;
 mod upgrade;

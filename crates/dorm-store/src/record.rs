@@ -43,11 +43,15 @@ pub enum OperationKind {
     Promote,
     /// Takes in the file of a snapshot.
     Import,
+    /// Attaches a volume.
+    Attach,
+    /// Detaches a volume.
+    Detach,
 }
 
 impl OperationKind {
     /// Every kind.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 13] = [
         Self::Create,
         Self::Suspend,
         Self::Resume,
@@ -59,6 +63,8 @@ impl OperationKind {
         Self::Rewind,
         Self::Promote,
         Self::Import,
+        Self::Attach,
+        Self::Detach,
     ];
 
     /// Its word in records and answers.
@@ -75,6 +81,8 @@ impl OperationKind {
             Self::Rewind => "rewind",
             Self::Promote => "promote",
             Self::Import => "import",
+            Self::Attach => "attach",
+            Self::Detach => "detach",
         }
     }
 }

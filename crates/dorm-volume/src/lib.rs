@@ -156,6 +156,10 @@ impl Volumes {
         work: impl FnOnce(&Inner) -> Result<T, VolumeError> + Send + 'static,
     ) -> Result<T, VolumeError> {
         let inner = self.0.clone();
+        if inner.steps.in_place() {
+            let _at_work = inner.at_work.lock().await;
+            return work(&inner);
+        }
         // To its end, even if nobody waits any more.
         let done = tokio::spawn(async move {
             let _at_work = inner.at_work.lock().await;

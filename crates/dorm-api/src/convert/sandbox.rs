@@ -196,16 +196,25 @@ fn of_state(state: &life::State) -> OfState {
     let at_work = |id: &life::OperationId, deadline: &life::Timestamp| {
         Some(wire::Operation { id: id.to_string(), deadline: time(*deadline) })
     };
+    let in_background = |background: Option<&life::Background>| {
+        background.and_then(|background| at_work(&background.operation, &background.deadline))
+    };
     match state {
         life::State::Pending { operation, deadline } | life::State::Resuming { operation, deadline, .. } => {
             OfState { operation: at_work(operation, deadline), ..OfState::default() }
         }
-        life::State::Running { since, .. } => OfState { running_since: Some(time(*since)), ..OfState::default() },
+        life::State::Running { since, background, .. } => OfState {
+            operation: in_background(background.as_deref()),
+            running_since: Some(time(*since)),
+            ..OfState::default()
+        },
         life::State::Snapshotting { operation, deadline, since, .. }
         | life::State::Suspending { operation, deadline, since, .. } => {
             OfState { operation: at_work(operation, deadline), running_since: Some(time(*since)), ..OfState::default() }
         }
-        life::State::Suspended { .. } => OfState::default(),
+        life::State::Suspended { background, .. } => {
+            OfState { operation: in_background(background.as_deref()), ..OfState::default() }
+        }
         life::State::Terminating { operation, deadline, cause } => {
             OfState { operation: at_work(operation, deadline), cause: Some(cause.into()), ..OfState::default() }
         }

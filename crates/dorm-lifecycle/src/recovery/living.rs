@@ -31,13 +31,13 @@ pub fn preferred_run(
         // Its end was asked for, and that is final.
         (State::Terminating { .. } | State::Terminated { .. }, _) => None,
         _ if newer.is_some() => newer,
-        (State::Suspended { image } | State::Resuming { image, rewind: None, .. }, Some(_))
+        (State::Suspended { image, .. } | State::Resuming { image, rewind: None, .. }, Some(_))
             if is_gone(&image.capture) =>
         {
             Some(own)
         }
         // No wake was attempted since the image was saved, so that a later record is missing that says who woke it.
-        (State::Suspended { image }, Some(RunCondition::Running)) if image.generation == sandbox.generation => {
+        (State::Suspended { image, .. }, Some(RunCondition::Running)) if image.generation == sandbox.generation => {
             Some(own)
         }
         (
@@ -61,7 +61,7 @@ pub fn prefer_run(sandbox: &Sandbox, run: &RunId, is_gone: impl Fn(&CaptureId) -
         sandbox.state.name()
     );
     let next = Sandbox {
-        state: State::Running { since: now, image },
+        state: State::Running { since: now, image, background: None },
         older: images,
         run: run.generation,
         // Whatever the run was told last, the next one is told another.
@@ -102,7 +102,7 @@ mod tests {
     #[test]
     fn a_parked_run_is_preferred_to_an_image_that_is_gone_and_to_no_other() {
         for (_, sandbox) in sandboxes(true) {
-            let (State::Suspended { image } | State::Resuming { image, rewind: None, .. }) = &sandbox.state else {
+            let (State::Suspended { image, .. } | State::Resuming { image, rewind: None, .. }) = &sandbox.state else {
                 continue;
             };
             let parked = [(sandbox.run_id(), RunCondition::Parked)];
@@ -117,7 +117,7 @@ mod tests {
     #[test]
     fn what_is_left_of_a_wake_that_failed_is_not_preferred() {
         for (_, mut sandbox) in sandboxes(true) {
-            let State::Suspended { image } = &sandbox.state else { continue };
+            let State::Suspended { image, background: None } = &sandbox.state else { continue };
             sandbox.generation = image.generation + 1;
             let stray = [(run(&sandbox, sandbox.generation), RunCondition::Running)];
             assert_eq!(preferred_run(&sandbox, &stray, |_| false), None);

@@ -24,7 +24,10 @@ fn a_run_that_can_go_on_is_never_stopped_while_its_guest_is_the_newest() {
             let alive = matches!(condition, Some(RunCondition::Running | RunCondition::Paused | RunCondition::Parked));
             let plan = recover(&sandbox, &found(&sandbox, condition));
             if newest && alive {
-                assert!(matches!(plan, Recovery::Adopt(_) | Recovery::GoOn { .. }), "{sandbox:?} {plan:?}");
+                assert!(
+                    matches!(plan, Recovery::Adopt(_) | Recovery::AdoptThen { .. } | Recovery::GoOn { .. }),
+                    "{sandbox:?} {plan:?}"
+                );
             }
         }
     }
@@ -47,7 +50,7 @@ fn a_parked_run_is_kept_only_while_it_stood_still() {
 fn a_transitional_state_is_always_continued_or_undone() {
     for (name, sandbox) in sandboxes(true) {
         for condition in CONDITIONS {
-            if sandbox.state.name().is_transitional() {
+            if sandbox.state.operation().is_some() {
                 let plan = recover(&sandbox, &found(&sandbox, condition));
                 assert!(!matches!(plan, Recovery::Nothing | Recovery::Stop(_)), "{name} {condition:?} {plan:?}");
             }
@@ -97,4 +100,32 @@ fn an_interrupted_rewind_is_undone_until_the_present_is_saved_and_done_again_aft
             _ => {}
         }
     }
+}
+
+#[test]
+fn an_interrupted_background_operation_is_given_up_and_its_sandbox_stays_where_it_was() {
+    let mut seen = 0;
+    for (name, sandbox) in sandboxes(true) {
+        let Some(background) = sandbox.state.background() else { continue };
+        seen += 1;
+        let condition = match &sandbox.state {
+            State::Running { .. } => RunCondition::Running,
+            _ => RunCondition::Parked,
+        };
+        let report = match recover(&sandbox, &found(&sandbox, Some(condition))) {
+            Recovery::AdoptThen { run, report } => {
+                assert_eq!((condition, run), (RunCondition::Running, sandbox.run_id()), "{name}");
+                report
+            }
+            Recovery::Report { stop, report } => {
+                assert_eq!((condition, stop), (RunCondition::Parked, Vec::new()), "{name}: a parked run is kept");
+                report
+            }
+            other => panic!("{name}: {other:?}"),
+        };
+        let after = crate::step(&sandbox, &crate::Input::Observation(report), &crate::table::context()).expect("step");
+        assert_eq!(after.next.state, sandbox.state.with_background(None), "{name}");
+        assert_eq!((after.next.spec, after.effect), (sandbox.spec.clone(), None), "{name}: {background:?}");
+    }
+    assert_eq!(seen, 5);
 }

@@ -1,6 +1,6 @@
 //! What a command leads to in each state.
 
-use super::{Command, Context, Effect, Outcome, Step, rewind, terminating};
+use super::{Command, Context, Effect, Outcome, Step, background, rewind, terminating};
 use crate::checkpoints::Checkpoints;
 use crate::denied::Denied;
 use crate::event::EventKind;
@@ -19,7 +19,7 @@ pub(super) fn decide(sandbox: &Sandbox, command: &Command, context: &Context) ->
         Command::SetTimeouts(timeouts) => set_timeouts(sandbox, *timeouts, context),
         Command::SetKeeping(keeping) => set_keeping(sandbox, *keeping),
         Command::SetCheckpoints(checkpoints) => set_checkpoints(sandbox, checkpoints.as_ref()),
-        Command::SetAttachments(attachments) => set_attachments(sandbox, attachments),
+        Command::SetAttachments(attachments) => set_attachments(sandbox, attachments, context),
         Command::Hold(hold) => hold_awake(sandbox, hold, context),
         Command::Release(hold) => release(sandbox, hold, context),
         Command::Touch => touch(sandbox, context),
@@ -36,11 +36,13 @@ fn suspend(sandbox: &Sandbox, context: &Context) -> Result<Step, Denied> {
     match &sandbox.state {
         State::Terminated { cause, .. } | State::Terminating { cause, .. } => Err(over(cause)),
         _ if !sandbox.spec.suspendable => Err(Denied::NotSuspendable),
-        State::Running { since, image } => Ok(suspending(sandbox, *since, image.as_ref(), context)),
+        State::Running { since, image, background: None } => Ok(suspending(sandbox, *since, image.as_ref(), context)),
         State::Suspended { .. } => Ok(Step::stays(sandbox, Outcome::Already)),
-        State::Pending { .. } | State::Snapshotting { .. } | State::Suspending { .. } | State::Resuming { .. } => {
-            Ok(Step::stays(sandbox, Outcome::Wait))
-        }
+        State::Running { background: Some(_), .. }
+        | State::Pending { .. }
+        | State::Snapshotting { .. }
+        | State::Suspending { .. }
+        | State::Resuming { .. } => Ok(Step::stays(sandbox, Outcome::Wait)),
     }
 }
 
@@ -57,11 +59,12 @@ pub(super) fn suspending(sandbox: &Sandbox, since: Timestamp, image: Option<&Sle
 
 fn resume(sandbox: &Sandbox, context: &Context) -> Result<Step, Denied> {
     match &sandbox.state {
-        State::Suspended { image } => Ok(resuming(sandbox, image, context)),
+        State::Suspended { image, background: None } => Ok(resuming(sandbox, image, context)),
         State::Running { .. } | State::Snapshotting { .. } => Ok(Step::stays(sandbox, Outcome::Already)),
-        State::Pending { .. } | State::Suspending { .. } | State::Resuming { .. } => {
-            Ok(Step::stays(sandbox, Outcome::Wait))
-        }
+        State::Suspended { background: Some(_), .. }
+        | State::Pending { .. }
+        | State::Suspending { .. }
+        | State::Resuming { .. } => Ok(Step::stays(sandbox, Outcome::Wait)),
         State::Terminating { cause, .. } | State::Terminated { cause, .. } => Err(over(cause)),
     }
 }
@@ -83,7 +86,7 @@ pub(super) fn resuming(sandbox: &Sandbox, image: &SleepImage, context: &Context)
 
 fn take_snapshot(sandbox: &Sandbox, snapshot: &SnapshotId, context: &Context) -> Result<Step, Denied> {
     match &sandbox.state {
-        State::Running { since, image } => {
+        State::Running { since, image, background: None } => {
             let state = State::Snapshotting {
                 operation: context.operation.clone(),
                 deadline: context.now.after(context.limits.snapshot),
@@ -95,10 +98,13 @@ fn take_snapshot(sandbox: &Sandbox, snapshot: &SnapshotId, context: &Context) ->
             Ok(Step::to(sandbox, state).event_because(EventKind::Snapshotting, snapshot.as_str()).effect(effect))
         }
         // A suspended sandbox stays as it is: its snapshot is taken from the sleep image, without any run.
-        State::Suspended { .. } => Ok(Step::stays(sandbox, Outcome::Already)),
-        State::Pending { .. } | State::Snapshotting { .. } | State::Suspending { .. } | State::Resuming { .. } => {
-            Ok(Step::stays(sandbox, Outcome::Wait))
-        }
+        State::Suspended { background: None, .. } => Ok(background::snapshot(sandbox, snapshot, context)),
+        State::Running { background: Some(_), .. }
+        | State::Suspended { background: Some(_), .. }
+        | State::Pending { .. }
+        | State::Snapshotting { .. }
+        | State::Suspending { .. }
+        | State::Resuming { .. } => Ok(Step::stays(sandbox, Outcome::Wait)),
         State::Terminating { cause, .. } | State::Terminated { cause, .. } => Err(over(cause)),
     }
 }
@@ -138,27 +144,21 @@ fn set_checkpoints(sandbox: &Sandbox, checkpoints: Option<&Checkpoints>) -> Resu
     Ok(step)
 }
 
-/// Not while an operation is at work, which mounts or saves what is attached.
-fn set_attachments(sandbox: &Sandbox, attachments: &[Attachment]) -> Result<Step, Denied> {
+/// Waits for an operation at work, which may mount or save what is attached.
+fn set_attachments(sandbox: &Sandbox, attachments: &[Attachment], context: &Context) -> Result<Step, Denied> {
     match &sandbox.state {
         State::Terminating { cause, .. } | State::Terminated { cause, .. } => Err(over(cause)),
-        State::Pending { .. } | State::Snapshotting { .. } | State::Suspending { .. } | State::Resuming { .. } => {
-            Ok(Step::stays(sandbox, Outcome::Wait))
-        }
-        State::Running { .. } | State::Suspended { .. } => {
+        State::Running { background: Some(_), .. }
+        | State::Suspended { background: Some(_), .. }
+        | State::Pending { .. }
+        | State::Snapshotting { .. }
+        | State::Suspending { .. }
+        | State::Resuming { .. } => Ok(Step::stays(sandbox, Outcome::Wait)),
+        State::Running { background: None, .. } | State::Suspended { background: None, .. } => {
             if sandbox.spec.attachments == attachments {
                 return Ok(Step::stays(sandbox, Outcome::Already));
             }
-            let mut step = Step::to(sandbox, sandbox.state.clone());
-            let (before, after) = (&sandbox.spec.attachments, attachments);
-            for gone in before.iter().filter(|one| !after.contains(one)) {
-                step = step.event_because(EventKind::Detached, format!("volume {} from {}", gone.volume, gone.path));
-            }
-            for new in after.iter().filter(|one| !before.contains(one)) {
-                step = step.event_because(EventKind::Attached, format!("volume {} at {}", new.volume, new.path));
-            }
-            step.next.spec.attachments = attachments.to_vec();
-            Ok(step)
+            Ok(background::attach(sandbox, attachments, context))
         }
     }
 }
@@ -207,7 +207,7 @@ fn expire(sandbox: &Sandbox, context: &Context) -> Step {
     let Some(deadline) = sandbox.deadline().filter(|deadline| deadline.at <= context.now) else {
         return Step::stays(sandbox, Outcome::Already);
     };
-    let State::Running { since, image } = &sandbox.state else {
+    let State::Running { since, image, background: None } = &sandbox.state else {
         return Step::stays(sandbox, Outcome::Already);
     };
     let mut step = match sandbox.spec.on_timeout {
@@ -220,8 +220,12 @@ fn expire(sandbox: &Sandbox, context: &Context) -> Step {
 
 fn terminate(sandbox: &Sandbox, context: &Context) -> Step {
     match &sandbox.state {
-        State::Running { .. } | State::Suspended { .. } => terminating(sandbox, Cause::Requested, context),
-        State::Pending { .. }
+        State::Running { background: None, .. } | State::Suspended { background: None, .. } => {
+            terminating(sandbox, Cause::Requested, context)
+        }
+        State::Running { background: Some(_), .. }
+        | State::Suspended { background: Some(_), .. }
+        | State::Pending { .. }
         | State::Snapshotting { .. }
         | State::Suspending { .. }
         | State::Resuming { .. }

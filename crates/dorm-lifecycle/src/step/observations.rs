@@ -1,6 +1,6 @@
 //! What an observation leads to in each state. What does not fit the state came late or twice and changes nothing.
 
-use super::{Context, Observation, Outcome, Step, rewind};
+use super::{Context, Observation, Outcome, Step, background, rewind};
 use crate::event::EventKind;
 use crate::rewind::Rewind;
 use crate::sandbox::{Cause, Restored, Sandbox, SleepImage, State};
@@ -14,6 +14,10 @@ pub(super) fn decide(sandbox: &Sandbox, observation: &Observation, context: &Con
         Observation::SaveFailed(reason) => goes_on(sandbox, Over::Save(reason)),
         Observation::SnapshotTaken => goes_on(sandbox, Over::Snapshot(Ok(()))),
         Observation::SnapshotFailed(reason) => goes_on(sandbox, Over::Snapshot(Err(reason))),
+        Observation::Attached => background::attached(sandbox),
+        Observation::AttachFailed(reason) => background::not_attached(sandbox, reason),
+        Observation::RewindPrepared => background::rewind_prepared(sandbox, context),
+        Observation::RewindNotPrepared(reason) => background::rewind_not_prepared(sandbox, reason),
         Observation::Woken { run, restored, because } => woken(sandbox, *run, *restored, because.as_deref(), context),
         Observation::WakeFailed(reason) => wake_failed(sandbox, reason, context),
         Observation::RunLost(reason) => run_lost(sandbox, reason, context),
@@ -27,9 +31,11 @@ fn late(sandbox: &Sandbox) -> Step {
 
 fn started(sandbox: &Sandbox, context: &Context) -> Step {
     match &sandbox.state {
-        State::Pending { .. } => Step::to(sandbox, State::Running { since: context.now, image: None })
-            .event(EventKind::Started)
-            .active(context.now),
+        State::Pending { .. } => {
+            Step::to(sandbox, State::Running { since: context.now, image: None, background: None })
+                .event(EventKind::Started)
+                .active(context.now)
+        }
         State::Running { .. }
         | State::Snapshotting { .. }
         | State::Suspending { .. }
@@ -62,7 +68,8 @@ fn saved(sandbox: &Sandbox, image: &SleepImage, context: &Context) -> Step {
     match &sandbox.state {
         State::Suspending { operation, image: before, rewind, .. } => {
             let mut step = match rewind {
-                None => Step::to(sandbox, State::Suspended { image: image.clone() }).event(EventKind::Suspended),
+                None => Step::to(sandbox, State::Suspended { image: image.clone(), background: None })
+                    .event(EventKind::Suspended),
                 Some(rewind) => rewind::saved(sandbox, operation, image, rewind, context),
             };
             let older = before.iter().chain(&sandbox.older).cloned();
@@ -89,7 +96,7 @@ enum Over<'a> {
 
 fn goes_on(sandbox: &Sandbox, over: Over<'_>) -> Step {
     let running = |since: &Timestamp, image: &Option<SleepImage>| {
-        Step::to(sandbox, State::Running { since: *since, image: image.clone() })
+        Step::to(sandbox, State::Running { since: *since, image: image.clone(), background: None })
     };
     match (&sandbox.state, over) {
         (State::Suspending { since, image, rewind, .. }, Over::Save(reason)) => {
@@ -100,6 +107,9 @@ fn goes_on(sandbox: &Sandbox, over: Over<'_>) -> Step {
         }
         (State::Snapshotting { since, image, snapshot, .. }, Over::Snapshot(Err(reason))) => {
             running(since, image).event_because(EventKind::SnapshotFailed, format!("{snapshot}: {reason}"))
+        }
+        (State::Suspended { .. }, Over::Snapshot(result)) => {
+            background::snapshot_over(sandbox, result.map_err(String::as_str))
         }
         (
             State::Pending { .. }
@@ -127,7 +137,8 @@ fn woken(sandbox: &Sandbox, run: u64, restored: Restored, because: Option<&str>,
         }
         State::Resuming { image, rewind: None, .. } => {
             let (now, older) = left(image, &sandbox.older, restored);
-            let mut step = Step::to(sandbox, State::Running { since: context.now, image: now }).active(context.now);
+            let mut step = Step::to(sandbox, State::Running { since: context.now, image: now, background: None })
+                .active(context.now);
             if let Some(because) = because {
                 step = step.event_because(EventKind::Degraded, because);
             }
@@ -172,7 +183,8 @@ fn wake_failed(sandbox: &Sandbox, reason: &str, context: &Context) -> Step {
             rewind::failed(sandbox, image, rewinding.from, reason, context)
         }
         State::Resuming { image, rewind: None, .. } => {
-            Step::to(sandbox, State::Suspended { image: image.clone() }).event_because(EventKind::ResumeFailed, reason)
+            Step::to(sandbox, State::Suspended { image: image.clone(), background: None })
+                .event_because(EventKind::ResumeFailed, reason)
         }
         State::Pending { .. }
         | State::Running { .. }
@@ -186,7 +198,13 @@ fn wake_failed(sandbox: &Sandbox, reason: &str, context: &Context) -> Step {
 
 fn run_lost(sandbox: &Sandbox, reason: &str, context: &Context) -> Step {
     match &sandbox.state {
-        State::Running { since, image } => lost(sandbox, *since, image.as_ref(), reason, context),
+        State::Running { since, image, background } => {
+            let mut step = lost(sandbox, *since, image.as_ref(), reason, context);
+            if let Some(background) = background {
+                step.events.insert(0, background::failed_with_run(background, reason));
+            }
+            step
+        }
         State::Snapshotting { since, image, snapshot, .. } => {
             let mut step = lost(sandbox, *since, image.as_ref(), reason, context);
             step.events.insert(0, (EventKind::SnapshotFailed, Some(format!("{snapshot}: {reason}"))));
@@ -214,8 +232,8 @@ fn lost(sandbox: &Sandbox, since: Timestamp, image: Option<&SleepImage>, reason:
                 "{reason}; it is back at its image of generation {}, what happened in the {gone} s since then is lost",
                 image.generation
             );
-            let mut step =
-                Step::to(sandbox, State::Suspended { image: image.clone() }).event_because(EventKind::RunLost, detail);
+            let mut step = Step::to(sandbox, State::Suspended { image: image.clone(), background: None })
+                .event_because(EventKind::RunLost, detail);
             step.next.older.retain(|older| older.capture != image.capture);
             step
         }

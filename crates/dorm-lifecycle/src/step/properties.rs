@@ -3,13 +3,15 @@
 use proptest::prelude::*;
 
 use super::{Command, Context, Input, Observation, Outcome, create, step};
+use crate::event::EventKind;
 use crate::invariants::check;
 use crate::rewind::{Rewind, Rewound};
-use crate::sandbox::{Cause, DeadlineKind, Hold, Origin, Restored, Sandbox, SleepImage, State};
+use crate::sandbox::{Cause, DeadlineKind, Hold, Origin, Restored, Sandbox, SleepImage, State, StateName};
 use crate::spec::{Keeping, SandboxSpec, Timeouts};
 use crate::table::{context, image, inputs, rewind};
 use crate::time::Timestamp;
-use crate::{CaptureId, HoldId, OperationId, ProjectId, SandboxId};
+use crate::volume::{Access, Attachment, SubPath, leases};
+use crate::{CaptureId, HoldId, OperationId, ProjectId, SandboxId, VolumeId};
 
 fn fresh(named: bool) -> Sandbox {
     let mut spec =
@@ -70,7 +72,8 @@ proptest! {
             }
             prop_assert!(!saved || made.outcome != Outcome::Changed || made.next.captures().count() <= 3);
             // One operation in each transitional state, and an effect for whoever owns it.
-            if made.next.state.name().is_transitional() && made.next.state.name() != sandbox.state.name() {
+            let began = made.next.state.operation().is_some() && sandbox.state.operation().is_none();
+            if began || (made.next.state.name().is_transitional() && made.next.state.name() != sandbox.state.name()) {
                 prop_assert!(made.effect.is_some());
             }
             prop_assert!(made.next.generation >= sandbox.generation);
@@ -217,11 +220,14 @@ fn came_from_snapshot(sandbox: &Sandbox) -> Observation {
 fn a_rewind_keeps_the_present_until_the_past_runs() {
     for named in [true, false] {
         let running = seen(&fresh(named), Observation::Started).next;
-        let suspending = given(&running, Command::Rewind(Box::new(rewind())), 1_000_000);
+        let preparing = given(&running, Command::Rewind(Box::new(rewind())), 1_000_000);
+        assert_eq!((preparing.state.name(), preparing.captures().count()), (StateName::Running, 1), "it goes on");
+        let suspending = seen(&preparing, Observation::RewindPrepared).next;
         assert!(check(&suspending).is_ok(), "also one that may not be suspended");
         let present = SleepImage { generation: 1, capture: CaptureId::from_random([9; 20]), ..image() };
         let resuming = seen(&suspending, Observation::Saved(present.clone())).next;
-        assert_eq!(resuming.state.operation(), suspending.state.operation(), "it is one operation");
+        assert_eq!(suspending.state.operation(), preparing.state.operation(), "it is one operation");
+        assert_eq!(resuming.state.operation(), preparing.state.operation(), "it is one operation");
         assert_eq!(resuming.captures().count(), 2);
         let arrived = seen(&resuming, came_from_snapshot(&resuming));
         let abandoned = arrived.abandoned.expect("the future is kept");
@@ -239,7 +245,10 @@ fn a_rewind_that_fails_leads_back_to_the_present() {
     let running = seen(&fresh(true), Observation::Started).next;
     let present = SleepImage { generation: 1, capture: CaptureId::from_random([9; 20]), ..image() };
     let asked = || Command::Rewind(Box::new(rewind()));
-    let suspending = given(&running, asked(), 1_000_000);
+    let preparing = given(&running, asked(), 1_000_000);
+    let not_prepared = seen(&preparing, Observation::RewindNotPrepared("full".into()));
+    assert_eq!((&not_prepared.next.state, &not_prepared.effect), (&running.state, &None));
+    let suspending = seen(&preparing, Observation::RewindPrepared).next;
     let goes_on = seen(&suspending, Observation::SaveFailed("full".into())).next;
     assert_eq!(goes_on.state, running.state);
     let resuming = seen(&suspending, Observation::Saved(present.clone())).next;
@@ -249,7 +258,42 @@ fn a_rewind_that_fails_leads_back_to_the_present() {
     assert_ne!(failed.next.state.operation(), None);
     let suspended = given(&given(&running, Command::Suspend, 1_000_000), Command::Touch, 1_000_000);
     let suspended = seen(&suspended, Observation::Saved(present.clone())).next;
-    let resuming = given(&suspended, asked(), 1_000_000);
+    let resuming = seen(&given(&suspended, asked(), 1_000_000), Observation::RewindPrepared).next;
     let failed = seen(&resuming, Observation::WakeFailed("damaged".into()));
-    assert_eq!((failed.next.state, failed.effect), (State::Suspended { image: present }, None), "it sleeps on");
+    assert_eq!(
+        (failed.next.state, failed.effect),
+        (State::Suspended { image: present, background: None }, None),
+        "it sleeps on"
+    );
+}
+
+fn volume(seed: u8) -> Attachment {
+    let path = format!("/data{seed}").parse().expect("path");
+    let volume = VolumeId::from_random([seed; 20]);
+    Attachment { volume, path, access: Access::Write, subpath: SubPath::default(), slot: seed }
+}
+
+#[test]
+fn a_running_sandbox_has_what_it_had_and_leases_of_both_until_its_volumes_are_changed() {
+    let second = std::time::Duration::from_secs(1);
+    let mut running = limited(Timeouts { total: Some(5 * second), ..Timeouts::default() });
+    running.spec.attachments = vec![volume(1)];
+    let attaching = given(&running, Command::SetAttachments(vec![volume(2)]), 1_000_000);
+    assert_eq!((attaching.state.name(), attaching.expires()), (StateName::Running, None), "its time waits for it");
+    assert_eq!(attaching.spec, running.spec);
+    assert_eq!(attaching.attachments().collect::<Vec<_>>(), [&volume(1), &volume(2)]);
+    assert_eq!(leases(&attaching).len(), 2);
+    for command in [Command::Suspend, Command::Terminate, Command::SetAttachments(Vec::new())] {
+        let made = step(&attaching, &Input::Command(command), &at(1_000_000)).expect("asked");
+        assert_eq!(made.outcome, Outcome::Wait);
+    }
+    let failed = seen(&attaching, Observation::AttachFailed("it hangs".into())).next;
+    assert_eq!((&failed.state, &failed.spec), (&running.state, &running.spec));
+    let done = seen(&attaching, Observation::Attached);
+    assert_eq!((&done.next.state, done.next.spec.attachments), (&running.state, vec![volume(2)]));
+    let kinds: Vec<_> = done.events.iter().map(|(kind, _)| *kind).collect();
+    assert_eq!(kinds, [EventKind::Detached, EventKind::Attached]);
+    let lost = seen(&attaching, Observation::RunLost("gone".into()));
+    assert_eq!(lost.events[0].0, EventKind::AttachFailed);
+    assert_eq!((lost.next.spec.attachments, lost.next.state.operation()), (vec![volume(1)], None));
 }

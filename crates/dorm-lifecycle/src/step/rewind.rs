@@ -1,34 +1,58 @@
 //! Taking a sandbox back to a snapshot: how it begins, how the present becomes the past's future, and the way back.
 
 use super::commands::{over, resuming, suspending};
-use super::{Context, Effect, Outcome, Step};
+use super::{Context, Effect, Outcome, Step, background};
 use crate::denied::Denied;
 use crate::event::EventKind;
 use crate::ids::{OperationId, RunId};
 use crate::rewind::{Abandoned, Rewind, RewindFrom, Rewinding, Rewound};
 use crate::sandbox::{Restored, Sandbox, SleepImage, State};
 
-/// Whoever runs is saved first, also one that may not be suspended: it does not stay so.
+/// A memory snapshot is copied for the sandbox first.
 pub(super) fn begin(sandbox: &Sandbox, wanted: &Rewind, context: &Context) -> Result<Step, Denied> {
     let mut step = match &sandbox.state {
-        State::Running { since, image } => {
-            let mut step = suspending(sandbox, *since, image.as_ref(), context);
-            if let State::Suspending { rewind, .. } = &mut step.next.state {
-                *rewind = Some(Box::new(wanted.clone()));
+        State::Running { background: None, .. } | State::Suspended { background: None, .. } => {
+            let prepared = background::prepare_rewind(sandbox, wanted, context);
+            match prepared.or_else(|| leave_present(sandbox, wanted, context)) {
+                Some(step) => step,
+                None => return Ok(Step::stays(sandbox, Outcome::Already)),
             }
-            step
         }
-        State::Suspended { image } => {
-            let rewinding = Rewinding { rewind: wanted.clone(), from: RewindFrom::Suspended };
-            goes_back(sandbox, &context.operation, image, rewinding, context)
-        }
-        State::Pending { .. } | State::Snapshotting { .. } | State::Suspending { .. } | State::Resuming { .. } => {
+        State::Running { background: Some(_), .. }
+        | State::Suspended { background: Some(_), .. }
+        | State::Pending { .. }
+        | State::Snapshotting { .. }
+        | State::Suspending { .. }
+        | State::Resuming { .. } => {
             return Ok(Step::stays(sandbox, Outcome::Wait));
         }
         State::Terminating { cause, .. } | State::Terminated { cause, .. } => return Err(over(cause)),
     };
     step.events.insert(0, (EventKind::Rewinding, Some(format!("to snapshot {}", wanted.to))));
     Ok(step)
+}
+
+/// A running sandbox is saved first, even if it may not be suspended: it does not stay so. A suspended one is saved already.
+pub(super) fn leave_present(sandbox: &Sandbox, wanted: &Rewind, context: &Context) -> Option<Step> {
+    match &sandbox.state {
+        State::Running { since, image, background: _ } => {
+            let mut step = suspending(sandbox, *since, image.as_ref(), context);
+            if let State::Suspending { rewind, .. } = &mut step.next.state {
+                *rewind = Some(Box::new(wanted.clone()));
+            }
+            Some(step)
+        }
+        State::Suspended { image, background: _ } => {
+            let rewinding = Rewinding { rewind: wanted.clone(), from: RewindFrom::Suspended };
+            Some(goes_back(sandbox, &context.operation, image, rewinding, context))
+        }
+        State::Pending { .. }
+        | State::Snapshotting { .. }
+        | State::Suspending { .. }
+        | State::Resuming { .. }
+        | State::Terminating { .. }
+        | State::Terminated { .. } => None,
+    }
 }
 
 /// The present is saved, in the same operation.
@@ -89,7 +113,7 @@ pub(super) fn arrived(
         None => "what it was is not kept".to_owned(),
     };
     let detail = format!("from generation {} to snapshot {}; {kept}", present.generation, rewind.to);
-    let mut step = Step::to(sandbox, State::Running { since: context.now, image })
+    let mut step = Step::to(sandbox, State::Running { since: context.now, image, background: None })
         .active(context.now)
         .event_because(EventKind::Rewound, detail);
     step.next.run = run;
@@ -116,7 +140,7 @@ pub(super) fn failed(
 ) -> Step {
     let mut step = match from {
         RewindFrom::Running => resuming(sandbox, present, context),
-        RewindFrom::Suspended => Step::to(sandbox, State::Suspended { image: present.clone() }),
+        RewindFrom::Suspended => Step::to(sandbox, State::Suspended { image: present.clone(), background: None }),
     };
     step.events.insert(0, (EventKind::RewindFailed, Some(reason.to_owned())));
     step

@@ -41,6 +41,8 @@ fn every_state_has_a_summary_and_a_next_step_but_the_last() {
             assert!(!why.summary.is_empty());
             assert_eq!(why.next.is_empty(), over, "{:?}", sandbox.state);
             assert!(why.next.iter().all(|next| next.at.is_some() || !sandbox.state.name().is_transitional()));
+            let at_work = why.next.first().is_some_and(|next| next.signal == "operation" && next.at.is_some());
+            assert_eq!(at_work, sandbox.state.operation().is_some(), "{:?}", sandbox.state);
         }
     }
 }
@@ -101,7 +103,7 @@ fn each_image_on_disk_is_told_with_its_reason() {
         capture: crate::CaptureId::from_random([seed; 20]),
         ..image.clone()
     };
-    sandbox.state = State::Suspended { image: of(5, 20) };
+    sandbox.state = State::Suspended { image: of(5, 20), background: None };
     sandbox.older = vec![of(6, 21), of(4, 22)];
     let told = why(&sandbox, &Facts { snapshots: vec![(crate::table::snapshot(), 7)], ..facts(&[]) });
     let said: Vec<_> = told.on_disk.iter().map(|kept| kept.says.split(": ").nth(1).expect("why")).collect();

@@ -1,5 +1,7 @@
 //! Who is told what when an operation is over.
 
+use std::sync::Arc;
+
 use dorm_lifecycle::{Observation, State, StateName};
 
 use super::{Actor, Waiting};
@@ -7,22 +9,26 @@ use crate::error::ServiceError;
 
 impl Actor {
     /// Answers everybody who waited for the operation that `observation` has ended.
-    pub(super) fn answer(&mut self, observation: &Observation) {
+    pub(super) fn answer(&mut self, observation: &Observation, mut cause: Option<Arc<ServiceError>>) {
         let reason = self.failure.take().or_else(|| failure(observation));
         for waiting in std::mem::take(&mut self.waiting) {
+            // The first who waits has asked for it, and is told the error itself.
+            let cause = cause.take().and_then(Arc::into_inner);
             match waiting {
                 Waiting::View(operation, reply) => {
-                    let answer = match &reason {
-                        None => Ok(self.view()),
-                        Some(reason) => Err(self.failed(operation, reason)),
+                    let answer = match (&reason, cause) {
+                        (None, _) => Ok(self.view()),
+                        (Some(_), Some(cause)) => Err(cause),
+                        (Some(reason), None) => Err(self.failed(operation, reason)),
                     };
                     let _ = reply.send(answer);
                 }
                 Waiting::Snapshot(reply) => {
-                    let answer = match (&reason, self.snapshot.take()) {
-                        (None, Some(snapshot)) => Ok(snapshot),
-                        (Some(reason), _) => Err(self.failed("take a snapshot of", reason)),
-                        (None, None) => Err(self.failed("take a snapshot of", "its record is gone")),
+                    let answer = match (&reason, self.snapshot.take(), cause) {
+                        (None, Some(snapshot), _) => Ok(snapshot),
+                        (Some(_), _, Some(cause)) => Err(cause),
+                        (Some(reason), _, None) => Err(self.failed("take a snapshot of", reason)),
+                        (None, None, _) => Err(self.failed("take a snapshot of", "its record is gone")),
                     };
                     let _ = reply.send(answer);
                 }
@@ -49,12 +55,16 @@ pub(super) fn failure(observation: &Observation) -> Option<String> {
         Observation::Started
         | Observation::Saved(_)
         | Observation::SnapshotTaken
+        | Observation::Attached
+        | Observation::RewindPrepared
         | Observation::Woken { .. }
         | Observation::Stopped => None,
         Observation::StartFailed(reason)
         | Observation::SaveFailed(reason)
         | Observation::SnapshotFailed(reason)
         | Observation::WakeFailed(reason)
+        | Observation::AttachFailed(reason)
+        | Observation::RewindNotPrepared(reason)
         | Observation::RunLost(reason) => Some(reason.clone()),
     }
 }

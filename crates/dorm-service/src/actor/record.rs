@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use dorm_lifecycle::{
-    Actor as By, CaptureId, Effect, EventKind, Input, Observation, Outcome, Sandbox, SnapshotId, SnapshotKind, State,
-    Step,
+    Actor as By, BackgroundWork, CaptureId, Effect, EventKind, Input, Observation, Outcome, Sandbox, SnapshotId,
+    SnapshotKind, State, Step,
 };
 use dorm_store::{
     Change, Maker, NewEvent, OperationKind, OperationRecord, OperationResult, Removal, SandboxRecord, SnapshotRecord,
@@ -14,7 +14,6 @@ use dorm_store::{
 
 use super::rewind::future_record;
 use super::{Actor, Message, Reply, SnapshotAsked, Waiting};
-use crate::effects;
 use crate::error::ServiceError;
 use crate::shared::{Shared, chain};
 
@@ -54,15 +53,7 @@ impl Actor {
             return self.commit(made, change, by, Measured::default()).await;
         }
         self.by = by;
-        let capture = match &made.next.state {
-            State::Suspending { .. } | State::Snapshotting { .. } => Some(self.shared.ids().capture()),
-            State::Pending { .. }
-            | State::Running { .. }
-            | State::Suspended { .. }
-            | State::Resuming { .. }
-            | State::Terminating { .. }
-            | State::Terminated { .. } => None,
-        };
+        let capture = written(&self.shared, &made.next.state);
         let operation = operation(&made.next, by, self.shared.now(), capture.as_ref());
         let snapshot = match (asked, &capture) {
             (Some(asked), Some(capture)) => Some(snapshot_record(&self.shared, &made.next, asked, capture)),
@@ -97,6 +88,7 @@ impl Actor {
             let future = made.abandoned.as_ref().and_then(|_| change.snapshots.last().cloned());
             match self.commit(made, change, self.by, measured).await {
                 Ok(()) => {
+                    self.capture = going.as_ref().and_then(|going| going.capture.clone());
                     self.operation = going;
                     if let Some(future) = future {
                         self.shared.removals.note(&future);
@@ -122,10 +114,14 @@ impl Actor {
             | Observation::SaveFailed(reason)
             | Observation::SnapshotFailed(reason)
             | Observation::WakeFailed(reason)
+            | Observation::AttachFailed(reason)
+            | Observation::RewindNotPrepared(reason)
             | Observation::RunLost(reason) => OperationResult::Failed(reason.clone()),
             Observation::Started
             | Observation::Saved(_)
             | Observation::SnapshotTaken
+            | Observation::Attached
+            | Observation::RewindPrepared
             | Observation::Woken { .. }
             | Observation::Stopped => OperationResult::Done,
         };
@@ -139,7 +135,7 @@ impl Actor {
         {
             // It goes on with what it has written, which the sandbox holds now.
             let began = open.map_or(self.shared.now(), |open| open.began);
-            let going = operation(next, self.by, began, None);
+            let going = operation(next, self.by, began, written(&self.shared, &next.state).as_ref());
             change.operations.extend(going);
             return change;
         }
@@ -226,6 +222,10 @@ impl Actor {
         };
         match (made.outcome, made.effect.clone()) {
             (Outcome::Wait, _) => self.later.push_back(Message::Snapshot { asked, reply }),
+            // A policy only takes what has run since.
+            (Outcome::Changed, Some(Effect::SnapshotImage { .. })) if asked.made_by == Maker::Policy => {
+                let _ = reply.send(Err(self.not_running()));
+            }
             (Outcome::Changed, Some(effect)) => match self.record_operation(made, asked.by, Some(&asked)).await {
                 Ok(()) => {
                     asked.tell(self.snapshot.as_ref());
@@ -236,83 +236,15 @@ impl Actor {
                     let _ = reply.send(Err(error));
                 }
             },
-            // A policy only takes what has run since.
-            (Outcome::Changed | Outcome::Already, _) if asked.made_by == Maker::Policy => {
-                let sandbox = &self.record.sandbox;
-                let (sandbox, state) = (sandbox.id.clone(), sandbox.state.name());
-                let _ = reply.send(Err(ServiceError::NotRunning { sandbox, state }));
-            }
             (Outcome::Changed | Outcome::Already, _) => {
-                let answer = self.snapshot_of_image(&mut asked).await;
-                let _ = reply.send(answer);
+                let _ = reply.send(Err(self.not_running()));
             }
         }
     }
 
-    /// A snapshot of a suspended sandbox: its sleep image under another name. Nothing runs.
-    async fn snapshot_of_image(&mut self, asked: &mut SnapshotAsked) -> Result<SnapshotRecord, ServiceError> {
-        let sandbox = self.record.sandbox.clone();
-        let Some(image) = sandbox.state.image().cloned() else {
-            return Err(self.failed("take a snapshot of", "it has no image"));
-        };
-        let (snapshot, capture) = (asked.id.clone(), self.shared.ids().capture());
-        let mut record = snapshot_record(&self.shared, &sandbox, asked, &capture);
-        record.generation = image.generation;
-        let mut operation = OperationRecord {
-            sandbox: Some(sandbox.id.clone()),
-            capture: Some(capture.clone()),
-            ..self.shared.operation(OperationKind::Snapshot, asked.by, self.shared.settings.limits.snapshot)
-        };
-        let began =
-            Change { operations: vec![operation.clone()], snapshots: vec![record.clone()], ..Change::default() };
-        self.shared.commit(began).await?;
-        asked.tell(Some(&record));
-        let saved = match asked.kind {
-            SnapshotKind::Memory => {
-                let copied = self.shared.pool.copy(&image.capture, &capture).await;
-                copied.map_err(|error| (chain(&error), ServiceError::from(error)))
-            }
-            SnapshotKind::Filesystem => {
-                let task = effects::Task { capture: Some(capture.clone()), ..self.task() };
-                let read = effects::files_of_image(&task, &image).await;
-                read.map_err(|reason| (reason.clone(), self.failed("take a snapshot of", &reason)))
-            }
-        };
-        let (kind, detail, answer) = match saved {
-            Ok(saved) => {
-                record.status = SnapshotStatus::Completed;
-                record.bytes = saved.bytes();
-                operation.ended = Some((self.shared.now(), OperationResult::Done));
-                (EventKind::SnapshotTaken, snapshot.to_string(), Ok(record.clone()))
-            }
-            Err((reason, error)) => {
-                record.status = SnapshotStatus::Failed(reason.clone());
-                operation.ended = Some((self.shared.now(), OperationResult::Failed(reason.clone())));
-                (EventKind::SnapshotFailed, format!("{snapshot}: {reason}"), Err(error))
-            }
-        };
-        let event = NewEvent {
-            project: sandbox.project.clone(),
-            sandbox: sandbox.id.clone(),
-            at: self.shared.now(),
-            kind,
-            actor: asked.by,
-            operation: Some(operation.id.clone()),
-            generation: sandbox.generation,
-            detail: Some(detail),
-            took: operation.ended.as_ref().map(|(at, _)| at.since(operation.began)),
-            bytes: (record.bytes > 0).then_some(record.bytes),
-        };
-        let discard = if answer.is_err() { vec![capture] } else { Vec::new() };
-        let ended = Change {
-            operations: vec![operation],
-            snapshots: vec![record],
-            events: vec![event],
-            discard,
-            ..Change::default()
-        };
-        self.shared.commit(ended).await?;
-        answer
+    fn not_running(&self) -> ServiceError {
+        let sandbox = &self.record.sandbox;
+        ServiceError::NotRunning { sandbox: sandbox.id.clone(), state: sandbox.state.name() }
     }
 }
 
@@ -331,6 +263,26 @@ impl SnapshotAsked {
     }
 }
 
+/// The capture that the operation in `state` writes, if it writes one.
+fn written(shared: &Shared, state: &State) -> Option<CaptureId> {
+    match state {
+        State::Suspending { .. } | State::Snapshotting { .. } => Some(shared.ids().capture()),
+        State::Running { background: Some(background), .. } | State::Suspended { background: Some(background), .. } => {
+            match &background.work {
+                BackgroundWork::Attach { .. } => None,
+                BackgroundWork::PrepareRewind(rewind) => rewind.target.as_ref().map(|target| target.capture.clone()),
+                BackgroundWork::Snapshot(_) => Some(shared.ids().capture()),
+            }
+        }
+        State::Running { background: None, .. }
+        | State::Suspended { background: None, .. }
+        | State::Pending { .. }
+        | State::Resuming { .. }
+        | State::Terminating { .. }
+        | State::Terminated { .. } => None,
+    }
+}
+
 /// The record of the operation that `sandbox` is in.
 fn operation(
     sandbox: &Sandbox,
@@ -346,7 +298,20 @@ fn operation(
         State::Suspending { operation, deadline, .. } => (OperationKind::Suspend, operation, deadline),
         State::Resuming { operation, deadline, .. } => (OperationKind::Resume, operation, deadline),
         State::Terminating { operation, deadline, .. } => (OperationKind::Terminate, operation, deadline),
-        State::Running { .. } | State::Suspended { .. } | State::Terminated { .. } => return None,
+        State::Running { background: Some(background), .. } | State::Suspended { background: Some(background), .. } => {
+            let kind = match &background.work {
+                BackgroundWork::Attach { after } if after.len() < sandbox.spec.attachments.len() => {
+                    OperationKind::Detach
+                }
+                BackgroundWork::Attach { .. } => OperationKind::Attach,
+                BackgroundWork::PrepareRewind(_) => OperationKind::Rewind,
+                BackgroundWork::Snapshot(_) => OperationKind::Snapshot,
+            };
+            (kind, &background.operation, &background.deadline)
+        }
+        State::Running { background: None, .. }
+        | State::Suspended { background: None, .. }
+        | State::Terminated { .. } => return None,
     };
     Some(OperationRecord {
         id: id.clone(),
@@ -372,7 +337,11 @@ fn snapshot_record(shared: &Shared, sandbox: &Sandbox, asked: &SnapshotAsked, ca
         id: asked.id.clone(),
         project: sandbox.project.clone(),
         source: sandbox.id.clone(),
-        generation: sandbox.generation,
+        // A suspended sandbox is what its sleep image holds.
+        generation: match &sandbox.state {
+            State::Suspended { image, .. } => image.generation,
+            _ => sandbox.generation,
+        },
         parent: sandbox.parent().cloned(),
         kind: asked.kind,
         capture: capture.clone(),

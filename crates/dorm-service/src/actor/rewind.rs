@@ -1,16 +1,14 @@
-//! Taking a sandbox back to a snapshot: its own copy of the snapshot's content is made first, then the lifecycle decides.
+//! Taking a sandbox back to a snapshot: what is asked of the lifecycle, and what is recorded of the present it leaves.
 
 use dorm_lifecycle::{
-    Abandoned, Actor as By, Command, Context, Future, Input, Outcome, Resources, Rewind, Sandbox, SleepImage,
-    SnapshotKind, State, step,
+    Abandoned, Actor as By, Command, Future, Input, Outcome, Resources, Rewind, Sandbox, SleepImage, SnapshotKind,
+    State,
 };
-use dorm_store::{
-    Change, Maker, OperationKind, OperationRecord, OperationResult, Removal, SnapshotRecord, SnapshotStatus,
-};
+use dorm_store::{Maker, Removal, SnapshotRecord, SnapshotStatus};
 
 use super::{Actor, Message, Reply, Waiting};
 use crate::error::ServiceError;
-use crate::shared::{Shared, chain};
+use crate::shared::Shared;
 use crate::view::SandboxView;
 
 /// A rewind that somebody wants.
@@ -24,19 +22,27 @@ pub(crate) struct RewindAsked {
 impl Actor {
     pub(super) async fn rewind(&mut self, asked: Box<RewindAsked>, reply: Reply<SandboxView>) {
         let rewind = self.planned(&asked);
-        let looked = self.ask(Input::Command(Command::Rewind(Box::new(rewind.clone()))));
-        let begun = match looked {
+        let made = match self.ask(Input::Command(Command::Rewind(Box::new(rewind)))) {
             Ok(made) if made.outcome == Outcome::Wait => {
                 self.later.push_back(Message::Rewind { asked, reply });
                 return;
             }
-            Ok(_) => self.copy_and_begin(rewind, &asked.to).await,
+            Ok(made) => made,
             Err(denied) => {
-                Err(ServiceError::Denied { operation: "rewind", sandbox: self.record.sandbox.id.clone(), denied })
+                let sandbox = self.record.sandbox.id.clone();
+                let _ = reply.send(Err(ServiceError::Denied { operation: "rewind", sandbox, denied }));
+                return;
             }
         };
-        match begun {
-            Ok(()) => self.waiting.push(Waiting::View("rewind", reply)),
+        let Some(effect) = made.effect.clone() else {
+            let _ = reply.send(Err(self.failed("rewind", "it leads to nothing")));
+            return;
+        };
+        match self.record_command(made, By::User).await {
+            Ok(()) => {
+                self.waiting.push(Waiting::View("rewind", reply));
+                self.begin(effect);
+            }
             Err(error) => {
                 let _ = reply.send(Err(error));
             }
@@ -62,54 +68,6 @@ impl Actor {
             }
         };
         Rewind { to: to.id.clone(), target, layer, resources, future: future.clone() }
-    }
-
-    /// The copy is on record in the operation before there is anything of it, and in the sandbox from the moment at which
-    /// that is being taken back.
-    async fn copy_and_begin(&mut self, rewind: Rewind, to: &SnapshotRecord) -> Result<(), ServiceError> {
-        let copy = rewind.target.as_ref().map(|target| target.capture.clone());
-        let operation = OperationRecord {
-            sandbox: Some(self.record.sandbox.id.clone()),
-            capture: copy.clone(),
-            ..self.shared.operation(OperationKind::Rewind, By::User, self.shared.settings.limits.resume)
-        };
-        self.shared.commit(Change { operations: vec![operation.clone()], ..Change::default() }).await?;
-        let copied = match &copy {
-            Some(copy) => self.shared.pool.copy(&to.capture, copy).await.map(drop),
-            None => Ok(()),
-        };
-        let begun = match copied {
-            Ok(()) => {
-                copy.iter().for_each(|copy| self.shared.removals.note_verified(copy));
-                self.begin_rewind(rewind, &operation).await
-            }
-            Err(error) => Err(error.into()),
-        };
-        // What may be recorded all the same is left to the next start.
-        if let Err(error) = &begun
-            && !error.is_unknown()
-        {
-            copy.iter().for_each(|copy| self.shared.removals.forget_verified(copy));
-            let ended = Some((self.shared.now(), OperationResult::Failed(chain(error))));
-            let operations = vec![OperationRecord { ended, ..operation }];
-            let given_up = Change { operations, discard: copy.into_iter().collect(), ..Change::default() };
-            if let Err(error) = self.shared.commit(given_up).await {
-                tracing::warn!(sandbox = %self.record.sandbox.id, error = %chain(&error), "a rewind that was given up is ended at the next start");
-            }
-        }
-        begun
-    }
-
-    async fn begin_rewind(&mut self, rewind: Rewind, operation: &OperationRecord) -> Result<(), ServiceError> {
-        self.take_activity();
-        let context = Context { operation: operation.id.clone(), ..self.shared.context() };
-        let sandbox = &self.record.sandbox;
-        let made = step(sandbox, &Input::Command(Command::Rewind(Box::new(rewind))), &context)
-            .map_err(|denied| ServiceError::Denied { operation: "rewind", sandbox: sandbox.id.clone(), denied })?;
-        let Some(effect) = made.effect.clone() else { return Err(self.failed("rewind", "it leads to nothing")) };
-        self.record_command(made, By::User).await?;
-        self.begin(effect);
-        Ok(())
     }
 
     /// Nobody relies any more on a copy having been read to its last byte.

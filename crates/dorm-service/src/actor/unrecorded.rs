@@ -48,6 +48,10 @@ impl Actor {
             }
             other @ (Observation::Started
             | Observation::StartFailed(_)
+            | Observation::Attached
+            | Observation::AttachFailed(_)
+            | Observation::RewindPrepared
+            | Observation::RewindNotPrepared(_)
             | Observation::Woken { .. }
             | Observation::WakeFailed(_)
             | Observation::Stopped) => other,

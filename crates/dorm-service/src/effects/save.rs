@@ -162,7 +162,7 @@ pub(crate) async fn files_of_image(task: &Task, image: &SleepImage) -> Result<Ca
         let facts = CaptureFacts { generation: image.generation, taken: image.taken, ..facts(task) };
         read_files(task, draft, &source.directory, facts).await
     };
-    within(shared.settings.limits.snapshot, "taking a snapshot", attempt).await
+    attempt.await
 }
 
 /// What must be done inside before the guest is held still.

@@ -27,11 +27,14 @@ fn sandbox(number: u8, state: State) -> Sandbox {
 
 fn suspended() -> State {
     let capture = dorm_lifecycle::CaptureId::from_random([7; 20]);
-    State::Suspended { image: SleepImage { capture, generation: 1, taken: Timestamp::from_millis(1), bytes: 1 } }
+    State::Suspended {
+        image: SleepImage { capture, generation: 1, taken: Timestamp::from_millis(1), bytes: 1 },
+        background: None,
+    }
 }
 
 fn running() -> State {
-    State::Running { since: Timestamp::from_millis(1_000), image: None }
+    State::Running { since: Timestamp::from_millis(1_000), image: None, background: None }
 }
 
 fn change(sandbox: Sandbox, revision: u64) -> Change {

@@ -48,7 +48,7 @@ impl Service {
             Moment::Sandbox(id) => id,
         };
         let sandbox = self.record(id).await?.sandbox;
-        if let State::Suspended { image } = &sandbox.state {
+        if let State::Suspended { image, .. } = &sandbox.state {
             return self.files_of(&sandbox.spec, &image.capture).await;
         }
         let passing = self.shared.ids().snapshot();

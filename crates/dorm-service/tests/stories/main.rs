@@ -1,6 +1,7 @@
 //! Stories of sandboxes: the real service on the fake engine, a store in memory and a pool on disk.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod background;
 mod checkpoints;
 mod clocks;
 mod damage;

@@ -94,6 +94,7 @@ impl Client {
             }
             Deed::List => self.list(deed, since).await,
             Deed::SetClock(by) => self.world.clock.set_by(*by),
+            Deed::MakeVolume(..) | Deed::Attach(..) | Deed::Detach(..) => self.use_volume(deed, since).await,
             Deed::Kill(id) => {
                 if let Some(record) = self.world.model.record(id) {
                     self.world.host.kill(&record.sandbox.run_id(), "killed from outside");
@@ -103,7 +104,7 @@ impl Client {
     }
 
     /// An answer about a sandbox: what it says was so at some moment since the question.
-    fn viewed(
+    pub(super) fn viewed(
         &self,
         deed: &Deed,
         answer: Result<SandboxView, ServiceError>,
@@ -216,6 +217,7 @@ impl Client {
         self.insist(&Deed::SetTimeouts(id.clone(), dorm_lifecycle::Timeouts::default())).await;
         // What is on its way to its end may be over now.
         tokio::time::sleep(Duration::from_secs(1)).await;
+        self.detach_all(id).await;
         self.insist(&Deed::Resume(id.clone())).await;
         let Some(record) = self.world.model.record(id) else { return };
         if is_over(&record.sandbox.state) {

@@ -41,6 +41,7 @@ impl Model {
                 self.is_time_to_go(&state, &known);
             }
         }
+        self.volumes_committed(&mut state, change, events);
         for capture in &change.discard {
             self.trace.note(format_args!("commit: {capture} is to be discarded"));
             if let Some(owner) = needs(&state, capture) {
@@ -181,7 +182,7 @@ impl Model {
         let id = &before.id;
         match (&before.state, &after.state) {
             (_, Life::Snapshotting { .. }) => known.earliest = known.live.clone(),
-            (Life::Suspending { .. }, Life::Suspended { image } | Life::Resuming { image, .. })
+            (Life::Suspending { .. }, Life::Suspended { image, .. } | Life::Resuming { image, .. })
                 if saved(before, after).is_some() =>
             {
                 let directory = self.captures.join(image.capture.as_str());
@@ -196,7 +197,10 @@ impl Model {
                 }
                 known.epoch += 1;
             }
-            (Life::Running { .. } | Life::Snapshotting { .. } | Life::Suspending { .. }, Life::Suspended { image }) => {
+            (
+                Life::Running { .. } | Life::Snapshotting { .. } | Life::Suspending { .. },
+                Life::Suspended { image, .. },
+            ) => {
                 known.live = known.images.get(&image.capture).cloned().unwrap_or_default();
                 known.epoch += 1;
             }
@@ -393,8 +397,12 @@ fn told(before: StateName, kind: EventKind) -> StateName {
     match kind {
         EventKind::Created => StateName::Pending,
         EventKind::Started | EventKind::Resumed | EventKind::Rewound | EventKind::SuspendFailed => StateName::Running,
-        EventKind::RewindFailed if before == StateName::Suspending => StateName::Running,
-        EventKind::RewindFailed => StateName::Suspended,
+        EventKind::RewindFailed => match before {
+            StateName::Suspending => StateName::Running,
+            // It could not be prepared.
+            StateName::Running => StateName::Running,
+            _ => StateName::Suspended,
+        },
         EventKind::Suspending => StateName::Suspending,
         EventKind::Suspended | EventKind::ResumeFailed | EventKind::RunLost => StateName::Suspended,
         EventKind::Resuming => StateName::Resuming,

@@ -4,11 +4,12 @@
 //! in the text.
 
 use dorm_lifecycle::{
-    Attachment, Cause, Checkpoints, Egress, Future, Hold, Keeping, OnTimeout, OnUnrestorable, Origin, Resources,
-    Restored, Rewind, RewindFrom, Rewinding, Rewound, Sandbox, SandboxSpec, SleepImage, SnapshotKind, State, Timeouts,
-    Variables,
+    Attachment, Background, Cause, Checkpoints, Egress, Future, Hold, Keeping, OnTimeout, OnUnrestorable, Origin,
+    Resources, Restored, Rewind, RewindFrom, Rewinding, Rewound, Sandbox, SandboxSpec, SleepImage, SnapshotKind, State,
+    Timeouts, Variables,
 };
 
+use super::background::BackgroundRow;
 use super::v1::{CauseRow, EgressRow, EndedRow, OnTimeoutRow, ResourcesRow, ResultRow, SleepImageRow, StatusRow};
 use super::v2::{
     EventRow, ForkRow, HoldRow, KeepingRow, OnUnrestorableRow, RemovalRow, TimeoutsRow, TogetherRow, WebhookRow,
@@ -321,11 +322,16 @@ impl From<CauseRow> for Cause {
 impl From<&State> for StateRow {
     fn from(state: &State) -> Self {
         let image_row = |image: &Option<SleepImage>| image.as_ref().map(SleepImageRow::from);
+        let background_row = |background: &Option<Box<Background>>| {
+            background.as_deref().map(|background| Box::new(BackgroundRow::from(background)))
+        };
         match state {
             State::Pending { operation, deadline } => {
                 Self::Pending { operation: text(operation), deadline: Millis(*deadline) }
             }
-            State::Running { since, image } => Self::Running { since: Millis(*since), image: image_row(image) },
+            State::Running { since, image, background } => {
+                Self::Running { since: Millis(*since), image: image_row(image), background: background_row(background) }
+            }
             State::Snapshotting { operation, deadline, snapshot, since, image } => Self::Snapshotting {
                 operation: text(operation),
                 deadline: Millis(*deadline),
@@ -340,7 +346,9 @@ impl From<&State> for StateRow {
                 image: image_row(image),
                 rewind: rewind.as_deref().map(|rewind| Box::new(rewind.into())),
             },
-            State::Suspended { image } => Self::Suspended { image: image.into() },
+            State::Suspended { image, background } => {
+                Self::Suspended { image: image.into(), background: background_row(background) }
+            }
             State::Resuming { operation, deadline, image, rewind } => Self::Resuming {
                 operation: text(operation),
                 deadline: Millis(*deadline),
@@ -358,9 +366,13 @@ impl From<&State> for StateRow {
 impl From<StateRow> for State {
     fn from(row: StateRow) -> Self {
         let image_of = |image: Option<SleepImageRow>| image.map(SleepImage::from);
+        let background_of =
+            |background: Option<Box<BackgroundRow>>| background.map(|background| Box::new((*background).into()));
         match row {
             StateRow::Pending { operation, deadline } => Self::Pending { operation: operation.0, deadline: deadline.0 },
-            StateRow::Running { since, image } => Self::Running { since: since.0, image: image_of(image) },
+            StateRow::Running { since, image, background } => {
+                Self::Running { since: since.0, image: image_of(image), background: background_of(background) }
+            }
             StateRow::Snapshotting { operation, deadline, snapshot, since, image } => Self::Snapshotting {
                 operation: operation.0,
                 deadline: deadline.0,
@@ -375,7 +387,9 @@ impl From<StateRow> for State {
                 image: image_of(image),
                 rewind: rewind.map(|rewind| Box::new((*rewind).into())),
             },
-            StateRow::Suspended { image } => Self::Suspended { image: image.into() },
+            StateRow::Suspended { image, background } => {
+                Self::Suspended { image: image.into(), background: background_of(background) }
+            }
             StateRow::Resuming { operation, deadline, image, rewind } => Self::Resuming {
                 operation: operation.0,
                 deadline: deadline.0,

@@ -9,10 +9,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use dorm_lifecycle::{
-    Access, Actor, Attachment, CaptureId, Cause, Checkpoints, Egress, EventKind, Future, Hold, HoldId, Keeping, Ladder,
-    OnTimeout, OnUnrestorable, OperationId, Origin, ProjectId, Resources, Restored, Rewind, RewindFrom, Rewinding,
-    Rewound, Sandbox, SandboxId, SandboxSpec, SleepImage, SnapshotId, SnapshotKind, State, Timeouts, Timestamp,
-    VolumeId, WebhookId, Writers,
+    Access, Actor, Attachment, Background, BackgroundWork, CaptureId, Cause, Checkpoints, Egress, EventKind, Future,
+    Hold, HoldId, Keeping, Ladder, OnTimeout, OnUnrestorable, OperationId, Origin, ProjectId, Resources, Restored,
+    Rewind, RewindFrom, Rewinding, Rewound, Sandbox, SandboxId, SandboxSpec, SleepImage, SnapshotId, SnapshotKind,
+    State, Timeouts, Timestamp, VolumeId, WebhookId, Writers,
 };
 
 use super::{
@@ -49,8 +49,8 @@ fn states() -> Vec<(&'static str, State)> {
     let failed = Cause::Failed { reason: "no space left on device".to_owned() };
     vec![
         ("pending", State::Pending { operation: operation.clone(), deadline }),
-        ("running", State::Running { since, image: None }),
-        ("running-with-image", State::Running { since, image: Some(image()) }),
+        ("running", State::Running { since, image: None, background: None }),
+        ("running-with-image", State::Running { since, image: Some(image()), background: None }),
         (
             "snapshotting",
             State::Snapshotting {
@@ -70,7 +70,7 @@ fn states() -> Vec<(&'static str, State)> {
             "suspending-with-image",
             State::Suspending { operation: operation.clone(), deadline, since, image: Some(image()), rewind: None },
         ),
-        ("suspended", State::Suspended { image: image() }),
+        ("suspended", State::Suspended { image: image(), background: None }),
         ("resuming", State::Resuming { operation: operation.clone(), deadline, image: image(), rewind: None }),
         ("terminating", State::Terminating { operation, deadline, cause: Cause::Requested }),
         ("terminated-timeout", State::Terminated { cause: Cause::Timeout, at: at(1_790_000_009_000) }),
@@ -100,7 +100,7 @@ fn sandboxes() -> Vec<(String, Sandbox)> {
         restored: Restored::Memory { generation: None },
         rewound: None,
         older: Vec::new(),
-        state: State::Suspended { image: image() },
+        state: State::Suspended { image: image(), background: None },
     };
     let mut list: Vec<_> = states()
         .into_iter()
@@ -129,7 +129,7 @@ fn sandboxes() -> Vec<(String, Sandbox)> {
         capture: CaptureId::from_random([6; 20]),
         source: None,
     };
-    ephemeral.state = State::Running { since: at(1_790_000_000_500), image: None };
+    ephemeral.state = State::Running { since: at(1_790_000_000_500), image: None, background: None };
     ephemeral.timeouts_set = at(1_790_000_000_500);
     list.push(("sandbox-ephemeral-from-snapshot".to_owned(), ephemeral));
     list
@@ -152,16 +152,16 @@ fn newer_sandboxes() -> Vec<(String, Sandbox)> {
     older.spec.keeping = Keeping { generations: 3, on_unrestorable: OnUnrestorable::Fresh };
     older.restored = Restored::Memory { generation: Some(3) };
     older.older = vec![SleepImage { generation: 3, capture: CaptureId::from_random([11; 20]), ..image() }];
-    older.state = State::Suspended { image: image() };
+    older.state = State::Suspended { image: image(), background: None };
     let mut fresh = older.clone();
     let mut layered = fresh.clone();
     layered.spec.layer = Some(CaptureId::from_random([13; 20]));
     layered.origin = Origin::Filesystem { snapshot: SnapshotId::from_random([5; 20]), source: None };
     layered.restored = Restored::Filesystem;
     layered.older.clear();
-    layered.state = State::Running { since: at(1_790_000_000_500), image: None };
+    layered.state = State::Running { since: at(1_790_000_000_500), image: None, background: None };
     fresh.restored = Restored::Nothing;
-    fresh.state = State::Running { since: at(1_790_000_000_500), image: None };
+    fresh.state = State::Running { since: at(1_790_000_000_500), image: None, background: None };
     let mut secretive = fresh.clone();
     secretive.spec.secrets.0.insert("KEY".to_owned(), "hunter2".to_owned());
     vec![
@@ -200,7 +200,7 @@ fn newest_sandboxes() -> Vec<(String, Sandbox)> {
     let slept = going(Rewind { future: None, ..rewind(None) }, RewindFrom::Suspended);
     let rewound = Sandbox {
         rewound: Some(Rewound { to: SnapshotId::from_random([4; 20]), generation: 5 }),
-        state: State::Running { since: at(1_790_000_000_500), image: Some(image()) },
+        state: State::Running { since: at(1_790_000_000_500), image: Some(image()), background: None },
         ..base.clone()
     };
     let mut checkpointed = base.clone();
@@ -408,7 +408,35 @@ fn attached_sandboxes() -> Vec<(String, Sandbox)> {
     };
     sandbox.spec.attachments =
         vec![attachment(13, "/data", Access::Write, "", 0), attachment(14, "/mnt/b", Access::Read, "a/b", 2)];
-    vec![("sandbox-with-volumes".to_owned(), sandbox)]
+    let mut list = in_background(&sandbox);
+    list.push(("sandbox-with-volumes".to_owned(), sandbox));
+    list
+}
+
+fn in_background(sandbox: &Sandbox) -> Vec<(String, Sandbox)> {
+    let since = at(1_790_000_000_500);
+    let background = |work| {
+        let (operation, deadline) = (OperationId::from_random([2; 20]), at(1_790_000_300_000));
+        Some(Box::new(Background { operation, deadline, work }))
+    };
+    let after = sandbox.spec.attachments[1..].to_vec();
+    let rewind = newest_sandboxes().into_iter().find_map(|(_, sandbox)| sandbox.state.rewind().cloned()).unwrap();
+    let snapshot = SnapshotId::from_random([4; 20]);
+    let states = [
+        (
+            "sandbox-detaching",
+            State::Running { since, image: None, background: background(BackgroundWork::Attach { after }) },
+        ),
+        (
+            "sandbox-preparing-a-rewind",
+            State::Suspended { image: image(), background: background(BackgroundWork::PrepareRewind(rewind)) },
+        ),
+        (
+            "sandbox-suspended-for-a-snapshot",
+            State::Suspended { image: image(), background: background(BackgroundWork::Snapshot(snapshot)) },
+        ),
+    ];
+    states.map(|(name, state)| (name.to_owned(), Sandbox { state, ..sandbox.clone() })).into()
 }
 
 fn newer_events() -> Vec<(String, NewEvent)> {

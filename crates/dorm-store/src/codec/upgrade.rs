@@ -146,14 +146,14 @@ impl From<v1::StateRow> for v3::StateRow {
     fn from(row: v1::StateRow) -> Self {
         match row {
             v1::StateRow::Pending { operation, deadline } => Self::Pending { operation, deadline },
-            v1::StateRow::Running { since, image } => Self::Running { since, image },
+            v1::StateRow::Running { since, image } => Self::Running { since, image, background: None },
             v1::StateRow::Snapshotting { operation, deadline, snapshot, since, image } => {
                 Self::Snapshotting { operation, deadline, snapshot, since, image }
             }
             v1::StateRow::Suspending { operation, deadline, since, image } => {
                 Self::Suspending { operation, deadline, since, image, rewind: None }
             }
-            v1::StateRow::Suspended { image } => Self::Suspended { image },
+            v1::StateRow::Suspended { image } => Self::Suspended { image, background: None },
             v1::StateRow::Resuming { operation, deadline, image } => {
                 Self::Resuming { operation, deadline, image, rewind: None }
             }

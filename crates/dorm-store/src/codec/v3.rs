@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use dorm_lifecycle::{Actor, CaptureId, Digest, Ladder, Name, OperationId, ProjectId, SandboxId, SnapshotId};
 use serde::{Deserialize, Serialize};
 
+use super::background::BackgroundRow;
 use super::v1::{CauseRow, EgressRow, EndedRow, OnTimeoutRow, ResourcesRow, SleepImageRow, StatusRow};
 use super::v2::{ForkRow, HoldRow, KeepingRow, RemovalRow, TimeoutsRow};
 use super::volume::AttachmentRow;
@@ -148,6 +149,9 @@ pub(super) enum StateRow {
         since: Millis,
         #[serde(deserialize_with = "present")]
         image: Option<SleepImageRow>,
+        /// Not there where there is none.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        background: Option<Box<BackgroundRow>>,
     },
     Snapshotting {
         operation: Text<OperationId>,
@@ -168,6 +172,9 @@ pub(super) enum StateRow {
     },
     Suspended {
         image: SleepImageRow,
+        /// Not there where there is none.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        background: Option<Box<BackgroundRow>>,
     },
     Resuming {
         operation: Text<OperationId>,

@@ -43,13 +43,13 @@ pub(super) fn state(state: StateName) -> State {
     let image = SleepImage { capture: CaptureId::from_random([3; 20]), generation: 1, taken: at(3_000), bytes: 4_096 };
     match state {
         StateName::Pending => State::Pending { operation, deadline },
-        StateName::Running => State::Running { since, image: None },
+        StateName::Running => State::Running { since, image: None, background: None },
         StateName::Snapshotting => {
             let snapshot = SnapshotId::from_random([4; 20]);
             State::Snapshotting { operation, deadline, snapshot, since, image: Some(image) }
         }
         StateName::Suspending => State::Suspending { operation, deadline, since, image: Some(image), rewind: None },
-        StateName::Suspended => State::Suspended { image },
+        StateName::Suspended => State::Suspended { image, background: None },
         StateName::Resuming => State::Resuming { operation, deadline, image, rewind: None },
         StateName::Terminating => State::Terminating { operation, deadline, cause: Cause::Requested },
         StateName::Terminated => State::Terminated { cause: Cause::Timeout, at: at(5_000) },

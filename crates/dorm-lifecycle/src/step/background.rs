@@ -1,0 +1,114 @@
+//! Operations in the background: how they begin, and what is left of them when they are over.
+
+use std::time::Duration;
+
+use super::{Context, Effect, Outcome, Step, rewind};
+use crate::background::{Background, BackgroundWork};
+use crate::event::EventKind;
+use crate::ids::SnapshotId;
+use crate::rewind::Rewind;
+use crate::sandbox::{Sandbox, State};
+use crate::volume::Attachment;
+
+fn begun(sandbox: &Sandbox, work: BackgroundWork, limit: Duration, context: &Context) -> Step {
+    let background = Background { operation: context.operation.clone(), deadline: context.now.after(limit), work };
+    Step::to(sandbox, sandbox.state.with_background(Some(background)))
+}
+
+fn over(sandbox: &Sandbox) -> Step {
+    Step::to(sandbox, sandbox.state.with_background(None))
+}
+
+fn work(sandbox: &Sandbox) -> Option<&BackgroundWork> {
+    sandbox.state.background().map(|background| &background.work)
+}
+
+fn late(sandbox: &Sandbox) -> Step {
+    Step::stays(sandbox, Outcome::Already)
+}
+
+/// Changes the attachments of a sandbox that runs. Of one that is suspended only a parked run has to go, which has the
+/// volumes from before.
+pub(super) fn attach(sandbox: &Sandbox, after: &[Attachment], context: &Context) -> Step {
+    let effect = match &sandbox.state {
+        State::Suspended { .. } => Effect::Evict { run: sandbox.run_id() },
+        State::Pending { .. }
+        | State::Running { .. }
+        | State::Snapshotting { .. }
+        | State::Suspending { .. }
+        | State::Resuming { .. }
+        | State::Terminating { .. }
+        | State::Terminated { .. } => {
+            Effect::Attach { run: sandbox.run_id(), before: sandbox.spec.attachments.clone(), after: after.to_vec() }
+        }
+    };
+    begun(sandbox, BackgroundWork::Attach { after: after.to_vec() }, context.limits.attach, context).effect(effect)
+}
+
+pub(super) fn attached(sandbox: &Sandbox) -> Step {
+    let Some(BackgroundWork::Attach { after }) = work(sandbox) else { return late(sandbox) };
+    let before = &sandbox.spec.attachments;
+    let mut step = over(sandbox);
+    for gone in before.iter().filter(|one| !after.contains(one)) {
+        step = step.event_because(EventKind::Detached, format!("volume {} from {}", gone.volume, gone.path));
+    }
+    for new in after.iter().filter(|one| !before.contains(one)) {
+        step = step.event_because(EventKind::Attached, format!("volume {} at {}", new.volume, new.path));
+    }
+    step.next.spec.attachments.clone_from(after);
+    step
+}
+
+pub(super) fn not_attached(sandbox: &Sandbox, reason: &str) -> Step {
+    let Some(BackgroundWork::Attach { .. }) = work(sandbox) else { return late(sandbox) };
+    over(sandbox).event_because(EventKind::AttachFailed, reason)
+}
+
+/// Prepares a rewind to a memory snapshot. The sandbox goes on as it is until its copy of the saved state is made.
+pub(super) fn prepare_rewind(sandbox: &Sandbox, wanted: &Rewind, context: &Context) -> Option<Step> {
+    let target = wanted.target.as_ref()?.capture.clone();
+    let work = BackgroundWork::PrepareRewind(wanted.clone());
+    let effect = Effect::PrepareRewind { to: wanted.to.clone(), target };
+    Some(begun(sandbox, work, context.limits.resume, context).effect(effect))
+}
+
+pub(super) fn rewind_prepared(sandbox: &Sandbox, context: &Context) -> Step {
+    let Some(Background { operation, work: BackgroundWork::PrepareRewind(rewind), .. }) = sandbox.state.background()
+    else {
+        return late(sandbox);
+    };
+    // It is one operation from the command to the guest that answers from the past.
+    let context = Context { operation: operation.clone(), ..context.clone() };
+    rewind::leave_present(sandbox, rewind, &context).unwrap_or_else(|| late(sandbox))
+}
+
+pub(super) fn rewind_not_prepared(sandbox: &Sandbox, reason: &str) -> Step {
+    let Some(BackgroundWork::PrepareRewind(_)) = work(sandbox) else { return late(sandbox) };
+    over(sandbox).event_because(EventKind::RewindFailed, reason)
+}
+
+/// Makes a snapshot from the sleep image of a suspended sandbox.
+pub(super) fn snapshot(sandbox: &Sandbox, snapshot: &SnapshotId, context: &Context) -> Step {
+    let step = begun(sandbox, BackgroundWork::Snapshot(snapshot.clone()), context.limits.snapshot, context);
+    match sandbox.state.image() {
+        Some(image) => step.effect(Effect::SnapshotImage { image: image.clone(), snapshot: snapshot.clone() }),
+        None => late(sandbox),
+    }
+}
+
+pub(super) fn snapshot_over(sandbox: &Sandbox, result: Result<(), &str>) -> Step {
+    let Some(BackgroundWork::Snapshot(snapshot)) = work(sandbox) else { return late(sandbox) };
+    match result {
+        Ok(()) => over(sandbox).event_because(EventKind::SnapshotTaken, snapshot.as_str()),
+        Err(reason) => over(sandbox).event_because(EventKind::SnapshotFailed, format!("{snapshot}: {reason}")),
+    }
+}
+
+/// What is recorded of a background operation that ends with its run.
+pub(super) fn failed_with_run(background: &Background, reason: &str) -> (EventKind, Option<String>) {
+    match &background.work {
+        BackgroundWork::Attach { .. } => (EventKind::AttachFailed, Some(reason.to_owned())),
+        BackgroundWork::PrepareRewind(_) => (EventKind::RewindFailed, Some(reason.to_owned())),
+        BackgroundWork::Snapshot(snapshot) => (EventKind::SnapshotFailed, Some(format!("{snapshot}: {reason}"))),
+    }
+}

@@ -1,0 +1,48 @@
+//! What an actor does beside an operation that is at work in the background: the sandbox runs, or sleeps, as if there were
+//! none.
+
+use dorm_lifecycle::{BackgroundWork, State};
+
+use super::Actor;
+
+impl Actor {
+    /// Waits for `other`, and lets the operation at work go on meanwhile: each may need what the other holds.
+    pub(super) async fn beside<T>(&mut self, other: impl Future<Output = T>) -> T {
+        let mut other = std::pin::pin!(other);
+        let Some(mut work) = self.work.take() else { return other.await };
+        let seen = tokio::select! {
+            biased;
+            done = &mut other => {
+                self.work = Some(work);
+                return done;
+            }
+            seen = &mut work => seen,
+        };
+        self.work = Some(Box::pin(std::future::ready(seen)));
+        other.await
+    }
+
+    /// Whether there is a connection to the agent.
+    pub(super) fn has_agent(&self) -> bool {
+        self.agent.as_ref().is_some_and(|agent| !agent.is_closed())
+    }
+
+    /// Gives up changing the volumes of a run that has ended. Answers whether that was at work.
+    pub(super) fn gives_up_attaching(&mut self) -> bool {
+        let State::Running { background: Some(background), .. } = &self.record.sandbox.state else { return false };
+        let attaches = matches!(background.work, BackgroundWork::Attach { .. });
+        if attaches {
+            self.work = None;
+        }
+        attaches
+    }
+
+    /// Whether the operation at work has nothing to do with the sandbox's run, which is parked or gone.
+    pub(super) fn leaves_run_alone(&self) -> bool {
+        let State::Suspended { background: Some(background), .. } = &self.record.sandbox.state else { return false };
+        match background.work {
+            BackgroundWork::Snapshot(_) | BackgroundWork::PrepareRewind(_) => true,
+            BackgroundWork::Attach { .. } => false,
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! Work that is done while a sandbox keeps its state: its volumes are changed, a snapshot is made from its sleep image, the
+//! copy for a rewind is made. Each ends within its limit, and nothing of the sandbox has changed when it fails.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use dorm_agent_client::{Agent, Busy};
+use dorm_lifecycle::{Attachment, CaptureId, Observation, RunId, Sandbox, SleepImage, SnapshotId, SnapshotKind};
+
+use super::{Seen, Task, UNDO, connect, files_of_image, mount_all, mount_inside};
+use crate::error::ServiceError;
+use crate::shared::chain;
+
+/// Why it did not work.
+enum Failure {
+    Error(ServiceError),
+    Late(String),
+}
+
+impl<E: Into<ServiceError>> From<E> for Failure {
+    fn from(error: E) -> Self {
+        Self::Error(error.into())
+    }
+}
+
+impl Failure {
+    fn late(what: &str, limit: Duration) -> Self {
+        Self::Late(format!("{what} took longer than its limit of {} s", limit.as_secs()))
+    }
+
+    fn seen(self, report: fn(String) -> Observation, agent: Option<Agent>) -> Seen {
+        let (reason, cause) = match self {
+            Self::Error(error) => (chain(&error), Some(Arc::new(error))),
+            Self::Late(reason) => (reason, None),
+        };
+        Seen { agent, cause, ..Seen::of(report(reason)) }
+    }
+}
+
+/// Gives a run that goes on the volumes in `after` and no others. What goes must not be in use, so it goes inside first;
+/// when anything fails the run gets those in `before` again.
+pub(super) async fn attach(task: &Task, run: &RunId, before: &[Attachment], after: &[Attachment]) -> Seen {
+    let limit = task.shared.settings.limits.attach;
+    let staying: Vec<_> = before.iter().filter(|one| after.contains(one)).cloned().collect();
+    let mut agent = task.agent.clone().filter(|agent| !agent.is_closed());
+    let mut touched = false;
+    let attempt = async {
+        let agent = match &agent {
+            Some(agent) => agent.clone(),
+            None => agent.insert(connect(task, run).await?).clone(),
+        };
+        touched = true;
+        if staying.len() < before.len() {
+            mount_inside(&with(task, &staying), &agent, Busy::Refuse).await?;
+        }
+        mount_all(&task.shared, &with(task, after), &agent).await?;
+        Ok::<_, Failure>(())
+    };
+    let changed = tokio::time::timeout(limit, attempt).await;
+    match changed.unwrap_or_else(|_| Err(Failure::late("changing its volumes", limit))) {
+        Ok(()) => Seen { agent, ..Seen::of(Observation::Attached) },
+        Err(failure) => {
+            if touched && let Err(error) = put_back(task, run, before, &mut agent).await {
+                tracing::error!(%run, error = %chain(&error), "its volumes may not be as they were; its next run has them");
+            }
+            failure.seen(Observation::AttachFailed, agent)
+        }
+    }
+}
+
+async fn put_back(
+    task: &Task,
+    run: &RunId,
+    before: &[Attachment],
+    agent: &mut Option<Agent>,
+) -> Result<(), ServiceError> {
+    let agent = match agent {
+        Some(agent) if !agent.is_closed() => agent.clone(),
+        Some(_) | None => agent.insert(connect(task, run).await?).clone(),
+    };
+    mount_all(&task.shared, &with(task, before), &agent).await
+}
+
+/// The sandbox as it is with these attachments.
+fn with(task: &Task, attachments: &[Attachment]) -> Sandbox {
+    let mut sandbox = task.sandbox.clone();
+    sandbox.spec.attachments = attachments.to_vec();
+    sandbox
+}
+
+/// Ends a parked run that has other volumes than its sandbox is to have: the sandbox wakes from its image.
+pub(super) async fn evict(task: &Task, run: &RunId) -> Seen {
+    if !task.shared.parking.holds(&task.sandbox.id) {
+        return Seen::of(Observation::Attached);
+    }
+    match tokio::time::timeout(UNDO, task.shared.engine.stop(run)).await {
+        Ok(Ok(())) => Seen::of(Observation::Attached),
+        Ok(Err(error)) => Failure::from(error).seen(Observation::AttachFailed, None),
+        Err(_) => Failure::late("ending its parked run", UNDO).seen(Observation::AttachFailed, None),
+    }
+}
+
+/// Makes the sandbox's own copy of a memory snapshot's saved state, which was read to its last byte a moment ago.
+pub(super) async fn prepare_rewind(task: &Task, to: &SnapshotId, target: &CaptureId) -> Seen {
+    let limit = task.shared.settings.limits.resume;
+    let (shared, to, copy) = (task.shared.clone(), to.clone(), target.clone());
+    let copied = async move {
+        let snapshot = shared.store.snapshot(&to).await?.ok_or(ServiceError::NoSnapshot(to))?;
+        Ok(shared.pool.copy(&snapshot.capture, &copy).await?.bytes())
+    };
+    match to_its_end(task, "preparing a rewind", limit, target, copied).await {
+        Ok(_) => {
+            task.shared.removals.note_verified(target);
+            Seen::of(Observation::RewindPrepared)
+        }
+        Err(failure) => failure.seen(Observation::RewindNotPrepared, None),
+    }
+}
+
+/// Makes a snapshot from the sleep image of a suspended sandbox. Nothing runs.
+pub(super) async fn snapshot_image(task: &Task, image: &SleepImage) -> Seen {
+    let limit = task.shared.settings.limits.snapshot;
+    let Some(capture) = task.capture.clone() else {
+        let reason = "no capture was recorded for it".to_owned();
+        return Failure::Late(reason).seen(Observation::SnapshotFailed, None);
+    };
+    let (own, image, to) = (task.clone(), image.clone(), capture.clone());
+    let made = async move {
+        match own.kind {
+            SnapshotKind::Memory => Ok(own.shared.pool.copy(&image.capture, &to).await?.bytes()),
+            SnapshotKind::Filesystem => {
+                files_of_image(&own, &image).await.map(|made| made.bytes()).map_err(Failure::Late)
+            }
+        }
+    };
+    match to_its_end(task, "taking a snapshot", limit, &capture, made).await {
+        Ok(bytes) => Seen { bytes, ..Seen::of(Observation::SnapshotTaken) },
+        Err(failure) => failure.seen(Observation::SnapshotFailed, None),
+    }
+}
+
+/// Waits for `work`, which writes `capture`, as long as it may take. The disk may still write after that: what it has
+/// written by its end is cleared away then, or at the next start.
+async fn to_its_end(
+    task: &Task,
+    what: &str,
+    limit: Duration,
+    capture: &CaptureId,
+    work: impl Future<Output = Result<u64, Failure>> + Send + 'static,
+) -> Result<u64, Failure> {
+    let mut working = tokio::spawn(work);
+    match tokio::time::timeout(limit, &mut working).await {
+        Ok(Ok(done)) => done,
+        Ok(Err(panicked)) => Err(Failure::Late(panicked.to_string())),
+        Err(_) => {
+            let (pool, capture) = (task.shared.pool.clone(), capture.clone());
+            tokio::spawn(async move {
+                let _ = working.await;
+                if let Err(error) = pool.remove(&capture).await {
+                    tracing::warn!(%capture, error = %chain(&error), "a half-written capture is cleared away at the next start");
+                }
+            });
+            Err(Failure::late(what, limit))
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! What callers do with volumes: few of them, some for one writer, so that sandboxes get into each other's way.
+
+use dorm_lifecycle::{MountPath, SandboxId, Writers};
+use dorm_service::AttachVolume;
+
+use super::{Client, Deed};
+
+/// How many volumes there are.
+const VOLUMES: u64 = 3;
+const BYTES: u64 = 64 << 20;
+
+impl Client {
+    pub(super) fn choose_volume(&mut self, id: SandboxId) -> Deed {
+        let number = self.random.below(VOLUMES);
+        match self.random.below(10) {
+            0..2 => Deed::MakeVolume(number, self.random.chance(50)),
+            2..7 => Deed::Attach(id, number),
+            _ => Deed::Detach(id, number),
+        }
+    }
+
+    pub(super) async fn use_volume(&mut self, deed: &Deed, since: u64) {
+        match deed {
+            Deed::MakeVolume(number, many) => {
+                let writers = if *many { Writers::Many } else { Writers::One };
+                let Ok(name) = volume(*number).parse() else { return };
+                if let Err(error) = self.service.create_volume(name, BYTES, writers).await {
+                    self.refused(deed, &error);
+                }
+            }
+            Deed::Attach(id, number) => {
+                let Some(path) = place(*number) else { return };
+                let answer = self.service.attach(id, AttachVolume::new(volume(*number), path.clone())).await;
+                self.viewed(deed, answer, since, |sandbox| sandbox.spec.attachments.iter().any(|one| one.path == path));
+            }
+            Deed::Detach(id, number) => {
+                let Some(path) = place(*number) else { return };
+                let answer = self.service.detach(id, path.clone()).await;
+                self.viewed(deed, answer, since, |sandbox| sandbox.spec.attachments.iter().all(|one| one.path != path));
+            }
+            _ => {}
+        }
+    }
+
+    /// Another sandbox may write to a volume that this one could not wake with.
+    pub(super) async fn detach_all(&mut self, id: &SandboxId) {
+        for number in 0..VOLUMES {
+            let record = self.world.model.record(id);
+            let attachments = record.map(|record| record.sandbox.spec.attachments).unwrap_or_default();
+            if attachments.iter().any(|one| Some(&one.path) == place(number).as_ref()) {
+                self.insist(&Deed::Detach(id.clone(), number)).await;
+            }
+        }
+    }
+}
+
+fn volume(number: u64) -> String {
+    format!("volume-{number}")
+}
+
+fn place(number: u64) -> Option<MountPath> {
+    format!("/data-{number}").parse().ok()
+}
