@@ -18,6 +18,7 @@ mod doubt;
 mod history;
 mod open;
 mod read;
+mod rows;
 mod write;
 
 use std::path::Path;
@@ -26,7 +27,7 @@ use async_trait::async_trait;
 use dorm_lifecycle::{CaptureId, Name, ProjectId, SandboxId, SnapshotId};
 use dorm_store::{
     Change, ClockNote, EventFilter, EventRecord, OperationRecord, Prune, Pruned, SandboxFilter, SandboxRecord, Settled,
-    SnapshotFilter, SnapshotRecord, Store, StoreError, Ticket, VolumeRecord, WebhookRecord,
+    SnapshotFilter, SnapshotRecord, Store, StoreError, Ticket, UnreadableRow, VolumeRecord, WebhookRecord,
 };
 use sqlx::SqlitePool;
 
@@ -158,6 +159,10 @@ impl Store for SqlStore {
 
     async fn prune(&self, prune: &Prune) -> Result<Pruned, StoreError> {
         self.writer.prune(prune).await
+    }
+
+    async fn unreadable(&self) -> Result<Vec<UnreadableRow>, StoreError> {
+        read::unreadable(&self.readers).await
     }
 }
 

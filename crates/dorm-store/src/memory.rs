@@ -12,9 +12,11 @@ use dorm_lifecycle::{
 };
 
 use crate::{
-    Change, ClockNote, EventFilter, EventRecord, OperationRecord, Prune, Pruned, SandboxFilter, SandboxRecord,
-    SnapshotFilter, SnapshotRecord, SnapshotStatus, Store, StoreError, VolumeRecord, WebhookRecord,
+    Change, ClockNote, EventFilter, EventRecord, OperationRecord, Prune, Pruned, RowKind, SandboxFilter, SandboxRecord,
+    SnapshotFilter, SnapshotRecord, SnapshotStatus, Store, StoreError, UnreadableRow, VolumeRecord, WebhookRecord,
 };
+
+mod spoiled;
 
 /// A store in memory. Clones share its content.
 #[derive(Clone, Default, Debug)]
@@ -35,6 +37,8 @@ struct Content {
     removed: u64,
     /// The one at position `n` has the number `removed + n + 1`.
     events: Vec<EventRecord>,
+    /// Rows that a test has made unreadable, by kind and key.
+    spoiled: BTreeMap<(RowKind, String), UnreadableRow>,
 }
 
 impl MemoryStore {
@@ -53,6 +57,7 @@ impl MemoryStore {
 impl Content {
     fn commit(&mut self, change: Change) -> Result<Vec<EventRecord>, StoreError> {
         let staged = self.stage(&change)?;
+        self.unspoil(&change);
         let last = self.removed + self.events.len() as u64;
         let numbered = |(number, event)| EventRecord { number, event };
         let events: Vec<_> = (last + 1..).zip(change.events).map(numbered).collect();
@@ -83,12 +88,20 @@ impl Content {
         let mut staged = BTreeMap::new();
         for record in change.ordered_sandboxes()? {
             let id = &record.sandbox.id;
-            let revision = record.next_revision(self.sandboxes.get(id).map(|stored| stored.revision))?;
+            let stored = self.sandboxes.get(id).map(|stored| stored.revision);
+            let revision = record.next_revision(stored.or_else(|| self.spoiled_revision(id)))?;
             if let Some((project, name)) = record.held_name()
                 && let Some(holder) = self.holder(&staged, project, name)
                 && holder != id
             {
                 return Err(StoreError::NameTaken { name: name.clone(), holder: holder.clone() });
+            }
+            if let Some((project, name)) = record.held_name()
+                && let Some(row) = self.spoiled_name(project, name)
+                && row.id != id.as_str()
+            {
+                let holder = row.id.parse().map_err(|_| row.error())?;
+                return Err(StoreError::NameTaken { name: name.clone(), holder });
             }
             staged.insert(id.clone(), SandboxRecord { revision, ..record.clone() });
         }
@@ -114,11 +127,16 @@ impl Store for MemoryStore {
     }
 
     async fn sandbox(&self, id: &SandboxId) -> Result<Option<SandboxRecord>, StoreError> {
-        Ok(self.content().sandboxes.get(id).cloned())
+        let content = self.content();
+        content.refuse_spoiled(RowKind::Sandbox, id.as_str())?;
+        Ok(content.sandboxes.get(id).cloned())
     }
 
     async fn named(&self, project: &ProjectId, name: &Name) -> Result<Option<SandboxRecord>, StoreError> {
         let content = self.content();
+        if let Some(row) = content.spoiled_name(project, name) {
+            return Err(row.error());
+        }
         let found = content.holder(&BTreeMap::new(), project, name).and_then(|id| content.sandboxes.get(id));
         Ok(found.cloned())
     }
@@ -130,7 +148,9 @@ impl Store for MemoryStore {
     }
 
     async fn snapshot(&self, id: &SnapshotId) -> Result<Option<SnapshotRecord>, StoreError> {
-        Ok(self.content().snapshots.get(id).cloned())
+        let content = self.content();
+        content.refuse_spoiled(RowKind::Snapshot, id.as_str())?;
+        Ok(content.snapshots.get(id).cloned())
     }
 
     async fn snapshots(&self, project: Option<&ProjectId>) -> Result<Vec<SnapshotRecord>, StoreError> {
@@ -170,7 +190,8 @@ impl Store for MemoryStore {
         let skipped = filter.after.saturating_sub(content.removed);
         let start = usize::try_from(skipped).unwrap_or(usize::MAX).min(content.events.len());
         let found = content.events[start..].iter().filter(|record| {
-            filter.project.as_ref().is_none_or(|project| record.event.project == *project)
+            let is_spoiled = content.spoiled.contains_key(&(RowKind::Event, record.number.to_string()));
+            !is_spoiled && filter.project.as_ref().is_none_or(|project| record.event.project == *project)
                 && filter.sandbox.as_ref().is_none_or(|sandbox| record.event.sandbox == *sandbox)
                 && filter.taken.as_ref().is_none_or(|snapshot| tells_of(record, snapshot))
         });
@@ -203,6 +224,11 @@ impl Store for MemoryStore {
 
     async fn prune(&self, prune: &Prune) -> Result<Pruned, StoreError> {
         Ok(self.content().prune(prune))
+    }
+
+    async fn unreadable(&self) -> Result<Vec<UnreadableRow>, StoreError> {
+        let content = self.content();
+        Ok(content.spoiled.values().filter(|row| row.kind != RowKind::Event).cloned().collect())
     }
 }
 
@@ -265,7 +291,7 @@ mod tests {
 
     use super::MemoryStore;
     use crate::Store;
-    use crate::conformance::conforms;
+    use crate::conformance::{conforms, keeps_unreadable_rows};
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
     async fn the_store_in_memory_conforms() {
@@ -275,5 +301,18 @@ mod tests {
             store
         };
         conforms(open).await.expect("conforms");
+    }
+
+    #[tokio::test]
+    async fn the_store_in_memory_keeps_unreadable_rows() {
+        let places = Mutex::new(BTreeMap::<&str, MemoryStore>::new());
+        let open = async |place: &'static str| {
+            let store: Arc<dyn Store> = Arc::new(places.lock().await.entry(place).or_default().clone());
+            store
+        };
+        let spoil = async |place: &'static str, kind, id: &str| {
+            places.lock().await.entry(place).or_default().spoil(kind, id, "{\"v\":3,\"broken\"");
+        };
+        keeps_unreadable_rows(open, spoil).await.expect("conforms");
     }
 }
