@@ -10,9 +10,9 @@ use std::time::Duration;
 use dorm_agent_client::{GuestMount, GuestPath};
 use dorm_engine::{MOUNTS, Mount};
 use dorm_lifecycle::{
-    Access, Attachment, Lease, Name, RunId, Sandbox, VolumeId, all_leases, grant, has_leases, leases,
+    Access, Attachment, Lease, Name, RunId, Sandbox, SandboxId, VolumeId, all_leases, grant, has_leases, leases,
 };
-use dorm_store::{VolumeRecord, VolumeStatus};
+use dorm_store::{StoreError, VolumeRecord, VolumeStatus};
 use tokio::sync::OwnedMutexGuard;
 
 use crate::error::ServiceError;
@@ -77,7 +77,29 @@ impl Shared {
     /// Every lease that is held, also those of sandboxes whose runs have not been seen to end.
     pub(crate) async fn held_leases(&self) -> Result<Vec<Lease>, ServiceError> {
         let living = self.living().await?;
-        Ok(living.iter().flat_map(|record| self.leases_of(&record.sandbox)).collect())
+        let mut held: Vec<Lease> = living.iter().flat_map(|record| self.leases_of(&record.sandbox)).collect();
+        held.extend(self.unreadable_leases().await?);
+        Ok(held)
+    }
+
+    /// What sandboxes may hold whose records cannot be read: to write, whatever their records mention.
+    async fn unreadable_leases(&self) -> Result<Vec<Lease>, ServiceError> {
+        let unreadable = self.unreadable().await?;
+        if !unreadable.has_sandboxes() {
+            return Ok(Vec::new());
+        }
+        let volumes = self.store.volumes().await?;
+        let rows = unreadable.rows().iter().filter_map(|row| Some((row, row.id.parse::<SandboxId>().ok()?)));
+        let leases = rows.flat_map(|(row, sandbox)| {
+            let mentioned = volumes.iter().filter(|volume| row.mentions(volume.id.as_str()));
+            mentioned.map(move |volume| Lease {
+                volume: volume.id.clone(),
+                run: RunId { sandbox: sandbox.clone(), generation: 0 },
+                name: row.name.clone(),
+                access: Access::Write,
+            })
+        });
+        Ok(leases.collect())
     }
 
     fn leases_of(&self, sandbox: &Sandbox) -> Vec<Lease> {
@@ -120,8 +142,11 @@ impl Shared {
     /// Unmounts the volumes that no run may have any more. Answers how many stay mounted because somebody uses them.
     pub(crate) async fn settle_volumes_now(&self) -> usize {
         let _leasing = self.leasing.clone().lock_owned().await;
-        let living = match self.living().await {
-            Ok(living) => living,
+        let found = async { Ok::<_, StoreError>((self.living().await?, self.unreadable().await?)) };
+        let living = match found.await {
+            // A run of one may have anything mounted.
+            Ok((_, unreadable)) if unreadable.has_sandboxes() => return 0,
+            Ok((living, _)) => living,
             Err(error) => {
                 tracing::warn!(error = %chain(&error), "unused volumes stay mounted for now");
                 return 0;

@@ -19,6 +19,7 @@ mod history;
 mod open;
 mod read;
 mod rows;
+mod upkeep;
 mod write;
 
 use std::path::Path;
@@ -32,6 +33,7 @@ use dorm_store::{
 use sqlx::SqlitePool;
 
 pub use open::OpenError;
+pub use upkeep::{FileCheck, check, copy, salvage};
 use write::Writer;
 
 /// A store in one SQLite file.
@@ -88,7 +90,21 @@ impl SqlStore {
 }
 
 fn failed(operation: &'static str, source: impl std::error::Error + Send + Sync + 'static) -> StoreError {
-    StoreError::Failed { operation, source: Box::new(source) }
+    let source: Box<dyn std::error::Error + Send + Sync> = Box::new(source);
+    match is_damage(&*source) {
+        true => StoreError::Damaged { operation, source },
+        false => StoreError::Failed { operation, source },
+    }
+}
+
+/// Whether SQLite says that the file is no database, or a malformed one.
+fn is_damage(error: &(dyn std::error::Error + 'static)) -> bool {
+    const CORRUPT: &str = "11";
+    const NOT_A_DATABASE: &str = "26";
+    let Some(sqlx::Error::Database(error)) = error.downcast_ref::<sqlx::Error>() else { return false };
+    // Extended codes have the primary one in their lowest byte.
+    let code = error.code().and_then(|code| code.parse::<u32>().ok()).map(|code| (code & 0xff).to_string());
+    matches!(code.as_deref(), Some(CORRUPT | NOT_A_DATABASE))
 }
 
 #[async_trait]

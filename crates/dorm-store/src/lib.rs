@@ -100,6 +100,15 @@ pub enum StoreError {
         /// What is wrong with it.
         what: String,
     },
+    /// The file that the records are in is damaged; nothing was changed.
+    #[error("the store's file is damaged, so it could not {operation}: stop the daemon and run `dorm repair`")]
+    Damaged {
+        /// What it was doing.
+        operation: &'static str,
+        /// What is wrong.
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
     /// The storage itself failed; nothing was changed.
     #[error("the store failed while it should {operation}")]
     Failed {

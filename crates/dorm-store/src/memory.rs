@@ -1,9 +1,10 @@
 //! A store in memory, for tests and the simulator: the same meaning as one on disk, without the disk.
 //!
 //! What is committed lives as long as one handle does. A clone is another handle to the same content, as if the
-//! store had been opened again. It does not know how to fail.
+//! store had been opened again. It fails only where a test has asked for that.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
@@ -22,6 +23,8 @@ mod spoiled;
 #[derive(Clone, Default, Debug)]
 pub struct MemoryStore {
     content: Arc<Mutex<Content>>,
+    /// How many of the next reads fail.
+    failing: Arc<AtomicUsize>,
 }
 
 #[derive(Default, Debug)]
@@ -45,6 +48,27 @@ impl MemoryStore {
     /// An empty store.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// Makes the next `count` lists of events and webhooks fail, as a busy or damaged disk would.
+    pub fn fail_reads(&self, count: usize) {
+        self.failing.store(count, Ordering::SeqCst);
+    }
+
+    /// How many reads are still going to fail.
+    pub fn reads_to_fail(&self) -> usize {
+        self.failing.load(Ordering::SeqCst)
+    }
+
+    fn readable(&self) -> Result<MutexGuard<'_, Content>, StoreError> {
+        let left = self.failing.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
+        match left {
+            Err(_) => Ok(self.content()),
+            Ok(_) => {
+                let source = std::io::Error::other("a test wants it to fail");
+                Err(StoreError::Failed { operation: "read", source: Box::new(source) })
+            }
+        }
     }
 
     /// A panic while it was held cannot have left half a change: [`Content::commit`] stages what may be refused and
@@ -178,7 +202,7 @@ impl Store for MemoryStore {
     }
 
     async fn webhooks(&self) -> Result<Vec<WebhookRecord>, StoreError> {
-        Ok(self.content().webhooks.values().cloned().collect())
+        Ok(self.readable()?.webhooks.values().cloned().collect())
     }
 
     async fn volumes(&self) -> Result<Vec<VolumeRecord>, StoreError> {
@@ -186,7 +210,7 @@ impl Store for MemoryStore {
     }
 
     async fn events(&self, filter: &EventFilter) -> Result<Vec<EventRecord>, StoreError> {
-        let content = self.content();
+        let content = self.readable()?;
         let skipped = filter.after.saturating_sub(content.removed);
         let start = usize::try_from(skipped).unwrap_or(usize::MAX).min(content.events.len());
         let found = content.events[start..].iter().filter(|record| {

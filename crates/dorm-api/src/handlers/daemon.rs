@@ -4,6 +4,7 @@ use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use dorm_service::Figures;
+use dorm_store::RowKind;
 use metrics_exporter_prometheus::PrometheusHandle;
 
 use crate::error::ApiError;
@@ -80,6 +81,10 @@ pub(crate) async fn metrics(State(api): State<Api>) -> Result<Response, ApiError
 fn gauges(figures: &Figures) {
     for (state, count) in &figures.sandboxes {
         metrics::gauge!("dorm_sandboxes", "state" => state.as_str()).set(*count as f64);
+    }
+    for kind in RowKind::ALL {
+        let count = figures.quarantined.get(&kind).copied().unwrap_or_default();
+        metrics::gauge!("dorm_quarantined", "kind" => kind.as_str()).set(count as f64);
     }
     metrics::gauge!("dorm_parked").set(figures.parked as f64);
     metrics::gauge!("dorm_unrecorded_runs").set(figures.unrecorded_runs as f64);
