@@ -139,8 +139,7 @@ async fn send_page(
     refusals: &mut Waits,
 ) -> Option<()> {
     let id = &webhook.id;
-    let record =
-        |from, to| lasting(id, "record what was sent", move || service.webhook_delivered(id, from, to));
+    let record = |from, to| lasting(id, "record what was sent", move || service.webhook_delivered(id, from, to));
     let mut from = webhook.delivered;
     let last = page.last().map_or(from, |event| event.number);
     for event in page.into_iter().filter(|event| is_wanted(webhook, event)) {

@@ -209,8 +209,9 @@ pub fn noted_runs(directory: &Path) -> io::Result<Vec<NotedRun>> {
     };
     let mut noted = Vec::new();
     for home in homes {
-        let note = fs::read(home?.path().join("note.json")).ok();
-        let Some(note) = note.and_then(|text| serde_json::from_slice::<Note>(&text).ok()) else { continue };
+        let home = home?;
+        let home = Home { directory: home.path(), id: home.file_name().to_string_lossy().into_owned() };
+        let Some(note) = home.read().ok().flatten() else { continue };
         noted.push(NotedRun { run: note.run(), is_alive: note.is_alive(&boot), owner: note.owner });
     }
     Ok(noted)

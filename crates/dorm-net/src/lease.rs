@@ -89,7 +89,10 @@ impl Leases {
             let is_kept = stage != Stage::Making && self.is_whole(id)?;
             if is_kept && stage == Stage::Unclear {
                 // A living sandbox may have it; an unused one is released when its hull is cleared away.
-                tracing::warn!(lease = id.0, "the note of a network lease cannot be read; the lease is whole and stays");
+                tracing::warn!(
+                    lease = id.0,
+                    "the note of a network lease cannot be read; the lease is whole and stays"
+                );
                 self.notes.write(id, Stage::Made).map_err(|error| failed("note a network lease again", error))?;
             }
             if is_kept {

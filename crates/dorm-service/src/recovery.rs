@@ -183,9 +183,7 @@ async fn close_operations(
             | OperationKind::Snapshot
             | OperationKind::Rewind
             | OperationKind::MergeLayers
-            | OperationKind::Import => {
-                give_up_capture(shared, operation, living, unreadable, report).await
-            }
+            | OperationKind::Import => give_up_capture(shared, operation, living, unreadable, report).await,
             // These belong to a state, and whoever drives the sandbox ends them.
             OperationKind::Create | OperationKind::Resume | OperationKind::Terminate => Ok(()),
             // The sandboxes they are about are revived first.
@@ -206,7 +204,8 @@ async fn give_up_capture(
     unreadable: &Unreadable,
     report: &mut RecoveryReport,
 ) -> Result<(), ServiceError> {
-    let of_unreadable = operation.sandbox.as_ref().is_some_and(|id| unreadable.rows().iter().any(|row| row.may_be_sandbox(id)));
+    let of_unreadable =
+        operation.sandbox.as_ref().is_some_and(|id| unreadable.rows().iter().any(|row| row.may_be_sandbox(id)));
     if of_unreadable {
         report.lines.push(format!(
             "{} {}: it is left as it is, since the record of its sandbox cannot be read",
@@ -230,7 +229,9 @@ async fn give_up_capture(
     let mut change = Change::default();
     // What cannot be cleared away now is on record until it is.
     if unreadable.may_hold_captures() {
-        report.lines.push(format!("{title}: what it had written stays as long as there are records that cannot be read"));
+        report
+            .lines
+            .push(format!("{title}: what it had written stays as long as there are records that cannot be read"));
         change.discard.push(capture.clone());
     } else if let Err(error) = shared.pool.remove(&capture).await {
         report.postponed(&format!("{title}: clearing away what it had written"), &error);

@@ -46,7 +46,7 @@ impl Shared {
         let volumes = self.volumes_by_id().await?;
         let held = self.held_leases().await?;
         for lease in &wanted {
-            let volume = usable(&volumes, &lease.volume)?;
+            let volume = self.usable(&volumes, &lease.volume).await?;
             grant(volume.writers, lease, &held)
                 .map_err(|refused| VolumeProblem::Taken { volume: volume.name.clone(), refused })?;
         }
@@ -61,12 +61,30 @@ impl Shared {
         let (volumes, held) = (self.volumes_by_id().await?, self.held_leases().await?);
         let run = RunId { sandbox: self.ids().sandbox(), generation: 1 };
         for Attachment { volume, access, .. } in attachments {
-            let record = usable(&volumes, volume)?;
+            let record = self.usable(&volumes, volume).await?;
             let wanted = Lease { volume: volume.clone(), run: run.clone(), name: None, access: *access };
             grant(record.writers, &wanted, &held)
                 .map_err(|refused| VolumeProblem::Taken { volume: record.name.clone(), refused })?;
         }
         Ok(())
+    }
+
+    async fn usable<'a>(
+        &self,
+        volumes: &'a BTreeMap<VolumeId, VolumeRecord>,
+        id: &VolumeId,
+    ) -> Result<&'a VolumeRecord, ServiceError> {
+        match volumes.get(id) {
+            Some(volume) if volume.status == VolumeStatus::Ready => Ok(volume),
+            Some(_) => Err(VolumeProblem::NoVolume(id.to_string()).into()),
+            None => {
+                let unreadable = self.unreadable().await?;
+                match unreadable.rows().iter().find(|row| row.id == id.as_str()) {
+                    Some(row) => Err(row.error().into()),
+                    None => Err(VolumeProblem::NoVolume(id.to_string()).into()),
+                }
+            }
+        }
     }
 
     async fn volumes_by_id(&self) -> Result<BTreeMap<VolumeId, VolumeRecord>, ServiceError> {
@@ -115,7 +133,7 @@ impl Shared {
         let volumes = self.volumes_by_id().await?;
         let mut mounts = Vec::new();
         for Attachment { volume, path: _, access, subpath, slot } in &sandbox.spec.attachments {
-            let record = usable(&volumes, volume)?;
+            let record = self.usable(&volumes, volume).await?;
             let part = (*access == Access::Write).then_some(subpath);
             let top = self
                 .volumes
@@ -174,13 +192,6 @@ impl Drop for VolumeUse {
         if tokio::runtime::Handle::try_current().is_ok() {
             self.0.settle_volumes();
         }
-    }
-}
-
-fn usable<'a>(volumes: &'a BTreeMap<VolumeId, VolumeRecord>, id: &VolumeId) -> Result<&'a VolumeRecord, ServiceError> {
-    match volumes.get(id) {
-        Some(volume) if volume.status == VolumeStatus::Ready => Ok(volume),
-        Some(_) | None => Err(VolumeProblem::NoVolume(id.to_string()).into()),
     }
 }
 

@@ -207,7 +207,7 @@ impl Client {
         let allowed = match error.code() {
             Code::NotFound => !matches!(error, ServiceError::Pool(_)),
             Code::Conflict | Code::Gone | Code::PortClosed | Code::Unavailable => true,
-            Code::InvalidArgument | Code::NoRoom | Code::Internal => false,
+            Code::InvalidArgument | Code::NoRoom | Code::Unreadable | Code::Internal => false,
             Code::Failed => match deed {
                 Deed::Create { snapshot: Some(_), .. } | Deed::Clone(..) | Deed::Restart(_) => {
                     message.contains("there is no capture")

@@ -33,7 +33,7 @@ use dorm_store::{
 use sqlx::SqlitePool;
 
 pub use open::OpenError;
-pub use upkeep::{FileCheck, check, copy, salvage};
+pub use upkeep::{FileCheck, PackedFile, check, copy, pack, salvage, unpack};
 use write::Writer;
 
 /// A store in one SQLite file.

@@ -130,10 +130,8 @@ pub(crate) async fn open_operations(pool: &SqlitePool) -> Result<Vec<OperationRe
 }
 
 pub(crate) async fn to_discard(pool: &SqlitePool) -> Result<Vec<CaptureId>, StoreError> {
-    let rows: Vec<(Vec<u8>,)> = sqlx::query_as(DISCARDS)
-        .fetch_all(pool)
-        .await
-        .map_err(|error| failed("list captures to discard", error))?;
+    let rows: Vec<(Vec<u8>,)> =
+        sqlx::query_as(DISCARDS).fetch_all(pool).await.map_err(|error| failed("list captures to discard", error))?;
     Ok(readable(rows, discard_of))
 }
 

@@ -15,8 +15,7 @@ pub(crate) type SandboxRow = (Vec<u8>, Vec<u8>, Option<Vec<u8>>, Vec<u8>, i64, V
 /// Id and document.
 pub(crate) type DocumentRow = (Vec<u8>, Vec<u8>);
 
-pub(crate) const LIVING: &str =
-    "SELECT id, project, name, state, revision, document FROM sandboxes INDEXED BY sandboxes_living \
+pub(crate) const LIVING: &str = "SELECT id, project, name, state, revision, document FROM sandboxes INDEXED BY sandboxes_living \
      WHERE state <> 'terminated'";
 pub(crate) const OPEN: &str = "SELECT id, document FROM operations WHERE is_open = 1";
 pub(crate) const SNAPSHOTS: &str = "SELECT id, document FROM snapshots";

@@ -9,7 +9,7 @@ use std::path::Path;
 
 use dorm_store::{RowKind, StoreError, UnreadableRow};
 use futures_util::TryStreamExt as _;
-use sqlx::sqlite::{SqliteConnectOptions, SqliteRow};
+use sqlx::sqlite::{SqliteConnectOptions, SqliteRow, SqliteSynchronous};
 use sqlx::{ConnectOptions, Connection, Row, Sqlite, SqliteConnection};
 
 use crate::rows::{
@@ -18,7 +18,7 @@ use crate::rows::{
 use crate::{SqlStore, failed};
 
 /// The tables, each with its columns and the kind of record in it; those that others refer to come first.
-const TABLES: [(&str, &[&str], Option<RowKind>); 8] = [
+const TABLES: [(&str, &[&str], Option<RowKind>); 10] = [
     ("sandboxes", &["id", "project", "name", "state", "revision", "document"], Some(RowKind::Sandbox)),
     ("labels", &["sandbox", "key", "value"], None),
     ("operations", &["id", "is_open", "document"], Some(RowKind::Operation)),
@@ -27,6 +27,8 @@ const TABLES: [(&str, &[&str], Option<RowKind>); 8] = [
     ("events", &["number", "project", "sandbox", "document"], Some(RowKind::Event)),
     ("webhooks", &["id", "document"], Some(RowKind::Webhook)),
     ("volumes", &["id", "document"], Some(RowKind::Volume)),
+    ("identity", &["only", "id"], None),
+    ("clock", &["only_one", "document"], None),
 ];
 
 /// What a look at a file has found.
@@ -108,6 +110,49 @@ pub async fn copy(from: &Path, to: &Path) -> Result<(), StoreError> {
     connection.close().await.map_err(wrong)
 }
 
+/// A small file that travels in a backup.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PackedFile {
+    /// Its name, without any directory.
+    pub name: String,
+    /// What is in it.
+    pub content: Vec<u8>,
+}
+
+/// Puts files into a copy of a database, in a table of their own.
+///
+/// # Errors
+/// [`StoreError::Failed`].
+pub async fn pack(path: &Path, files: &[PackedFile]) -> Result<(), StoreError> {
+    let wrong = |error| failed("put files into a backup", error);
+    let mut connection = writable(path).await?;
+    sqlx::query("CREATE TABLE backup_files (name TEXT NOT NULL PRIMARY KEY, content BLOB NOT NULL) STRICT")
+        .execute(&mut connection)
+        .await
+        .map_err(wrong)?;
+    for PackedFile { name, content } in files {
+        let query = sqlx::query("INSERT INTO backup_files (name, content) VALUES (?, ?)").bind(name).bind(content);
+        query.execute(&mut connection).await.map_err(wrong)?;
+    }
+    connection.close().await.map_err(wrong)
+}
+
+/// Takes the files of [`pack`] out again.
+///
+/// # Errors
+/// [`StoreError::Failed`], also when it is no backup.
+pub async fn unpack(path: &Path) -> Result<Vec<PackedFile>, StoreError> {
+    let wrong = |error| failed("take files out of a backup", error);
+    let mut connection = writable(path).await?;
+    let files: Vec<(String, Vec<u8>)> = sqlx::query_as("SELECT name, content FROM backup_files ORDER BY name")
+        .fetch_all(&mut connection)
+        .await
+        .map_err(wrong)?;
+    sqlx::query("DROP TABLE backup_files").execute(&mut connection).await.map_err(wrong)?;
+    connection.close().await.map_err(wrong)?;
+    Ok(files.into_iter().map(|(name, content)| PackedFile { name, content }).collect())
+}
+
 /// Copies every row that can still be got out of a damaged file into the empty store `to`; answers how many.
 ///
 /// # Errors
@@ -115,6 +160,8 @@ pub async fn copy(from: &Path, to: &Path) -> Result<(), StoreError> {
 pub async fn salvage(from: &Path, to: &SqlStore) -> Result<u64, StoreError> {
     let Ok(mut damaged) = read_only(from).await else { return Ok(0) };
     let mut saved = 0;
+    // One commit for all: each is synced.
+    to.plain("BEGIN IMMEDIATE").await?;
     for (table, columns, _) in TABLES {
         // From both ends: a damaged page ends a scan.
         for order in ["", " ORDER BY 1 DESC"] {
@@ -125,6 +172,7 @@ pub async fn salvage(from: &Path, to: &SqlStore) -> Result<u64, StoreError> {
             }
         }
     }
+    to.plain("COMMIT").await?;
     let _ = damaged.close().await;
     Ok(saved)
 }
@@ -138,10 +186,17 @@ impl SqlStore {
         let (table, columns, _) = TABLES[table_of(row.kind)];
         let text = format!("DELETE FROM {table} WHERE CAST({} AS TEXT) = ?", columns[0]);
         let id = row.id.clone();
-        self.writer.with(async |connection| {
-            sqlx::query(sqlx::AssertSqlSafe(text)).bind(id).execute(connection).await.map(drop)
-        })
-        .await
+        self.writer
+            .outside("change its file", async |connection| {
+                sqlx::query(sqlx::AssertSqlSafe(text)).bind(id).execute(connection).await.map(drop)
+            })
+            .await
+    }
+
+    async fn plain(&self, statement: &'static str) -> Result<(), StoreError> {
+        self.writer
+            .outside("change its file", async |connection| sqlx::query(statement).execute(connection).await.map(drop))
+            .await
     }
 
     /// Writes a row as it is, unless there is one with its key.
@@ -153,15 +208,16 @@ impl SqlStore {
             let Some(value) = Value::of(row, at, column) else { return Ok(0) };
             values.push(value);
         }
-        self.writer.with(async |connection| {
-            let mut query = sqlx::query(sqlx::AssertSqlSafe(text));
-            for value in values {
-                query = value.bind_to(query);
-            }
-            // A row that breaks a rule of its table is not worth keeping as it is.
-            Ok(query.execute(connection).await.map_or(0, |done| done.rows_affected()))
-        })
-        .await
+        self.writer
+            .outside("change its file", async |connection| {
+                let mut query = sqlx::query(sqlx::AssertSqlSafe(text));
+                for value in values {
+                    query = value.bind_to(query);
+                }
+                // A row that breaks a rule of its table is not worth keeping as it is.
+                Ok(query.execute(connection).await.map_or(0, |done| done.rows_affected()))
+            })
+            .await
     }
 }
 
@@ -173,7 +229,7 @@ enum Value {
 impl Value {
     fn of(row: &SqliteRow, at: usize, column: &str) -> Option<Self> {
         match column {
-            "revision" | "is_open" | "number" => row.try_get(at).ok().map(Self::Number),
+            "revision" | "is_open" | "number" | "only" | "only_one" => row.try_get(at).ok().map(Self::Number),
             _ => {
                 let bytes: Option<Vec<u8>> = row.try_get(at).ok()?;
                 Some(Self::Text(bytes.map(|bytes| String::from_utf8_lossy(&bytes).into_owned())))
@@ -202,6 +258,12 @@ const fn table_of(kind: RowKind) -> usize {
         RowKind::Webhook => 6,
         RowKind::Volume => 7,
     }
+}
+
+async fn writable(path: &Path) -> Result<SqliteConnection, StoreError> {
+    let options =
+        SqliteConnectOptions::new().filename(path).create_if_missing(false).synchronous(SqliteSynchronous::Full);
+    options.disable_statement_logging().connect().await.map_err(|error| failed("open a backup", error))
 }
 
 async fn read_only(path: &Path) -> Result<SqliteConnection, StoreError> {

@@ -215,7 +215,8 @@ impl Store for MemoryStore {
         let start = usize::try_from(skipped).unwrap_or(usize::MAX).min(content.events.len());
         let found = content.events[start..].iter().filter(|record| {
             let is_spoiled = content.spoiled.contains_key(&(RowKind::Event, record.number.to_string()));
-            !is_spoiled && filter.project.as_ref().is_none_or(|project| record.event.project == *project)
+            !is_spoiled
+                && filter.project.as_ref().is_none_or(|project| record.event.project == *project)
                 && filter.sandbox.as_ref().is_none_or(|sandbox| record.event.sandbox == *sandbox)
                 && filter.taken.as_ref().is_none_or(|snapshot| tells_of(record, snapshot))
         });

@@ -30,15 +30,8 @@ pub enum RowKind {
 
 impl RowKind {
     /// Every kind.
-    pub const ALL: [Self; 7] = [
-        Self::Sandbox,
-        Self::Operation,
-        Self::Snapshot,
-        Self::Discard,
-        Self::Webhook,
-        Self::Volume,
-        Self::Event,
-    ];
+    pub const ALL: [Self; 7] =
+        [Self::Sandbox, Self::Operation, Self::Snapshot, Self::Discard, Self::Webhook, Self::Volume, Self::Event];
 
     /// Its word in messages, answers and metrics.
     pub const fn as_str(self) -> &'static str {

@@ -65,6 +65,18 @@ pub(crate) async fn collect(
     Ok(axum::Json(wire::ArtefactList { artefacts }))
 }
 
+/// Records, saved states and images that cannot be read.
+#[utoipa::path(get, path = "/v1/quarantine", tag = "daemon", responses(
+    (status = 200, body = wire::Quarantine),
+    (status = "default", body = wire::ErrorAnswer, description = "an error"),
+))]
+pub(crate) async fn quarantine(State(api): State<Api>) -> Result<axum::Json<wire::Quarantine>, ApiError> {
+    let records = api.service.unreadable().await?.into_iter().map(Into::into).collect();
+    let files = api.service.pool().unreadable().await.map_err(dorm_service::ServiceError::from)?;
+    let files = files.into_iter().map(|(what, error)| wire::QuarantinedFile { what, reason: error.to_string() });
+    Ok(axum::Json(wire::Quarantine { records, files: files.collect() }))
+}
+
 /// Figures for Prometheus.
 #[utoipa::path(get, path = "/metrics", tag = "daemon", responses(
     (status = 200, body = String, content_type = "text/plain"),
