@@ -31,10 +31,12 @@ pub(crate) fn run(filter: Option<&str>) -> Result<()> {
         bail!("tests failed");
     }
     if filter.is_none() {
-        // Only the simulator, since nothing else may ever be built with planted faults.
+        // Only the simulator and one edge, since nothing that is shipped may ever be built with planted faults.
         eprintln!("test: planted faults are found");
         let planted = ["--features", "planted-bugs", "-E", "test(planted)", "--success-output", "final"];
-        cargo(&[&["nextest", "run", "--release", "-p", "dorm-sim", "--no-fail-fast"][..], &planted].concat())?;
+        for package in ["dorm-sim", "dorm-api"] {
+            cargo(&[&["nextest", "run", "--release", "-p", package, "--no-fail-fast"][..], &planted].concat())?;
+        }
     }
     Ok(())
 }

@@ -145,6 +145,7 @@ fn unreachable(error: ServiceError) -> ApiError {
         | Code::Gone
         | Code::PortClosed
         | Code::Unavailable
+        | Code::Unreadable
         | Code::Internal => error,
     }
 }

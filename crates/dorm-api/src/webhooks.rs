@@ -1,9 +1,11 @@
 //! Sending events to webhooks: in order, signed as the Standard Webhooks describe, again and again until each is taken.
 //!
 //! One task for each webhook. What was taken is on record, so that a restart goes on where it was; an event may come
-//! twice when the daemon dies between the two, never not at all.
+//! twice when the daemon dies between the two, never not at all. Events are read a page at a time. A store that fails is
+//! asked again, with longer and longer waits, for as long as the webhook is there.
 
 use std::collections::HashMap;
+use std::future::Future;
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -13,6 +15,7 @@ use dorm_service::{Service, ServiceError};
 use dorm_store::{EventFilter, EventRecord, WebhookRecord};
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -37,10 +40,14 @@ pub(crate) async fn run(service: Service, stop: CancellationToken) {
     let mut news = service.webhook_news();
     let tasks = TaskTracker::new();
     let mut running: HashMap<WebhookId, CancellationToken> = HashMap::new();
+    let mut waits = Waits::new();
     loop {
         news.mark_unchanged();
+        // Nothing wakes this task when the store works again.
+        let mut again = None;
         match service.webhooks().await {
             Ok(webhooks) => {
+                waits = Waits::new();
                 running.retain(|id, ended| {
                     let stays = webhooks.iter().any(|webhook| webhook.id == *id);
                     if !stays {
@@ -56,68 +63,133 @@ pub(crate) async fn run(service: Service, stop: CancellationToken) {
                     });
                 }
             }
-            Err(error) => tracing::error!(error = %error.message(), "webhooks cannot be read"),
+            Err(error) => {
+                tracing::warn!(error = %error.message(), "webhooks cannot be read; trying again");
+                again = Some(waits.next());
+            }
         }
         tokio::select! {
             () = stop.cancelled() => break,
             changed = news.changed() => if changed.is_err() { break },
+            () = tokio::time::sleep(again.unwrap_or_default()), if again.is_some() => {}
         }
     }
     tasks.close();
     tasks.wait().await;
 }
 
+/// The waits between attempts.
+struct Waits(Duration);
+
+impl Waits {
+    fn new() -> Self {
+        Self(WAITS.0)
+    }
+
+    fn next(&mut self) -> Duration {
+        let next = (self.0 * 2).min(WAITS.1);
+        std::mem::replace(&mut self.0, next)
+    }
+}
+
 /// Sends one webhook what comes, until it is removed.
 async fn one(service: Service, client: reqwest::Client, id: WebhookId, ended: CancellationToken) {
     tokio::select! {
         () = ended.cancelled() => {}
-        result = deliver(&service, &client, &id) => {
-            if let Err(error) = result {
-                tracing::error!(webhook = %id, error = %error.message(), "a webhook is sent nothing until the next start");
-            }
+        never = deliver(&service, &client, &id) => if never.is_none() {
+            tracing::debug!(webhook = %id, "a webhook that is gone is sent nothing more");
         }
     }
 }
 
-async fn deliver(service: &Service, client: &reqwest::Client, id: &WebhookId) -> Result<(), ServiceError> {
+/// Answers when the webhook is gone, or the service.
+async fn deliver(service: &Service, client: &reqwest::Client, id: &WebhookId) -> Option<()> {
     let (mut news, mut changes) = (service.news(), service.webhook_news());
-    let (shortest, longest) = WAITS;
-    let mut wait = shortest;
+    let mut refusals = Waits::new();
     loop {
         news.mark_unchanged();
         changes.mark_unchanged();
-        let webhook = service.webhook(id).await?;
-        let from = webhook.delivered;
-        let filter =
-            EventFilter { project: Some(webhook.project.clone()), after: from, limit: PAGE, ..EventFilter::default() };
-        let mut events = service.events(&filter).await?;
-        let Some(last) = events.last().map(|event| event.number) else {
+        let (webhook, page) = lasting(id, "read what is to be sent", || page(service, id)).await?;
+        if page.is_empty() {
             tokio::select! {
-                changed = news.changed() => if changed.is_err() { return Ok(()) },
-                changed = changes.changed() => if changed.is_err() { return Ok(()) },
+                changed = news.changed() => changed.ok()?,
+                changed = changes.changed() => changed.ok()?,
             }
             continue;
-        };
-        events.retain(|event| webhook.kinds.is_empty() || webhook.kinds.contains(&event.event.kind));
-        let Some(event) = events.into_iter().next() else {
-            service.webhook_delivered(id, from, last).await?;
-            continue;
-        };
+        }
+        send_page(service, client, &webhook, page, &mut changes, &mut refusals).await?;
+    }
+}
+
+/// The webhook, and some of the events that come after what it was sent.
+async fn page(service: &Service, id: &WebhookId) -> Result<(WebhookRecord, Vec<EventRecord>), ServiceError> {
+    let webhook = service.webhook(id).await?;
+    let (project, after) = (Some(webhook.project.clone()), webhook.delivered);
+    let events = service.events(&EventFilter { project, after, limit: PAGE, ..EventFilter::default() }).await?;
+    Ok((webhook, events))
+}
+
+/// Sends a page, one event after the other, up to the first that is not taken. Answers nothing when the webhook is gone.
+async fn send_page(
+    service: &Service,
+    client: &reqwest::Client,
+    webhook: &WebhookRecord,
+    page: Vec<EventRecord>,
+    changes: &mut watch::Receiver<u64>,
+    refusals: &mut Waits,
+) -> Option<()> {
+    let id = &webhook.id;
+    let record = |from, to| lasting(id, "record what was sent", move || service.webhook_delivered(id, from, to));
+    let mut from = webhook.delivered;
+    let last = page.last().map_or(from, |event| event.number);
+    for event in page.into_iter().filter(|event| is_wanted(webhook, event)) {
+        // It was told to begin somewhere else, which may be sooner.
+        if changes.has_changed().unwrap_or(true) {
+            return Some(());
+        }
         let number = event.number;
-        match send(client, &webhook, event).await {
-            Ok(()) => {
-                metrics::counter!("dorm_webhooks_total", "result" => "taken").increment(1);
-                service.webhook_delivered(id, from, number).await?;
-                wait = shortest;
+        if let Err(reason) = send(client, webhook, event).await {
+            metrics::counter!("dorm_webhooks_total", "result" => "refused").increment(1);
+            tracing::warn!(webhook = %id, event = number, reason, "a webhook was not taken; it is sent again");
+            tokio::select! {
+                () = tokio::time::sleep(refusals.next()) => {}
+                changed = changes.changed() => changed.ok()?,
             }
-            Err(reason) => {
-                metrics::counter!("dorm_webhooks_total", "result" => "refused").increment(1);
-                tracing::warn!(webhook = %id, event = number, reason, "a webhook was not taken; it is sent again");
-                tokio::select! {
-                    () = tokio::time::sleep(wait) => wait = (wait * 2).min(longest),
-                    // It was told to begin somewhere else, which may be sooner.
-                    changed = changes.changed() => if changed.is_err() { return Ok(()) },
+            return Some(());
+        }
+        metrics::counter!("dorm_webhooks_total", "result" => "taken").increment(1);
+        *refusals = Waits::new();
+        record(from, number).await?;
+        from = number;
+    }
+    // The rest of the page is of kinds that are not wanted.
+    if from < last {
+        record(from, last).await?;
+    }
+    Some(())
+}
+
+fn is_wanted(webhook: &WebhookRecord, event: &EventRecord) -> bool {
+    webhook.kinds.is_empty() || webhook.kinds.contains(&event.event.kind)
+}
+
+/// Attempts something until it works. Answers nothing when the webhook is gone.
+async fn lasting<T, F>(id: &WebhookId, what: &'static str, attempt: impl Fn() -> F) -> Option<T>
+where
+    F: Future<Output = Result<T, ServiceError>>,
+{
+    let mut waits = Waits::new();
+    loop {
+        match attempt().await {
+            Ok(done) => return Some(done),
+            Err(ServiceError::NoWebhook(_)) => return None,
+            Err(error) => {
+                #[cfg(feature = "planted-bugs")]
+                if dorm_steps::planted::is(dorm_steps::planted::Planted::WebhookTaskDead) {
+                    return None;
                 }
+                tracing::warn!(webhook = %id, error = %error.message(), "cannot {what}; trying again");
+                tokio::time::sleep(waits.next()).await;
             }
         }
     }

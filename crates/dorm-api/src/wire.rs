@@ -20,7 +20,10 @@ mod volume;
 mod why;
 
 pub use checkpoints::{CheckpointTaken, Checkpoints, CheckpointsRequest, SetCheckpoints};
-pub use daemon::{Artefact, ArtefactList, CollectOptions, CreateWebhook, ReplayWebhook, Webhook, WebhookList};
+pub use daemon::{
+    Artefact, ArtefactList, CollectOptions, CreateWebhook, Quarantine, QuarantinedFile, QuarantinedRecord,
+    ReplayWebhook, Webhook, WebhookList,
+};
 pub use diff::{Diff, DiffChange, DiffEntry};
 pub use event::{Event, EventPage};
 pub use file::{FileKind, FileList, FileStat, MakeDirectory, Rename, WatchEvent, WatchKind};

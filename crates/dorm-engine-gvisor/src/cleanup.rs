@@ -26,9 +26,8 @@ impl Host {
     pub(crate) async fn destroy(&self, home: &Home) -> Result<(), GvisorError> {
         let note = match home.read() {
             Ok(note) => note,
-            // Written by a host that crashed before it was on disk: nothing of it can still run.
-            Err(GvisorError::Text { .. }) => None,
-            Err(error) => return Err(error),
+            // Written by a host that crashed before it was on disk, or damaged: the caller has looked whether it lives.
+            Err(_) => None,
         };
         let processes = note.as_ref().filter(|note| note.boot == self.boot).and_then(|note| note.processes.as_ref());
         self.end_processes(home, processes).await?;
@@ -39,6 +38,7 @@ impl Host {
         self.reach("gvisor: hull emptied")?;
         let (home, steps) = (home.clone(), self.steps.clone());
         blocking(move || {
+            remove_file(&home.copy())?;
             remove_file(&home.note())?;
             steps.reach("gvisor: note removed")?;
             match fs::remove_dir_all(home.directory()) {

@@ -73,8 +73,13 @@ impl Shared {
         let mut cleared = Vec::new();
         for run in self.runs.all() {
             if !known.contains(&run.id) {
-                self.stop(&run.id).await?;
-                cleared.push(format!("run {}", run.id));
+                match self.stop(&run.id).await {
+                    Ok(()) => cleared.push(format!("run {}", run.id)),
+                    Err(error) => {
+                        tracing::warn!(run = %run.id, error = %chain(&error), "a run that nobody knows cannot be ended; the next start tries again");
+                        cleared.push(format!("run {} could not be ended: {}", run.id, chain(&error)));
+                    }
+                }
             }
         }
         self.sweep_hulls(&known, &mut cleared).await.map_err(|source| EngineError::Unusable {
@@ -92,8 +97,12 @@ impl Shared {
             }
             let note = match home.read() {
                 Ok(note) => note,
-                Err(GvisorError::Text { .. }) => None,
-                Err(error) => return Err(error),
+                Err(error) if self.host.has_processes(&home) => {
+                    tracing::warn!(hull = home.id(), error = %chain(&error), "the note of a living hull cannot be read; the hull is left alone");
+                    cleared.push(format!("hull {} is left alone: it lives, and its note cannot be read", home.id()));
+                    continue;
+                }
+                Err(_) => None,
             };
             if note.as_ref().and_then(Note::run).is_some_and(|run| known.contains(&run)) {
                 continue;
@@ -106,8 +115,13 @@ impl Shared {
                 }
                 continue;
             }
-            self.host.destroy(&home).await?;
-            cleared.push(format!("hull {}", home.id()));
+            match self.host.destroy(&home).await {
+                Ok(()) => cleared.push(format!("hull {}", home.id())),
+                Err(error) => {
+                    tracing::warn!(hull = home.id(), error = %chain(&error), "a hull cannot be cleared away; the next start tries again");
+                    cleared.push(format!("hull {} could not be cleared away: {}", home.id(), chain(&error)));
+                }
+            }
         }
         Ok(())
     }
@@ -130,6 +144,10 @@ impl Host {
     /// else uses this engine's network.
     pub(crate) async fn release_unnamed_leases(&self) -> Result<(), GvisorError> {
         let _nobody_asks = self.leasing.write().await;
+        if Home::all(&self.hulls)?.iter().any(|home| home.read().is_err() && self.has_processes(home)) {
+            tracing::warn!("network leases that no note names stay: the note of a living hull cannot be read");
+            return Ok(());
+        }
         let named = self.own_notes()?.into_iter().filter_map(|(_, note)| note.lease());
         let named: HashSet<LeaseId> = named.map(|lease| lease.id).collect();
         for lease in self.network.leases().await? {
@@ -164,13 +182,19 @@ impl Host {
             match home.read() {
                 Ok(Some(note)) => noted.push((home, note)),
                 Ok(None) => {}
-                Err(error @ GvisorError::Text { .. }) => {
-                    tracing::warn!(hull = home.id(), error = %chain(&error), "a note cannot be read; sweep will clear the hull");
+                Err(error) => {
+                    tracing::warn!(hull = home.id(), error = %chain(&error), "the note of a hull cannot be read");
                 }
-                Err(error) => return Err(error),
             }
         }
         Ok(noted)
+    }
+
+    /// Whether anything of a hull runs, whatever its note says.
+    fn has_processes(&self, home: &Home) -> bool {
+        let group = Cgroup::find(&self.group_name(home)).ok().flatten();
+        // A group that cannot be asked may have some.
+        group.is_some_and(|group| group.pids().map_or(true, |pids| !pids.is_empty()))
     }
 
     /// The hull that `note` tells of; `None` when it was not made to its end or is of an earlier boot.

@@ -6,6 +6,7 @@
 //!
 //! ```text
 //! hulls/<id>/note.json   this note, removed last
+//!            note.copy   the same again, for when the first cannot be read
 //!            bundle/     config.json
 //!            in, out     the agent's standard input and output
 //!            log         what runsc said
@@ -208,8 +209,9 @@ pub fn noted_runs(directory: &Path) -> io::Result<Vec<NotedRun>> {
     };
     let mut noted = Vec::new();
     for home in homes {
-        let note = fs::read(home?.path().join("note.json")).ok();
-        let Some(note) = note.and_then(|text| serde_json::from_slice::<Note>(&text).ok()) else { continue };
+        let home = home?;
+        let home = Home { directory: home.path(), id: home.file_name().to_string_lossy().into_owned() };
+        let Some(note) = home.read().ok().flatten() else { continue };
         noted.push(NotedRun { run: note.run(), is_alive: note.is_alive(&boot), owner: note.owner });
     }
     Ok(noted)
@@ -277,23 +279,35 @@ impl Home {
         self.directory.join("note.json")
     }
 
+    /// The same as the note. It is removed before the note.
+    pub(crate) fn copy(&self) -> PathBuf {
+        self.directory.join("note.copy")
+    }
+
     /// Writes the note, wholly or not at all. It is not synced: after a crash of the host nothing of it runs.
     pub(crate) fn write(&self, note: &Note) -> Result<(), GvisorError> {
         let draft = self.directory.join("note.draft");
         let text = serde_json::to_vec(note).map_err(|source| GvisorError::Text { path: draft.clone(), source })?;
-        fs::write(&draft, text).map_err(|source| GvisorError::file("write", &draft, source))?;
-        fs::rename(&draft, self.note()).map_err(|source| GvisorError::file("rename", &draft, source))
+        for path in [self.note(), self.copy()] {
+            fs::write(&draft, &text).map_err(|source| GvisorError::file("write", &draft, source))?;
+            fs::rename(&draft, path).map_err(|source| GvisorError::file("rename", &draft, source))?;
+        }
+        Ok(())
     }
 
-    /// Reads the note; `None` when there is none (yet, or any more).
+    /// Reads the note, or its copy when the note cannot be read; `None` when there is none (yet, or any more).
     pub(crate) fn read(&self) -> Result<Option<Note>, GvisorError> {
-        let path = self.note();
-        let text = match fs::read(&path) {
-            Ok(text) => text,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(source) => return Err(GvisorError::file("read", path, source)),
+        let error = match read(self.note()) {
+            Ok(note) => return Ok(note),
+            Err(error) => error,
         };
-        serde_json::from_slice(&text).map(Some).map_err(|source| GvisorError::Text { path, source })
+        match read(self.copy()) {
+            Ok(Some(note)) => {
+                tracing::warn!(hull = self.id, error = %crate::error::chain(&error), "a note cannot be read; its copy is used");
+                Ok(Some(note))
+            }
+            Ok(None) | Err(_) => Err(error),
+        }
     }
 
     /// The last lines of what `runsc` said, in one.
@@ -306,4 +320,13 @@ impl Home {
         }
         lines[lines.len().saturating_sub(4)..].join("; ")
     }
+}
+
+fn read(path: PathBuf) -> Result<Option<Note>, GvisorError> {
+    let text = match fs::read(&path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(source) => return Err(GvisorError::file("read", path, source)),
+    };
+    serde_json::from_slice(&text).map(Some).map_err(|source| GvisorError::Text { path, source })
 }

@@ -86,11 +86,20 @@ impl Leases {
         let notes = self.notes.list().map_err(|error| failed("read the notes on network leases", error))?;
         let mut whole = Vec::new();
         for (id, stage) in notes {
-            if stage == Stage::Made && self.is_whole(id)? {
+            let is_kept = stage != Stage::Making && self.is_whole(id)?;
+            if is_kept && stage == Stage::Unclear {
+                // A living sandbox may have it; an unused one is released when its hull is cleared away.
+                tracing::warn!(
+                    lease = id.0,
+                    "the note of a network lease cannot be read; the lease is whole and stays"
+                );
+                self.notes.write(id, Stage::Made).map_err(|error| failed("note a network lease again", error))?;
+            }
+            if is_kept {
                 whole.push(id);
             } else {
                 tracing::info!(lease = id.0, "removing what is left of a network lease");
-                self.remove(id)?;
+                self.give_up(id);
             }
         }
         if !whole.is_empty() {
@@ -133,7 +142,7 @@ impl Leases {
         let stage = self.notes.get(id).map_err(|error| failed("read the notes on network leases", error))?;
         match stage {
             Some(Stage::Made) => Ok(path(&self.layout.gateway_namespace(id))),
-            Some(Stage::Making) | None => Err(NetworkError::NoLease(id)),
+            Some(Stage::Making | Stage::Unclear) | None => Err(NetworkError::NoLease(id)),
         }
     }
 

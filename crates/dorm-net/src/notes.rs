@@ -20,6 +20,8 @@ pub(crate) enum Stage {
     Making,
     /// All of it was there.
     Made,
+    /// The note cannot be read: what there is of the lease tells.
+    Unclear,
 }
 
 /// The directory of the notes.
@@ -42,7 +44,7 @@ impl Notes {
         Ok(Self { directory: directory.to_owned(), owner })
     }
 
-    /// Every note. One that cannot be understood counts as [`Stage::Making`].
+    /// Every note. One that cannot be read or understood counts as [`Stage::Unclear`].
     pub(crate) fn list(&self) -> io::Result<BTreeMap<LeaseId, Stage>> {
         let own = self.all()?.into_iter().filter(|(_, note)| self.is_own(note));
         Ok(own.map(|(id, note)| (id, note.stage)).collect())
@@ -65,7 +67,11 @@ impl Notes {
             if let (Some(number), Some("json")) = (number, path.extension().and_then(|end| end.to_str())) {
                 match read(&path) {
                     Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                    note => drop(found.insert(LeaseId(number), note?)),
+                    note => {
+                        // Whose an unreadable one is cannot be told: it is taken for one of this directory.
+                        let unclear = |_| Note { stage: Stage::Unclear, owner: None };
+                        found.insert(LeaseId(number), note.unwrap_or_else(unclear));
+                    }
                 }
             }
         }
@@ -83,6 +89,7 @@ impl Notes {
         let word = match stage {
             Stage::Making => "making",
             Stage::Made => "made",
+            Stage::Unclear => "unclear",
         };
         let draft = self.directory.join(format!("{}.draft", id.0));
         std::fs::write(&draft, json!({ "stage": word, "owner": self.owner }).to_string())?;
@@ -103,6 +110,10 @@ impl Notes {
 
 fn read(path: &Path) -> io::Result<Note> {
     let note: Value = serde_json::from_slice(&std::fs::read(path)?).unwrap_or_default();
-    let stage = if note["stage"] == "made" { Stage::Made } else { Stage::Making };
+    let stage = match note["stage"].as_str() {
+        Some("made") => Stage::Made,
+        Some("making") => Stage::Making,
+        Some(_) | None => Stage::Unclear,
+    };
     Ok(Note { stage, owner: note["owner"].as_str().map(str::to_owned) })
 }

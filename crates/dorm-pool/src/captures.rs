@@ -166,8 +166,10 @@ impl Captures {
         disk::make_directories(&directory)?;
         disk::close_directory(&directory)?;
         for name in disk::names(&directory)? {
-            if id_with(&name, GONE).is_some() {
-                disk::remove_tree(&directory.join(name))?;
+            if id_with(&name, GONE).is_some()
+                && let Err(error) = disk::remove_tree(&directory.join(name))
+            {
+                tracing::warn!(%error, "part of a removed capture stays until the next start");
             }
         }
         Ok(Self { directory, steps, live: Mutex::default(), trusted: Mutex::default() })
@@ -186,6 +188,15 @@ impl Captures {
             disk::names(&self.directory)?.iter().filter_map(|name| name.parse().ok()).collect();
         ids.sort_unstable();
         Ok(ids)
+    }
+
+    /// The captures whose manifest cannot be read, each with the reason.
+    pub(crate) fn unreadable(&self) -> Result<Vec<(CaptureId, PoolError)>, PoolError> {
+        let found = self.list()?.into_iter().filter_map(|id| match self.load(&id) {
+            Ok(_) | Err(PoolError::Missing(_)) => None,
+            Err(error) => Some((id, error)),
+        });
+        Ok(found.collect())
     }
 
     pub(crate) fn drafts(&self) -> Result<Vec<CaptureId>, PoolError> {

@@ -119,9 +119,14 @@ impl Images {
         disk::let_pass(&directory, GUEST_ID_BASE)?;
         let images = Self { directory, steps, limits: Limits::default() };
         let held = images.lock()?;
-        images.clear(&held)?;
+        // What cannot be cleared away now is looked for again at the next start.
+        if let Err(error) = images.clear(&held) {
+            tracing::warn!(%error, "what dead imports left stays for now");
+        }
         drop(held);
-        images.clear_layers()?;
+        if let Err(error) = images.clear_layers() {
+            tracing::warn!(%error, "layers that no image has stay for now");
+        }
         Ok(images)
     }
 
@@ -145,10 +150,23 @@ impl Images {
                 Ok(image) => images.push(image),
                 // Removed since the directory was listed.
                 Err(PoolError::NoImage { .. }) => {}
-                Err(error) => return Err(error),
+                // It is refused by name when it is needed.
+                Err(error) => tracing::warn!(image = %digest, %error, "an image cannot be read and is not listed"),
             }
         }
         Ok(images)
+    }
+
+    /// The images whose description cannot be read, each with the reason.
+    pub(crate) fn unreadable(&self) -> Result<Vec<(Digest, PoolError)>, PoolError> {
+        let mut found = Vec::new();
+        for digest in self.digests()? {
+            match self.about(&digest) {
+                Ok(_) | Err(PoolError::NoImage { .. }) => {}
+                Err(error) => found.push((digest, error)),
+            }
+        }
+        Ok(found)
     }
 
     pub(crate) fn get(&self, digest: &Digest) -> Result<Image, PoolError> {

@@ -383,6 +383,21 @@ impl Pool {
         self.blocking(move || captures.drafts()).await
     }
 
+    /// The captures and images whose description cannot be read, each by its name with the reason. They are refused when
+    /// they are needed, and stay.
+    ///
+    /// # Errors
+    /// [`PoolError::Io`] when a directory cannot be read.
+    pub async fn unreadable(&self) -> Result<Vec<(String, PoolError)>, PoolError> {
+        let (captures, images) = (self.captures.clone(), self.images.clone());
+        self.blocking(move || {
+            let captures = captures.unreadable()?.into_iter().map(|(id, error)| (format!("capture {id}"), error));
+            let images = images.unreadable()?.into_iter().map(|(digest, error)| (format!("image {digest}"), error));
+            Ok(captures.chain(images).collect())
+        })
+        .await
+    }
+
     /// How many bytes could still be written beside the captures.
     ///
     /// # Errors

@@ -31,6 +31,8 @@ pub enum Code {
     Failed,
     /// The daemon is stopping.
     Unavailable,
+    /// Its record cannot be read. It is left as it is, with everything that it may need.
+    Unreadable,
     /// Something is wrong with Dormouse itself.
     Internal,
 }
@@ -47,6 +49,7 @@ impl Code {
             Self::NoRoom => "no_room",
             Self::Failed => "failed",
             Self::Unavailable => "unavailable",
+            Self::Unreadable => "unreadable",
             Self::Internal => "internal",
         }
     }
@@ -365,6 +368,7 @@ impl ServiceError {
             Self::Registry(error) => error.code(),
             Self::Store(StoreError::NameTaken { .. } | StoreError::Stale { .. }) => Code::Conflict,
             Self::Store(StoreError::Unknown { .. }) => Code::Unavailable,
+            Self::Store(StoreError::Unreadable { .. }) => Code::Unreadable,
             Self::Store(_) => Code::Internal,
         }
     }
@@ -415,6 +419,9 @@ impl ServiceError {
             Self::Store(StoreError::NameTaken { .. }) => "choose another name, or terminate its holder",
             Self::Volume(problem) => problem.next_step(),
             Self::Store(StoreError::Unknown { .. }) => "look whether it was done when the daemon is back",
+            Self::Store(StoreError::Unreadable { .. }) => {
+                "stop the daemon and run `dorm repair --dry-run`; until then nothing that it may need is deleted"
+            }
             Self::Store(_) => "look at the daemon's log",
             Self::Engine(EngineError::Refused { .. }) | Self::Agent(AgentError::Refused(_)) => {
                 "start a program that listens there, on all addresses or on loopback"

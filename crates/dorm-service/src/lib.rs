@@ -25,6 +25,7 @@ mod notices;
 mod ops;
 mod outcome;
 mod parking;
+mod quarantine;
 mod recovery;
 mod registry;
 mod removals;

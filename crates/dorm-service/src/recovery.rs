@@ -18,9 +18,10 @@ use crate::effects::{self, Task};
 use crate::error::ServiceError;
 use crate::notices;
 use crate::ops::runs::Belonging;
+use crate::quarantine::Unreadable;
 use crate::removals;
 use crate::retention;
-use crate::shared::{Parts, Service, Shared};
+use crate::shared::{Parts, Service, Shared, chain};
 use crate::timekeeping;
 
 mod living;
@@ -42,6 +43,15 @@ pub struct RecoveryReport {
     pub lines: Vec<String>,
 }
 
+impl RecoveryReport {
+    /// Notes what could not be done and is no reason not to start.
+    fn postponed(&mut self, what: &str, error: &(dyn std::error::Error + 'static)) {
+        let reason = chain(error);
+        tracing::warn!(reason, "{what} did not work; it is tried again at the next start");
+        self.lines.push(format!("{what} did not work and is tried again at the next start: {reason}"));
+    }
+}
+
 impl Service {
     /// Opens the service: recovers what an earlier daemon left and begins to drive every living sandbox.
     ///
@@ -53,6 +63,12 @@ impl Service {
         let clock = timekeeping::begin(&parts, &mut report).await?;
         let shared = Shared::new(parts, clock);
         let living = shared.living().await?;
+        let unreadable = shared.look_for_unreadable().await?;
+        for row in unreadable.rows() {
+            let title = row.title();
+            tracing::warn!(record = %title, reason = %row.what, "a record cannot be read and is left as it is; see `dorm repair`");
+            report.lines.push(format!("{title}: its record cannot be read ({}) and is left as it is", row.what));
+        }
         let found = answered(&shared, shared.engine.inventory()).await?;
         report.sandboxes = living.len();
         report.runs = found.len();
@@ -79,9 +95,17 @@ impl Service {
             report.lines.push(format!("run {}: it belongs to another data directory; it is left alone", foreign.run));
             shared.left_alone.note_foreign(foreign);
         }
-        report.lines.extend(answered(&shared, shared.engine.sweep(&known)).await?);
-        close_operations(&shared, &living, &mut report).await?;
-        for capture in shared.store.to_discard().await? {
+        match answered(&shared, shared.engine.sweep(&known)).await {
+            Ok(lines) => report.lines.extend(lines),
+            Err(error) => report.postponed("clearing away what an earlier daemon left", &error),
+        }
+        close_operations(&shared, &living, &unreadable, &mut report).await?;
+        // Which of them a record needs that cannot be read is not known for certain.
+        let doomed = match unreadable.may_hold_captures() {
+            true => Vec::new(),
+            false => shared.store.to_discard().await?,
+        };
+        for capture in doomed {
             report.lines.push(format!("capture {capture} was discarded"));
             shared.discard(vec![capture]).await;
         }
@@ -105,7 +129,10 @@ impl Service {
             }
         }
         let service = Self { shared };
-        report.lines.extend(service.finish_volumes().await?);
+        match service.finish_volumes().await {
+            Ok(lines) => report.lines.extend(lines),
+            Err(error) => report.postponed("finishing what was begun with volumes", &error),
+        }
         let leaving = SnapshotFilter { leaving: true, ..SnapshotFilter::default() };
         for snapshot in service.shared.store.find_snapshots(&leaving).await? {
             service.shared.removals.note(&snapshot);
@@ -145,26 +172,30 @@ async fn end_plans(service: &Service, report: &mut RecoveryReport) -> Result<(),
 async fn close_operations(
     shared: &std::sync::Arc<Shared>,
     living: &[SandboxRecord],
+    unreadable: &Unreadable,
     report: &mut RecoveryReport,
 ) -> Result<(), ServiceError> {
     for operation in shared.store.open_operations().await? {
-        match operation.kind {
-            OperationKind::DeleteSnapshot => finish_deletion(shared, operation, report).await?,
+        let title = format!("{} {}", operation.kind.as_str(), operation.id);
+        let closed = match operation.kind {
+            OperationKind::DeleteSnapshot => finish_deletion(shared, operation, unreadable, report).await,
             OperationKind::Suspend
             | OperationKind::Snapshot
             | OperationKind::Rewind
             | OperationKind::MergeLayers
-            | OperationKind::Import => {
-                give_up_capture(shared, operation, living, report).await?;
-            }
+            | OperationKind::Import => give_up_capture(shared, operation, living, unreadable, report).await,
             // These belong to a state, and whoever drives the sandbox ends them.
             OperationKind::Create
             | OperationKind::Resume
             | OperationKind::Terminate
             | OperationKind::Attach
-            | OperationKind::Detach => {}
+            | OperationKind::Detach => Ok(()),
             // The sandboxes they are about are revived first.
-            OperationKind::Fork | OperationKind::Promote => {}
+            OperationKind::Fork | OperationKind::Promote => Ok(()),
+        };
+        // It stays open, and the next start comes back to it.
+        if let Err(error) = closed {
+            report.postponed(&title, &error);
         }
     }
     Ok(())
@@ -174,8 +205,19 @@ async fn give_up_capture(
     shared: &std::sync::Arc<Shared>,
     operation: OperationRecord,
     living: &[SandboxRecord],
+    unreadable: &Unreadable,
     report: &mut RecoveryReport,
 ) -> Result<(), ServiceError> {
+    let of_unreadable =
+        operation.sandbox.as_ref().is_some_and(|id| unreadable.rows().iter().any(|row| row.may_be_sandbox(id)));
+    if of_unreadable {
+        report.lines.push(format!(
+            "{} {}: it is left as it is, since the record of its sandbox cannot be read",
+            operation.kind.as_str(),
+            operation.id
+        ));
+        return Ok(());
+    }
     let is_at_work = living.iter().any(|record| record.sandbox.state.operation() == Some(&operation.id));
     let capture = match operation.capture.clone() {
         Some(capture) => capture,
@@ -187,9 +229,20 @@ async fn give_up_capture(
     if held.any(|held| *held == capture) {
         return Ok(());
     }
-    shared.pool.remove(&capture).await?;
-    report.lines.push(format!("{} {}: what it had written was cleared away", operation.kind.as_str(), operation.id));
+    let title = format!("{} {}", operation.kind.as_str(), operation.id);
     let mut change = Change::default();
+    // What cannot be cleared away now is on record until it is.
+    if unreadable.may_hold_captures() {
+        report
+            .lines
+            .push(format!("{title}: what it had written stays as long as there are records that cannot be read"));
+        change.discard.push(capture.clone());
+    } else if let Err(error) = shared.pool.remove(&capture).await {
+        report.postponed(&format!("{title}: clearing away what it had written"), &error);
+        change.discard.push(capture.clone());
+    } else {
+        report.lines.push(format!("{title}: what it had written was cleared away"));
+    }
     let written = SnapshotFilter { capture: Some(capture.clone()), ..SnapshotFilter::default() };
     for mut snapshot in shared.store.find_snapshots(&written).await? {
         if snapshot.status == SnapshotStatus::InProgress {
@@ -207,19 +260,26 @@ async fn close_as_stopped(
 ) -> Result<(), ServiceError> {
     operation.ended = Some((shared.now(), OperationResult::Failed(STOPPED.to_owned())));
     change.operations.push(operation);
-    shared.commit(change).await?;
+    // Not by `Shared::commit`: what is to be discarded is deleted with all the rest, or not yet.
+    shared.store.commit(change).await?;
     Ok(())
 }
 
 async fn finish_deletion(
     shared: &std::sync::Arc<Shared>,
     operation: OperationRecord,
+    unreadable: &Unreadable,
     report: &mut RecoveryReport,
 ) -> Result<(), ServiceError> {
     let Some(capture) = &operation.capture else { return Ok(()) };
     let deleted = SnapshotFilter { capture: Some(capture.clone()), ..SnapshotFilter::default() };
     let doomed = shared.store.find_snapshots(&deleted).await?;
     let doomed: Vec<SnapshotId> = doomed.into_iter().map(|snapshot| snapshot.id).collect();
+    if unreadable.mention(capture) {
+        let why = "a record that cannot be read names its files";
+        report.lines.extend(doomed.iter().map(|id| format!("snapshot {id}: its deletion is not finished: {why}")));
+        return Ok(());
+    }
     report.lines.extend(doomed.iter().map(|snapshot| format!("snapshot {snapshot}: its deletion was finished")));
     crate::ops::checkpoint::finish_deletion(shared, operation, doomed).await
 }

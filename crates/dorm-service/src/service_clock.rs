@@ -26,7 +26,7 @@ const JUMP_MILLIS: i64 = 2000;
 /// A jump after which nothing is deleted because of its age for a while.
 const LARGE_JUMP_MILLIS: i64 = 60_000;
 /// How long after such a jump, or a start with an implausible clock, nothing is deleted because of its age.
-const HOLD: Duration = Duration::from_secs(3600);
+pub(crate) const HOLD: Duration = Duration::from_secs(3600);
 /// How long a daemon may have been down, over a boot of the host, for the wall clock to be believed.
 const DOWN_MAX: Duration = Duration::from_secs(86_400);
 /// How many periods are remembered. Moments from before them are shown as those of the first are.

@@ -24,6 +24,7 @@ use crate::living::Living;
 use crate::ops::pull::Pulling;
 use crate::ops::runs::LeftAlone;
 use crate::parking::{ParkLimits, Parking};
+use crate::quarantine::Quarantined;
 use crate::registry::Registry;
 use crate::removals::Removals;
 use crate::retention::Retention;
@@ -118,6 +119,7 @@ pub(crate) struct Shared {
     pub(crate) living: Living,
     pub(crate) left_alone: LeftAlone,
     pub(crate) removals: Removals,
+    pub(crate) quarantined: Quarantined,
     pub(crate) checkpointing: Checkpointing,
     /// Held by whoever deletes a snapshot.
     pub(crate) deletions: tokio::sync::Mutex<()>,
@@ -159,6 +161,7 @@ impl Shared {
                 living: Living::default(),
                 left_alone: LeftAlone::default(),
                 removals: Removals::default(),
+                quarantined: Quarantined::default(),
                 checkpointing: Checkpointing::default(),
                 deletions: tokio::sync::Mutex::default(),
                 merging: tokio::sync::Mutex::default(),
@@ -267,7 +270,12 @@ impl Shared {
 
     /// Deletes captures that a record says are to be deleted, then the record of that.
     pub(crate) async fn discard(&self, captures: Vec<dorm_lifecycle::CaptureId>) {
+        let unreadable = self.quarantined.last();
         for capture in captures {
+            if unreadable.mention(&capture) {
+                tracing::warn!(%capture, "a discarded capture stays: a record that cannot be read names it");
+                continue;
+            }
             if let Err(error) = self.pool.remove(&capture).await {
                 tracing::error!(%capture, error = %chain(&error), "a discarded capture stays until the next start");
                 continue;

@@ -6,13 +6,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use dorm_lifecycle::{Sandbox, Why};
-use dorm_store::{Change, EventFilter, EventRecord, Removal, SnapshotRecord, VolumeRecord, WebhookRecord};
+use dorm_lifecycle::{Sandbox, Timestamp, Why};
+use dorm_store::{
+    Change, ClockNote, EventFilter, EventRecord, Removal, SnapshotRecord, StoreError, VolumeRecord, WebhookRecord,
+};
 
 use crate::clock::Clock as _;
 use crate::error::ServiceError;
 use crate::recovery::RecoveryReport;
-use crate::service_clock::ServiceClock;
+use crate::service_clock::{HOLD, ServiceClock};
 use crate::shared::{Parts, Shared, chain};
 
 /// How often the wall clock is looked at while nothing happens.
@@ -22,7 +24,15 @@ const NOTE: Duration = Duration::from_secs(300);
 
 /// The clock, which goes on from what the daemon before has noted.
 pub(crate) async fn begin(parts: &Parts, report: &mut RecoveryReport) -> Result<Arc<ServiceClock>, ServiceError> {
-    let note = parts.store.clock().await?;
+    let note = match parts.store.clock().await {
+        Err(error @ StoreError::Unreadable { .. }) => {
+            let line = format!("{}; nothing is deleted because of its age for an hour", chain(&error));
+            tracing::warn!("{line}");
+            report.lines.push(line);
+            Some(unknown(parts))
+        }
+        note => note?,
+    };
     let newest = parts.store.events(&EventFilter { newest: 1, ..EventFilter::default() }).await?;
     let newest = newest.last().map(|record| record.event.at);
     let (clock, doubt) = ServiceClock::begin(parts.clock.clone(), note, newest);
@@ -31,6 +41,12 @@ pub(crate) async fn begin(parts: &Parts, report: &mut RecoveryReport) -> Result<
         report.lines.push(doubt);
     }
     Ok(Arc::new(clock))
+}
+
+/// What is assumed of the clocks when their note cannot be read: it is made anew.
+fn unknown(parts: &Parts) -> ClockNote {
+    let held_until = parts.clock.now().after(HOLD);
+    ClockNote { seen: Timestamp::default(), steady: Duration::ZERO, boot: None, periods: Vec::new(), held_until }
 }
 
 /// Looks at the clocks and notes them until the service stops.

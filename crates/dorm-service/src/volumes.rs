@@ -10,9 +10,9 @@ use std::time::Duration;
 use dorm_agent_client::{GuestMount, GuestPath};
 use dorm_engine::{MOUNTS, Mount};
 use dorm_lifecycle::{
-    Access, Attachment, Lease, Name, RunId, Sandbox, VolumeId, all_leases, grant, has_leases, leases,
+    Access, Attachment, Lease, Name, RunId, Sandbox, SandboxId, VolumeId, all_leases, grant, has_leases, leases,
 };
-use dorm_store::{VolumeRecord, VolumeStatus};
+use dorm_store::{StoreError, VolumeRecord, VolumeStatus};
 use tokio::sync::OwnedMutexGuard;
 
 use crate::error::ServiceError;
@@ -46,7 +46,7 @@ impl Shared {
         let volumes = self.volumes_by_id().await?;
         let held = self.held_leases().await?;
         for lease in &wanted {
-            let volume = usable(&volumes, &lease.volume)?;
+            let volume = self.usable(&volumes, &lease.volume).await?;
             grant(volume.writers, lease, &held)
                 .map_err(|refused| VolumeProblem::Taken { volume: volume.name.clone(), refused })?;
         }
@@ -61,12 +61,30 @@ impl Shared {
         let (volumes, held) = (self.volumes_by_id().await?, self.held_leases().await?);
         let run = RunId { sandbox: self.ids().sandbox(), generation: 1 };
         for Attachment { volume, access, .. } in attachments {
-            let record = usable(&volumes, volume)?;
+            let record = self.usable(&volumes, volume).await?;
             let wanted = Lease { volume: volume.clone(), run: run.clone(), name: None, access: *access };
             grant(record.writers, &wanted, &held)
                 .map_err(|refused| VolumeProblem::Taken { volume: record.name.clone(), refused })?;
         }
         Ok(())
+    }
+
+    async fn usable<'a>(
+        &self,
+        volumes: &'a BTreeMap<VolumeId, VolumeRecord>,
+        id: &VolumeId,
+    ) -> Result<&'a VolumeRecord, ServiceError> {
+        match volumes.get(id) {
+            Some(volume) if volume.status == VolumeStatus::Ready => Ok(volume),
+            Some(_) => Err(VolumeProblem::NoVolume(id.to_string()).into()),
+            None => {
+                let unreadable = self.unreadable().await?;
+                match unreadable.rows().iter().find(|row| row.id == id.as_str()) {
+                    Some(row) => Err(row.error().into()),
+                    None => Err(VolumeProblem::NoVolume(id.to_string()).into()),
+                }
+            }
+        }
     }
 
     async fn volumes_by_id(&self) -> Result<BTreeMap<VolumeId, VolumeRecord>, ServiceError> {
@@ -77,7 +95,29 @@ impl Shared {
     /// Every lease that is held, also those of sandboxes whose runs have not been seen to end.
     pub(crate) async fn held_leases(&self) -> Result<Vec<Lease>, ServiceError> {
         let living = self.living().await?;
-        Ok(living.iter().flat_map(|record| self.leases_of(&record.sandbox)).collect())
+        let mut held: Vec<Lease> = living.iter().flat_map(|record| self.leases_of(&record.sandbox)).collect();
+        held.extend(self.unreadable_leases().await?);
+        Ok(held)
+    }
+
+    /// What sandboxes may hold whose records cannot be read: to write, whatever their records mention.
+    async fn unreadable_leases(&self) -> Result<Vec<Lease>, ServiceError> {
+        let unreadable = self.unreadable().await?;
+        if !unreadable.has_sandboxes() {
+            return Ok(Vec::new());
+        }
+        let volumes = self.store.volumes().await?;
+        let rows = unreadable.rows().iter().filter_map(|row| Some((row, row.id.parse::<SandboxId>().ok()?)));
+        let leases = rows.flat_map(|(row, sandbox)| {
+            let mentioned = volumes.iter().filter(|volume| row.mentions(volume.id.as_str()));
+            mentioned.map(move |volume| Lease {
+                volume: volume.id.clone(),
+                run: RunId { sandbox: sandbox.clone(), generation: 0 },
+                name: row.name.clone(),
+                access: Access::Write,
+            })
+        });
+        Ok(leases.collect())
     }
 
     fn leases_of(&self, sandbox: &Sandbox) -> Vec<Lease> {
@@ -93,7 +133,7 @@ impl Shared {
         let volumes = self.volumes_by_id().await?;
         let mut mounts = Vec::new();
         for Attachment { volume, path: _, access, subpath, slot } in &sandbox.spec.attachments {
-            let record = usable(&volumes, volume)?;
+            let record = self.usable(&volumes, volume).await?;
             let part = (*access == Access::Write).then_some(subpath);
             let top = self
                 .volumes
@@ -120,8 +160,11 @@ impl Shared {
     /// Unmounts the volumes that no run may have any more. Answers how many stay mounted because somebody uses them.
     pub(crate) async fn settle_volumes_now(&self) -> usize {
         let _leasing = self.leasing.clone().lock_owned().await;
-        let living = match self.living().await {
-            Ok(living) => living,
+        let found = async { Ok::<_, StoreError>((self.living().await?, self.unreadable().await?)) };
+        let living = match found.await {
+            // A run of one may have anything mounted.
+            Ok((_, unreadable)) if unreadable.has_sandboxes() => return 0,
+            Ok((living, _)) => living,
             Err(error) => {
                 tracing::warn!(error = %chain(&error), "unused volumes stay mounted for now");
                 return 0;
@@ -148,13 +191,6 @@ impl Drop for VolumeUse {
         if tokio::runtime::Handle::try_current().is_ok() {
             self.0.settle_volumes();
         }
-    }
-}
-
-fn usable<'a>(volumes: &'a BTreeMap<VolumeId, VolumeRecord>, id: &VolumeId) -> Result<&'a VolumeRecord, ServiceError> {
-    match volumes.get(id) {
-        Some(volume) if volume.status == VolumeStatus::Ready => Ok(volume),
-        Some(_) | None => Err(VolumeProblem::NoVolume(id.to_string()).into()),
     }
 }
 

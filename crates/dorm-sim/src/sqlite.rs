@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use dorm_lifecycle::{CaptureId, Name, ProjectId, SandboxId, SnapshotId};
 use dorm_store::{
     Change, ClockNote, EventFilter, EventRecord, OperationRecord, Prune, Pruned, SandboxFilter, SandboxRecord, Settled,
-    SnapshotFilter, SnapshotRecord, Store, StoreError, Ticket, VolumeRecord, WebhookRecord,
+    SnapshotFilter, SnapshotRecord, Store, StoreError, Ticket, UnreadableRow, VolumeRecord, WebhookRecord,
 };
 use dorm_store_sql::SqlStore;
 use tokio::runtime::Handle;
@@ -134,5 +134,9 @@ impl Store for WaitingStore {
     async fn prune(&self, prune: &Prune) -> Result<Pruned, StoreError> {
         let prune = *prune;
         self.ask(|store| async move { store.prune(&prune).await })
+    }
+
+    async fn unreadable(&self) -> Result<Vec<UnreadableRow>, StoreError> {
+        self.ask(|store| async move { store.unreadable().await })
     }
 }

@@ -10,7 +10,7 @@ use dorm_lifecycle::{CaptureId, Name, ProjectId, SandboxId, SnapshotId};
 use dorm_steps::Steps as _;
 use dorm_store::{
     Change, ClockNote, EventFilter, EventRecord, OperationRecord, Prune, Pruned, SandboxFilter, SandboxRecord, Settled,
-    SnapshotFilter, SnapshotRecord, Store, StoreError, Ticket, VolumeRecord, WebhookRecord,
+    SnapshotFilter, SnapshotRecord, Store, StoreError, Ticket, UnreadableRow, VolumeRecord, WebhookRecord,
 };
 
 use crate::model::Model;
@@ -181,5 +181,10 @@ impl Store for WatchedStore {
         let pruned = self.inner.prune(prune).await?;
         self.pause().await;
         Ok(pruned)
+    }
+
+    async fn unreadable(&self) -> Result<Vec<UnreadableRow>, StoreError> {
+        self.pause().await;
+        self.inner.unreadable().await
     }
 }

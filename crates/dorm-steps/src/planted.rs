@@ -27,6 +27,8 @@ pub enum Planted {
     NameNotSynced,
     /// A commit that reports a failure is taken for one that was not made, and its image is removed first.
     CommitReportedFailed,
+    /// A webhook is sent nothing any more after one error of the store.
+    WebhookTaskDead,
 }
 
 static AT_WORK: AtomicU8 = AtomicU8::new(0);

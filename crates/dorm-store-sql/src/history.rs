@@ -5,16 +5,27 @@ use dorm_store::{ClockNote, SnapshotFilter, SnapshotRecord, StoreError};
 use sqlx::{QueryBuilder, Sqlite, SqlitePool};
 
 use crate::failed;
-use crate::read::{at_most, snapshot_of, unreadable};
+use crate::read::at_most;
+use crate::rows::{DocumentRow, chain, readable, snapshot_of};
 
 pub(crate) async fn find_snapshots(
     pool: &SqlitePool,
     filter: &SnapshotFilter,
 ) -> Result<Vec<SnapshotRecord>, StoreError> {
-    let mut query = snapshots_of(filter);
-    let rows: Vec<(String, String)> =
-        query.build_query_as().fetch_all(pool).await.map_err(|error| failed("list snapshots", error))?;
-    rows.into_iter().map(snapshot_of).collect()
+    let mut wanted = filter.clone();
+    loop {
+        let mut query = snapshots_of(&wanted);
+        let rows: Vec<DocumentRow> =
+            query.build_query_as().fetch_all(pool).await.map_err(|error| failed("list snapshots", error))?;
+        let count = rows.len();
+        let mut found = readable(rows, snapshot_of);
+        // Unreadable rows make a page short; only the end may.
+        if filter.limit == 0 || count < wanted.limit || found.len() >= filter.limit {
+            found.truncate(if filter.limit == 0 { usize::MAX } else { filter.limit });
+            return Ok(found);
+        }
+        wanted.limit += count - found.len();
+    }
 }
 
 /// A `+` before a column keeps the planner from an index of which an equal value is likely to have many rows: of a project, or
@@ -76,12 +87,14 @@ pub(crate) async fn events_removed(pool: &SqlitePool) -> Result<u64, StoreError>
 }
 
 pub(crate) async fn clock(pool: &SqlitePool) -> Result<Option<ClockNote>, StoreError> {
-    let document: Option<String> = sqlx::query_scalar("SELECT document FROM clock")
+    let document: Option<Vec<u8>> = sqlx::query_scalar("SELECT document FROM clock")
         .fetch_optional(pool)
         .await
         .map_err(|error| failed("read the note of the clocks", error))?;
-    let decode = |document: String| {
-        codec::decode_clock(&document).map_err(|error| unreadable("the note", "of the clocks", &error))
+    let decode = |document: Vec<u8>| {
+        let unreadable = |what| StoreError::Unreadable { id: "the clocks".to_owned(), what };
+        let text = String::from_utf8(document).map_err(|error| unreadable(error.to_string()))?;
+        codec::decode_clock(&text).map_err(|error| unreadable(chain(&error)))
     };
     document.map(decode).transpose()
 }

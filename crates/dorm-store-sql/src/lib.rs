@@ -18,6 +18,8 @@ mod doubt;
 mod history;
 mod open;
 mod read;
+mod rows;
+mod upkeep;
 mod write;
 
 use std::path::Path;
@@ -26,11 +28,12 @@ use async_trait::async_trait;
 use dorm_lifecycle::{CaptureId, Name, ProjectId, SandboxId, SnapshotId};
 use dorm_store::{
     Change, ClockNote, EventFilter, EventRecord, OperationRecord, Prune, Pruned, SandboxFilter, SandboxRecord, Settled,
-    SnapshotFilter, SnapshotRecord, Store, StoreError, Ticket, VolumeRecord, WebhookRecord,
+    SnapshotFilter, SnapshotRecord, Store, StoreError, Ticket, UnreadableRow, VolumeRecord, WebhookRecord,
 };
 use sqlx::SqlitePool;
 
 pub use open::OpenError;
+pub use upkeep::{FileCheck, PackedFile, check, copy, pack, salvage, unpack};
 use write::Writer;
 
 /// A store in one SQLite file.
@@ -87,7 +90,21 @@ impl SqlStore {
 }
 
 fn failed(operation: &'static str, source: impl std::error::Error + Send + Sync + 'static) -> StoreError {
-    StoreError::Failed { operation, source: Box::new(source) }
+    let source: Box<dyn std::error::Error + Send + Sync> = Box::new(source);
+    match is_damage(&*source) {
+        true => StoreError::Damaged { operation, source },
+        false => StoreError::Failed { operation, source },
+    }
+}
+
+/// Whether SQLite says that the file is no database, or a malformed one.
+fn is_damage(error: &(dyn std::error::Error + 'static)) -> bool {
+    const CORRUPT: &str = "11";
+    const NOT_A_DATABASE: &str = "26";
+    let Some(sqlx::Error::Database(error)) = error.downcast_ref::<sqlx::Error>() else { return false };
+    // Extended codes have the primary one in their lowest byte.
+    let code = error.code().and_then(|code| code.parse::<u32>().ok()).map(|code| (code & 0xff).to_string());
+    matches!(code.as_deref(), Some(CORRUPT | NOT_A_DATABASE))
 }
 
 #[async_trait]
@@ -158,6 +175,10 @@ impl Store for SqlStore {
 
     async fn prune(&self, prune: &Prune) -> Result<Pruned, StoreError> {
         self.writer.prune(prune).await
+    }
+
+    async fn unreadable(&self) -> Result<Vec<UnreadableRow>, StoreError> {
+        read::unreadable(&self.readers).await
     }
 }
 

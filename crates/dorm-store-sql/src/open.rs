@@ -101,6 +101,20 @@ pub enum OpenError {
         #[source]
         source: MigrateError,
     },
+    /// SQLite cannot read it.
+    #[error(
+        "the store {} is damaged: rebuild it with `dorm repair --data {}`, or put a backup in its place with \
+         `dorm restore`",
+        path.display(),
+        path.parent().unwrap_or(path).display()
+    )]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What SQLite said.
+        #[source]
+        source: sqlx::Error,
+    },
     /// SQLite refused something.
     #[error("cannot {step} the store {}", path.display())]
     Sqlite {
@@ -131,7 +145,7 @@ pub(crate) async fn open(path: &Path) -> Result<(Writer, SqlitePool), OpenError>
     let synced = synced.pragma("wal_autocheckpoint", room::CHECKPOINT_PAGES);
     let sqlite = |step| {
         let path = path.clone();
-        move |source| OpenError::Sqlite { path, step, source }
+        move |source| refused(&path, step, source)
     };
     let mut connection = synced.connect().await.map_err(sqlite("open"))?;
     let mode: String = sqlx::query_scalar("PRAGMA journal_mode")
@@ -191,7 +205,7 @@ fn network_file_system(magic: rustix::fs::FsWord) -> Option<&'static str> {
 
 /// Looks at the file without a change to it: not even its journal mode, which is written into the file.
 async fn inspect(path: &Path, plain: &SqliteConnectOptions) -> Result<(), OpenError> {
-    let sqlite = |step| move |source| OpenError::Sqlite { path: path.to_owned(), step, source };
+    let sqlite = |step| move |source| refused(path, step, source);
     let mut connection = plain.connect().await.map_err(sqlite("open"))?;
     let verdict = judge(path, &mut connection).await;
     connection.close().await.map_err(sqlite("close"))?;
@@ -199,7 +213,7 @@ async fn inspect(path: &Path, plain: &SqliteConnectOptions) -> Result<(), OpenEr
 }
 
 async fn judge(path: &Path, connection: &mut SqliteConnection) -> Result<(), OpenError> {
-    let sqlite = |step| move |source| OpenError::Sqlite { path: path.to_owned(), step, source };
+    let sqlite = |step| move |source| refused(path, step, source);
     let version: String = sqlx::query_scalar("SELECT sqlite_version()")
         .fetch_one(&mut *connection)
         .await
@@ -232,6 +246,14 @@ async fn judge(path: &Path, connection: &mut SqliteConnection) -> Result<(), Ope
     match found {
         Some(found) if found > known => Err(OpenError::Newer { path: path.to_owned(), found, known }),
         Some(_) | None => Ok(()),
+    }
+}
+
+fn refused(path: &Path, step: &'static str, source: sqlx::Error) -> OpenError {
+    let path = path.to_owned();
+    match crate::is_damage(&source) {
+        true => OpenError::Damaged { path, source },
+        false => OpenError::Sqlite { path, step, source },
     }
 }
 

@@ -1,26 +1,26 @@
 //! Look-ups and lists, each one statement and so one consistent view.
 
-use std::fmt::Display;
-
-use dorm_lifecycle::{CaptureId, IdError, Name, ProjectId, SandboxId, SnapshotId, StateName};
-use dorm_store::codec::{self, CodecError};
+use dorm_lifecycle::{CaptureId, Name, ProjectId, SandboxId, SnapshotId, StateName};
 use dorm_store::{
-    EventFilter, EventRecord, OperationRecord, SandboxFilter, SandboxRecord, SnapshotRecord, StoreError, VolumeRecord,
-    WebhookRecord,
+    EventFilter, EventRecord, OperationRecord, SandboxFilter, SandboxRecord, SnapshotRecord, StoreError, UnreadableRow,
+    VolumeRecord, WebhookRecord,
 };
 use sqlx::{QueryBuilder, Sqlite, SqlitePool};
 
 use crate::failed;
-
-type Row = (String, i64, String);
+use crate::rows::{
+    DISCARDS, DocumentRow, LIVING, OPEN, SNAPSHOTS, SandboxRow, VOLUMES, WEBHOOKS, discard_of, event_of, operation_of,
+    readable, sandbox_of, snapshot_of, unreadable_of, volume_of, webhook_of,
+};
 
 pub(crate) async fn sandbox(pool: &SqlitePool, id: &SandboxId) -> Result<Option<SandboxRecord>, StoreError> {
-    let row: Option<Row> = sqlx::query_as("SELECT id, revision, document FROM sandboxes WHERE id = ?")
-        .bind(id.as_str())
-        .fetch_optional(pool)
-        .await
-        .map_err(|error| failed("read a sandbox", error))?;
-    row.map(sandbox_of).transpose()
+    let row: Option<SandboxRow> =
+        sqlx::query_as("SELECT id, project, name, state, revision, document FROM sandboxes WHERE id = ?")
+            .bind(id.as_str())
+            .fetch_optional(pool)
+            .await
+            .map_err(|error| failed("read a sandbox", error))?;
+    row.map(sandbox_of).transpose().map_err(|row| row.error())
 }
 
 pub(crate) async fn named(
@@ -28,27 +28,38 @@ pub(crate) async fn named(
     project: &ProjectId,
     name: &Name,
 ) -> Result<Option<SandboxRecord>, StoreError> {
-    let row: Option<Row> = sqlx::query_as(
-        "SELECT id, revision, document FROM sandboxes WHERE project = ? AND name = ? AND state <> 'terminated'",
+    let row: Option<SandboxRow> = sqlx::query_as(
+        "SELECT id, project, name, state, revision, document FROM sandboxes \
+         WHERE project = ? AND name = ? AND state <> 'terminated'",
     )
     .bind(project.as_str())
     .bind(name.as_str())
     .fetch_optional(pool)
     .await
     .map_err(|error| failed("look up a name", error))?;
-    row.map(sandbox_of).transpose()
+    row.map(sandbox_of).transpose().map_err(|row| row.error())
 }
 
 pub(crate) async fn sandboxes(pool: &SqlitePool, filter: &SandboxFilter) -> Result<Vec<SandboxRecord>, StoreError> {
-    let mut query = sandboxes_of(filter);
-    let rows: Vec<Row> =
-        query.build_query_as().fetch_all(pool).await.map_err(|error| failed("list sandboxes", error))?;
-    rows.into_iter().map(sandbox_of).collect()
+    let mut wanted = filter.clone();
+    loop {
+        let mut query = sandboxes_of(&wanted);
+        let rows: Vec<SandboxRow> =
+            query.build_query_as().fetch_all(pool).await.map_err(|error| failed("list sandboxes", error))?;
+        let count = rows.len();
+        let mut found = readable(rows, sandbox_of);
+        // Unreadable rows make a page short; only the end may.
+        if filter.limit == 0 || count < wanted.limit || found.len() >= filter.limit {
+            found.truncate(if filter.limit == 0 { usize::MAX } else { filter.limit });
+            return Ok(found);
+        }
+        wanted.limit += count - found.len();
+    }
 }
 
 pub(crate) fn sandboxes_of(filter: &SandboxFilter) -> QueryBuilder<Sqlite> {
     let SandboxFilter { project, states, name, labels, origin, origin_source, after, limit } = filter;
-    let mut query = QueryBuilder::<Sqlite>::new("SELECT id, revision, document FROM sandboxes");
+    let mut query = QueryBuilder::<Sqlite>::new("SELECT id, project, name, state, revision, document FROM sandboxes");
     let is_living = !states.is_empty() && !states.contains(&StateName::Terminated);
     if is_living && name.is_none() && origin.is_none() && origin_source.is_none() {
         // Without statistics the planner takes all of a project for fewer than its living.
@@ -87,79 +98,95 @@ pub(crate) fn sandboxes_of(filter: &SandboxFilter) -> QueryBuilder<Sqlite> {
 }
 
 pub(crate) async fn snapshot(pool: &SqlitePool, id: &SnapshotId) -> Result<Option<SnapshotRecord>, StoreError> {
-    let row: Option<(String, String)> = sqlx::query_as("SELECT id, document FROM snapshots WHERE id = ?")
+    let row: Option<DocumentRow> = sqlx::query_as("SELECT id, document FROM snapshots WHERE id = ?")
         .bind(id.as_str())
         .fetch_optional(pool)
         .await
         .map_err(|error| failed("read a snapshot", error))?;
-    row.map(snapshot_of).transpose()
+    row.map(snapshot_of).transpose().map_err(|row| row.error())
 }
 
 pub(crate) async fn snapshots(
     pool: &SqlitePool,
     project: Option<&ProjectId>,
 ) -> Result<Vec<SnapshotRecord>, StoreError> {
-    let mut query = QueryBuilder::<Sqlite>::new("SELECT id, document FROM snapshots");
+    let mut query = QueryBuilder::<Sqlite>::new(SNAPSHOTS);
     if let Some(project) = project {
         query.push(" WHERE project = ").push_bind(project.as_str());
     }
-    let rows: Vec<(String, String)> =
+    let rows: Vec<DocumentRow> =
         query.build_query_as().fetch_all(pool).await.map_err(|error| failed("list snapshots", error))?;
-    let mut snapshots = rows.into_iter().map(snapshot_of).collect::<Result<Vec<_>, _>>()?;
+    let mut snapshots = readable(rows, snapshot_of);
     snapshots.sort_by(|a, b| (a.created, &a.id).cmp(&(b.created, &b.id)));
     Ok(snapshots)
 }
 
 pub(crate) async fn open_operations(pool: &SqlitePool) -> Result<Vec<OperationRecord>, StoreError> {
-    let rows: Vec<(String, String)> = sqlx::query_as("SELECT id, document FROM operations WHERE is_open = 1")
-        .fetch_all(pool)
-        .await
-        .map_err(|error| failed("list open operations", error))?;
-    let decode = |(id, document): (String, String)| {
-        codec::decode_operation(&document).map_err(|error| unreadable("operation", &id, &error))
-    };
-    let mut operations = rows.into_iter().map(decode).collect::<Result<Vec<_>, _>>()?;
+    let rows: Vec<DocumentRow> =
+        sqlx::query_as(OPEN).fetch_all(pool).await.map_err(|error| failed("list open operations", error))?;
+    let mut operations = readable(rows, operation_of);
     operations.sort_by(|a, b| (a.began, &a.id).cmp(&(b.began, &b.id)));
     Ok(operations)
 }
 
 pub(crate) async fn to_discard(pool: &SqlitePool) -> Result<Vec<CaptureId>, StoreError> {
-    let rows: Vec<(String,)> = sqlx::query_as("SELECT capture FROM discards ORDER BY capture")
-        .fetch_all(pool)
-        .await
-        .map_err(|error| failed("list captures to discard", error))?;
-    let parse = |(capture,): (String,)| {
-        capture.parse().map_err(|error: IdError| StoreError::Unreadable {
-            id: format!("discarded capture {capture}"),
-            what: error.to_string(),
-        })
-    };
-    rows.into_iter().map(parse).collect()
+    let rows: Vec<(Vec<u8>,)> =
+        sqlx::query_as(DISCARDS).fetch_all(pool).await.map_err(|error| failed("list captures to discard", error))?;
+    Ok(readable(rows, discard_of))
 }
 
 pub(crate) async fn webhooks(pool: &SqlitePool) -> Result<Vec<WebhookRecord>, StoreError> {
-    let rows: Vec<(String, String)> = sqlx::query_as("SELECT id, document FROM webhooks ORDER BY id")
-        .fetch_all(pool)
-        .await
-        .map_err(|error| failed("read webhooks", error))?;
-    let decode = |(id, document): (String, String)| {
-        codec::decode_webhook(&document).map_err(|error| unreadable("webhook", &id, &error))
-    };
-    rows.into_iter().map(decode).collect()
+    let rows: Vec<DocumentRow> =
+        sqlx::query_as(WEBHOOKS).fetch_all(pool).await.map_err(|error| failed("read webhooks", error))?;
+    Ok(readable(rows, webhook_of))
 }
 
 pub(crate) async fn volumes(pool: &SqlitePool) -> Result<Vec<VolumeRecord>, StoreError> {
-    let rows: Vec<(String, String)> = sqlx::query_as("SELECT id, document FROM volumes ORDER BY id")
-        .fetch_all(pool)
-        .await
-        .map_err(|error| failed("read volumes", error))?;
-    let decode = |(id, document): (String, String)| {
-        codec::decode_volume(&document).map_err(|error| unreadable("volume", &id, &error))
-    };
-    rows.into_iter().map(decode).collect()
+    let rows: Vec<DocumentRow> =
+        sqlx::query_as(VOLUMES).fetch_all(pool).await.map_err(|error| failed("read volumes", error))?;
+    Ok(readable(rows, volume_of))
+}
+
+/// Rows that cannot be read, without history. One connection reads them all, one list after the other.
+pub(crate) async fn unreadable(pool: &SqlitePool) -> Result<Vec<UnreadableRow>, StoreError> {
+    let wrong = |error| failed("look for rows that cannot be read", error);
+    let mut connection = pool.acquire().await.map_err(wrong)?;
+    let mut found = Vec::new();
+    let rows: Vec<SandboxRow> = sqlx::query_as(LIVING).fetch_all(&mut *connection).await.map_err(wrong)?;
+    found.extend(unreadable_of(rows, sandbox_of));
+    let rows: Vec<DocumentRow> = sqlx::query_as(OPEN).fetch_all(&mut *connection).await.map_err(wrong)?;
+    found.extend(unreadable_of(rows, operation_of));
+    let rows: Vec<DocumentRow> = sqlx::query_as(SNAPSHOTS).fetch_all(&mut *connection).await.map_err(wrong)?;
+    found.extend(unreadable_of(rows, snapshot_of));
+    let rows: Vec<(Vec<u8>,)> = sqlx::query_as(DISCARDS).fetch_all(&mut *connection).await.map_err(wrong)?;
+    found.extend(unreadable_of(rows, discard_of));
+    let rows: Vec<DocumentRow> = sqlx::query_as(WEBHOOKS).fetch_all(&mut *connection).await.map_err(wrong)?;
+    found.extend(unreadable_of(rows, webhook_of));
+    let rows: Vec<DocumentRow> = sqlx::query_as(VOLUMES).fetch_all(&mut *connection).await.map_err(wrong)?;
+    found.extend(unreadable_of(rows, volume_of));
+    found.sort();
+    Ok(found)
 }
 
 pub(crate) async fn events(pool: &SqlitePool, filter: &EventFilter) -> Result<Vec<EventRecord>, StoreError> {
+    let (mut filter, limit) = (filter.clone(), filter.limit);
+    let mut found = Vec::new();
+    loop {
+        let rows = some_events(pool, &filter).await?;
+        let (count, last) = (rows.len(), rows.last().map(|(number, _)| number.unsigned_abs()));
+        found.extend(readable(rows, event_of));
+        // Unreadable rows make a page short; only the end may.
+        match last {
+            Some(last) if limit > 0 && filter.newest == 0 && count == filter.limit && found.len() < limit => {
+                filter.after = last;
+                filter.limit = limit - found.len();
+            }
+            Some(_) | None => return Ok(found),
+        }
+    }
+}
+
+async fn some_events(pool: &SqlitePool, filter: &EventFilter) -> Result<Vec<(i64, Vec<u8>)>, StoreError> {
     let EventFilter { project, sandbox, taken, after, limit, newest } = filter;
     let mut query = QueryBuilder::<Sqlite>::new(
         "SELECT number, document FROM (SELECT number, document FROM events WHERE number > ",
@@ -178,30 +205,10 @@ pub(crate) async fn events(pool: &SqlitePool, filter: &EventFilter) -> Result<Ve
     query.push(if *newest == 0 { " ORDER BY number LIMIT " } else { " ORDER BY number DESC LIMIT " });
     query.push_bind(at_most(if *newest == 0 { *limit } else { *newest }));
     query.push(") ORDER BY number LIMIT ").push_bind(at_most(*limit));
-    let rows: Vec<(i64, String)> =
-        query.build_query_as().fetch_all(pool).await.map_err(|error| failed("read events", error))?;
-    let decode = |(number, document): (i64, String)| {
-        let event = codec::decode_event(&document).map_err(|error| unreadable("event", number, &error))?;
-        Ok(EventRecord { number: number.unsigned_abs(), event })
-    };
-    rows.into_iter().map(decode).collect()
+    query.build_query_as().fetch_all(pool).await.map_err(|error| failed("read events", error))
 }
 
 /// SQLite's way to say how many: a negative limit is none.
 pub(crate) fn at_most(limit: usize) -> i64 {
     if limit == 0 { -1 } else { i64::try_from(limit).unwrap_or(i64::MAX) }
-}
-
-fn sandbox_of((id, revision, document): Row) -> Result<SandboxRecord, StoreError> {
-    let sandbox = codec::decode_sandbox(&document).map_err(|error| unreadable("sandbox", &id, &error))?;
-    Ok(SandboxRecord { sandbox, revision: revision.unsigned_abs() })
-}
-
-pub(crate) fn snapshot_of((id, document): (String, String)) -> Result<SnapshotRecord, StoreError> {
-    codec::decode_snapshot(&document).map_err(|error| unreadable("snapshot", &id, &error))
-}
-
-pub(crate) fn unreadable(what: &str, id: impl Display, error: &CodecError) -> StoreError {
-    let cause = std::error::Error::source(error).map(|source| format!(": {source}")).unwrap_or_default();
-    StoreError::Unreadable { id: format!("{what} {id}"), what: format!("{error}{cause}") }
 }

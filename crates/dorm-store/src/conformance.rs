@@ -18,6 +18,7 @@ mod names;
 mod operations;
 mod sample;
 mod snapshots;
+mod unreadable;
 mod volumes;
 mod webhooks;
 
@@ -25,7 +26,7 @@ use std::sync::Arc;
 
 use thiserror::Error;
 
-use crate::{Store, StoreError};
+use crate::{RowKind, Store, StoreError};
 
 /// A check during which the store failed although it should not have.
 #[derive(Debug, Error)]
@@ -141,6 +142,37 @@ pub async fn conforms(open: impl AsyncFn(&'static str) -> Arc<dyn Store>) -> Res
             the_clocks_are_noted_in_place_of_the_note_before,
         }
         names { names_are_held_across_reopening }
+    );
+    Ok(())
+}
+
+/// Runs every check that needs a damaged row. `open` is as for [`conforms`]; `spoil` makes the row of that kind and key
+/// unreadable in the store at the named place, and leaves its key as it is.
+///
+/// # Errors
+/// [`Nonconformance`] when the store fails where it should not.
+///
+/// # Panics
+/// When the store does not behave as it should.
+pub async fn keeps_unreadable_rows(
+    open: impl AsyncFn(&'static str) -> Arc<dyn Store>,
+    spoil: impl AsyncFn(&'static str, RowKind, &str),
+) -> Result<(), Nonconformance> {
+    macro_rules! run_spoiling {
+        ($($check:ident),* $(,)?) => {
+            $(
+                let place = stringify!($check);
+                unreadable::$check(open(place).await, async |kind, id: &str| spoil(place, kind, id).await)
+                    .await
+                    .map_err(|source| Nonconformance { check: place, source })?;
+            )*
+        };
+    }
+    run_spoiling!(
+        the_other_rows_are_listed,
+        a_look_up_names_the_row,
+        its_name_stays_taken,
+        a_record_of_its_revision_mends_it,
     );
     Ok(())
 }

@@ -14,6 +14,7 @@ pub mod memory;
 mod query;
 mod record;
 mod stepped;
+mod unreadable;
 mod volume;
 
 use async_trait::async_trait;
@@ -28,6 +29,7 @@ pub use record::{
     Removal, SandboxRecord, SnapshotRecord, SnapshotStatus, Together, WebhookRecord,
 };
 pub use stepped::SteppedStore;
+pub use unreadable::{RowKind, UnreadableRow};
 pub use volume::{VolumeRecord, VolumeStatus};
 
 /// Which sandboxes to list.
@@ -98,6 +100,15 @@ pub enum StoreError {
         /// What is wrong with it.
         what: String,
     },
+    /// The file that the records are in is damaged; nothing was changed.
+    #[error("the store's file is damaged, so it could not {operation}: stop the daemon and run `dorm repair`")]
+    Damaged {
+        /// What it was doing.
+        operation: &'static str,
+        /// What is wrong.
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
     /// The storage itself failed; nothing was changed.
     #[error("the store failed while it should {operation}")]
     Failed {
@@ -146,6 +157,9 @@ pub enum Settled {
 pub struct NoSuchTicket(pub Ticket);
 
 /// What Dormouse remembers.
+///
+/// A list leaves out the rows that cannot be read; [`Store::unreadable`] has them. A look-up of such a row answers
+/// [`StoreError::Unreadable`], and its name stays taken.
 #[async_trait]
 pub trait Store: Send + Sync + 'static {
     /// Applies a change, whole or not at all; durable when this returns. Answers the events as they were numbered.
@@ -207,4 +221,9 @@ pub trait Store: Send + Sync + 'static {
 
     /// Removes a batch of old records; answers how many there were. Whole or not at all, and durable like a commit.
     async fn prune(&self, prune: &Prune) -> Result<Pruned, StoreError>;
+
+    /// The rows that cannot be read, in order: of sandboxes that are not over, snapshots, open operations, discards,
+    /// webhooks and volumes. History is not searched. A row that became unreadable after a list was read is in the answer
+    /// to a later call, so call this after the lists that a decision is made from.
+    async fn unreadable(&self) -> Result<Vec<UnreadableRow>, StoreError>;
 }

@@ -1,9 +1,10 @@
 //! A store in memory, for tests and the simulator: the same meaning as one on disk, without the disk.
 //!
 //! What is committed lives as long as one handle does. A clone is another handle to the same content, as if the
-//! store had been opened again. It does not know how to fail.
+//! store had been opened again. It fails only where a test has asked for that.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
@@ -12,14 +13,18 @@ use dorm_lifecycle::{
 };
 
 use crate::{
-    Change, ClockNote, EventFilter, EventRecord, OperationRecord, Prune, Pruned, SandboxFilter, SandboxRecord,
-    SnapshotFilter, SnapshotRecord, SnapshotStatus, Store, StoreError, VolumeRecord, WebhookRecord,
+    Change, ClockNote, EventFilter, EventRecord, OperationRecord, Prune, Pruned, RowKind, SandboxFilter, SandboxRecord,
+    SnapshotFilter, SnapshotRecord, SnapshotStatus, Store, StoreError, UnreadableRow, VolumeRecord, WebhookRecord,
 };
+
+mod spoiled;
 
 /// A store in memory. Clones share its content.
 #[derive(Clone, Default, Debug)]
 pub struct MemoryStore {
     content: Arc<Mutex<Content>>,
+    /// How many of the next reads fail.
+    failing: Arc<AtomicUsize>,
 }
 
 #[derive(Default, Debug)]
@@ -35,12 +40,35 @@ struct Content {
     removed: u64,
     /// The one at position `n` has the number `removed + n + 1`.
     events: Vec<EventRecord>,
+    /// Rows that a test has made unreadable, by kind and key.
+    spoiled: BTreeMap<(RowKind, String), UnreadableRow>,
 }
 
 impl MemoryStore {
     /// An empty store.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// Makes the next `count` lists of events and webhooks fail, as a busy or damaged disk would.
+    pub fn fail_reads(&self, count: usize) {
+        self.failing.store(count, Ordering::SeqCst);
+    }
+
+    /// How many reads are still going to fail.
+    pub fn reads_to_fail(&self) -> usize {
+        self.failing.load(Ordering::SeqCst)
+    }
+
+    fn readable(&self) -> Result<MutexGuard<'_, Content>, StoreError> {
+        let left = self.failing.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
+        match left {
+            Err(_) => Ok(self.content()),
+            Ok(_) => {
+                let source = std::io::Error::other("a test wants it to fail");
+                Err(StoreError::Failed { operation: "read", source: Box::new(source) })
+            }
+        }
     }
 
     /// A panic while it was held cannot have left half a change: [`Content::commit`] stages what may be refused and
@@ -53,6 +81,7 @@ impl MemoryStore {
 impl Content {
     fn commit(&mut self, change: Change) -> Result<Vec<EventRecord>, StoreError> {
         let staged = self.stage(&change)?;
+        self.unspoil(&change);
         let last = self.removed + self.events.len() as u64;
         let numbered = |(number, event)| EventRecord { number, event };
         let events: Vec<_> = (last + 1..).zip(change.events).map(numbered).collect();
@@ -83,12 +112,20 @@ impl Content {
         let mut staged = BTreeMap::new();
         for record in change.ordered_sandboxes()? {
             let id = &record.sandbox.id;
-            let revision = record.next_revision(self.sandboxes.get(id).map(|stored| stored.revision))?;
+            let stored = self.sandboxes.get(id).map(|stored| stored.revision);
+            let revision = record.next_revision(stored.or_else(|| self.spoiled_revision(id)))?;
             if let Some((project, name)) = record.held_name()
                 && let Some(holder) = self.holder(&staged, project, name)
                 && holder != id
             {
                 return Err(StoreError::NameTaken { name: name.clone(), holder: holder.clone() });
+            }
+            if let Some((project, name)) = record.held_name()
+                && let Some(row) = self.spoiled_name(project, name)
+                && row.id != id.as_str()
+            {
+                let holder = row.id.parse().map_err(|_| row.error())?;
+                return Err(StoreError::NameTaken { name: name.clone(), holder });
             }
             staged.insert(id.clone(), SandboxRecord { revision, ..record.clone() });
         }
@@ -114,11 +151,16 @@ impl Store for MemoryStore {
     }
 
     async fn sandbox(&self, id: &SandboxId) -> Result<Option<SandboxRecord>, StoreError> {
-        Ok(self.content().sandboxes.get(id).cloned())
+        let content = self.content();
+        content.refuse_spoiled(RowKind::Sandbox, id.as_str())?;
+        Ok(content.sandboxes.get(id).cloned())
     }
 
     async fn named(&self, project: &ProjectId, name: &Name) -> Result<Option<SandboxRecord>, StoreError> {
         let content = self.content();
+        if let Some(row) = content.spoiled_name(project, name) {
+            return Err(row.error());
+        }
         let found = content.holder(&BTreeMap::new(), project, name).and_then(|id| content.sandboxes.get(id));
         Ok(found.cloned())
     }
@@ -130,7 +172,9 @@ impl Store for MemoryStore {
     }
 
     async fn snapshot(&self, id: &SnapshotId) -> Result<Option<SnapshotRecord>, StoreError> {
-        Ok(self.content().snapshots.get(id).cloned())
+        let content = self.content();
+        content.refuse_spoiled(RowKind::Snapshot, id.as_str())?;
+        Ok(content.snapshots.get(id).cloned())
     }
 
     async fn snapshots(&self, project: Option<&ProjectId>) -> Result<Vec<SnapshotRecord>, StoreError> {
@@ -158,7 +202,7 @@ impl Store for MemoryStore {
     }
 
     async fn webhooks(&self) -> Result<Vec<WebhookRecord>, StoreError> {
-        Ok(self.content().webhooks.values().cloned().collect())
+        Ok(self.readable()?.webhooks.values().cloned().collect())
     }
 
     async fn volumes(&self) -> Result<Vec<VolumeRecord>, StoreError> {
@@ -166,11 +210,13 @@ impl Store for MemoryStore {
     }
 
     async fn events(&self, filter: &EventFilter) -> Result<Vec<EventRecord>, StoreError> {
-        let content = self.content();
+        let content = self.readable()?;
         let skipped = filter.after.saturating_sub(content.removed);
         let start = usize::try_from(skipped).unwrap_or(usize::MAX).min(content.events.len());
         let found = content.events[start..].iter().filter(|record| {
-            filter.project.as_ref().is_none_or(|project| record.event.project == *project)
+            let is_spoiled = content.spoiled.contains_key(&(RowKind::Event, record.number.to_string()));
+            !is_spoiled
+                && filter.project.as_ref().is_none_or(|project| record.event.project == *project)
                 && filter.sandbox.as_ref().is_none_or(|sandbox| record.event.sandbox == *sandbox)
                 && filter.taken.as_ref().is_none_or(|snapshot| tells_of(record, snapshot))
         });
@@ -203,6 +249,11 @@ impl Store for MemoryStore {
 
     async fn prune(&self, prune: &Prune) -> Result<Pruned, StoreError> {
         Ok(self.content().prune(prune))
+    }
+
+    async fn unreadable(&self) -> Result<Vec<UnreadableRow>, StoreError> {
+        let content = self.content();
+        Ok(content.spoiled.values().filter(|row| row.kind != RowKind::Event).cloned().collect())
     }
 }
 
@@ -265,7 +316,7 @@ mod tests {
 
     use super::MemoryStore;
     use crate::Store;
-    use crate::conformance::conforms;
+    use crate::conformance::{conforms, keeps_unreadable_rows};
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
     async fn the_store_in_memory_conforms() {
@@ -275,5 +326,18 @@ mod tests {
             store
         };
         conforms(open).await.expect("conforms");
+    }
+
+    #[tokio::test]
+    async fn the_store_in_memory_keeps_unreadable_rows() {
+        let places = Mutex::new(BTreeMap::<&str, MemoryStore>::new());
+        let open = async |place: &'static str| {
+            let store: Arc<dyn Store> = Arc::new(places.lock().await.entry(place).or_default().clone());
+            store
+        };
+        let spoil = async |place: &'static str, kind, id: &str| {
+            places.lock().await.entry(place).or_default().spoil(kind, id, "{\"v\":3,\"broken\"");
+        };
+        keeps_unreadable_rows(open, spoil).await.expect("conforms");
     }
 }

@@ -10,7 +10,7 @@ use dorm_steps::{AnySteps, Stopped};
 
 use crate::{
     Change, ClockNote, EventFilter, EventRecord, OperationRecord, Prune, Pruned, SandboxFilter, SandboxRecord, Settled,
-    SnapshotFilter, SnapshotRecord, Store, StoreError, Ticket, VolumeRecord, WebhookRecord,
+    SnapshotFilter, SnapshotRecord, Store, StoreError, Ticket, UnreadableRow, VolumeRecord, WebhookRecord,
 };
 
 /// The tickets that are given out here and not by the store below begin with this one.
@@ -168,5 +168,10 @@ impl Store for SteppedStore {
         // It is done: only death can keep the caller from hearing of it.
         let _ = self.reach("store: pruned").await;
         Ok(pruned)
+    }
+
+    async fn unreadable(&self) -> Result<Vec<UnreadableRow>, StoreError> {
+        self.living().await;
+        self.inner.unreadable().await
     }
 }

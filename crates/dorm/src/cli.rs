@@ -3,6 +3,7 @@
 //! One verb is one file under `cli/`. A verb asks the daemon through [`crate::client`], prints data on standard output
 //! and talk on standard error, and returns its exit code; see [`exit`] for their meanings.
 
+mod backup;
 mod build;
 mod connection;
 mod doctor;
@@ -15,8 +16,10 @@ mod problem;
 mod progress;
 mod prove;
 mod pull;
+mod quarantine;
 #[cfg(test)]
 mod reference;
+mod repair;
 mod sbx;
 mod shown;
 mod signals;
@@ -64,6 +67,12 @@ enum Verb {
     Webhook(webhook::WebhookOptions),
     /// Delete from the disk what is to be deleted, or say what is there and why
     Gc(gc::GcOptions),
+    /// Write a copy of all records into a file, while the daemon works
+    Backup(backup::BackupOptions),
+    /// Put a backup into an empty data directory, or in the place of a database; no daemon may use the directory
+    Restore(backup::RestoreOptions),
+    /// Rebuild records that cannot be read from what else is on the disk; no daemon may use the directory
+    Repair(repair::RepairOptions),
     /// Explain why a sandbox is where it is, and what happens next
     Why(why::WhyOptions),
 }
@@ -83,6 +92,9 @@ pub(crate) async fn run(arguments: Arguments) -> u8 {
         Verb::Events(options) => (events::run(options).await, None),
         Verb::Webhook(options) => (webhook::run(options).await, None),
         Verb::Gc(options) => (gc::run(options).await, None),
+        Verb::Backup(options) => (backup::backup(options).await, None),
+        Verb::Restore(options) => (backup::restore(options).await, None),
+        Verb::Repair(options) => (repair::run(options).await, None),
         Verb::Why(options) => (why::run(options).await, None),
     };
     match done {

@@ -73,8 +73,8 @@ pub(crate) enum IdentityError {
     },
     /// Data and no database.
     #[error(
-        "{} is {}, but the directory holds {leavings} that only a database knows: put the database back (from a backup), \
-         or begin with an empty one beside them with --new-store",
+        "{} is {}, but the directory holds {leavings} that only a database knows: put the database back (`dorm restore`), \
+         rebuild it with `dorm repair`, or begin with an empty one beside them with --new-store",
         path.display(),
         if *is_empty { "empty" } else { "missing" }
     )]
@@ -182,6 +182,11 @@ pub(crate) async fn open(data: &Path, asked: Asked) -> Result<(Identity, SqlStor
 /// What the daemon of a directory names everything on the host with; empty before its first start.
 pub(crate) fn prefix(data: &Path) -> String {
     Written::read(data).ok().flatten().map(|written| written.prefix).unwrap_or_default()
+}
+
+/// The id of a data directory, if its file can be read.
+pub(crate) fn id(data: &Path) -> Option<String> {
+    Written::read(data).ok().flatten().map(|written| written.id)
 }
 
 /// Looks without changing anything, for `dorm doctor`: the id of the directory, if it has one.

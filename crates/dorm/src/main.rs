@@ -5,12 +5,15 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
+mod backup;
 mod cli;
 mod client;
 mod clock;
 mod data;
 mod identity;
 mod program;
+mod records;
+mod repair;
 mod serve;
 mod steps;
 

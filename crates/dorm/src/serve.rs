@@ -19,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 use crate::cli::values::Kept;
 use crate::data::Data;
 use crate::identity::{self, Identity};
+use crate::records::FiledStore;
 use crate::steps::ReportedSteps;
 
 /// How the daemon is to run. Every option has a default that works.
@@ -101,7 +102,8 @@ pub(crate) async fn serve(options: ServeOptions) -> Result<()> {
     let asked = identity::Asked { new_store: options.new_store, as_copy: options.as_copy };
     let (identity, store) = identity::open(data.path(), asked).await?;
     let store = Arc::new(store);
-    let service = open(&options, &data, identity, store.clone()).await?;
+    let filed = Arc::new(FiledStore::new(store.clone(), data.path()).await?);
+    let service = open(&options, &data, identity, filed.clone()).await?;
     // Its parts have made directories of their own in it.
     data.sync()?;
     let address = listener.local_addr().context("find out where the daemon listens")?;
@@ -117,12 +119,13 @@ pub(crate) async fn serve(options: ServeOptions) -> Result<()> {
     stop.cancel();
     api.await.context("stop the API")?.context("serve the API")?;
     service.stop().await;
+    filed.close().await;
     store.close().await.context("close the store")?;
     tracing::info!("stopped; running sandboxes go on running");
     Ok(())
 }
 
-async fn open(options: &ServeOptions, data: &Data, identity: Identity, store: Arc<SqlStore>) -> Result<Service> {
+async fn open(options: &ServeOptions, data: &Data, identity: Identity, store: Arc<dyn Store>) -> Result<Service> {
     let path = data.path();
     let steps = match &options.steps {
         Some(socket) => ReportedSteps::to(socket)?,

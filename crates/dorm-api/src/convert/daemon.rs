@@ -3,7 +3,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use dorm_service::Artefact;
-use dorm_store::WebhookRecord;
+use dorm_store::{UnreadableRow, WebhookRecord};
 
 use super::time;
 use crate::wire;
@@ -12,6 +12,14 @@ impl From<Artefact> for wire::Artefact {
     fn from(artefact: Artefact) -> Self {
         let Artefact { kind, id, bytes, fate, why } = artefact;
         Self { kind: kind.as_str().to_owned(), id, bytes, fate: fate.as_str().to_owned(), why }
+    }
+}
+
+impl From<UnreadableRow> for wire::QuarantinedRecord {
+    fn from(row: UnreadableRow) -> Self {
+        // What is stored may hold secrets, and is shown to nobody.
+        let UnreadableRow { kind, id, revision: _, project: _, name, what, raw: _ } = row;
+        Self { kind: kind.as_str().to_owned(), id, name: name.map(|name| name.to_string()), reason: what }
     }
 }
 

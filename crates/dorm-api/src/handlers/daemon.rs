@@ -4,6 +4,7 @@ use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use dorm_service::Figures;
+use dorm_store::RowKind;
 use metrics_exporter_prometheus::PrometheusHandle;
 
 use crate::error::ApiError;
@@ -64,6 +65,18 @@ pub(crate) async fn collect(
     Ok(axum::Json(wire::ArtefactList { artefacts }))
 }
 
+/// Records, saved states and images that cannot be read.
+#[utoipa::path(get, path = "/v1/quarantine", tag = "daemon", responses(
+    (status = 200, body = wire::Quarantine),
+    (status = "default", body = wire::ErrorAnswer, description = "an error"),
+))]
+pub(crate) async fn quarantine(State(api): State<Api>) -> Result<axum::Json<wire::Quarantine>, ApiError> {
+    let records = api.service.unreadable().await?.into_iter().map(Into::into).collect();
+    let files = api.service.pool().unreadable().await.map_err(dorm_service::ServiceError::from)?;
+    let files = files.into_iter().map(|(what, error)| wire::QuarantinedFile { what, reason: error.to_string() });
+    Ok(axum::Json(wire::Quarantine { records, files: files.collect() }))
+}
+
 /// Figures for Prometheus.
 #[utoipa::path(get, path = "/metrics", tag = "daemon", responses(
     (status = 200, body = String, content_type = "text/plain"),
@@ -80,6 +93,10 @@ pub(crate) async fn metrics(State(api): State<Api>) -> Result<Response, ApiError
 fn gauges(figures: &Figures) {
     for (state, count) in &figures.sandboxes {
         metrics::gauge!("dorm_sandboxes", "state" => state.as_str()).set(*count as f64);
+    }
+    for kind in RowKind::ALL {
+        let count = figures.quarantined.get(&kind).copied().unwrap_or_default();
+        metrics::gauge!("dorm_quarantined", "kind" => kind.as_str()).set(count as f64);
     }
     metrics::gauge!("dorm_parked").set(figures.parked as f64);
     metrics::gauge!("dorm_unrecorded_runs").set(figures.unrecorded_runs as f64);

@@ -37,6 +37,38 @@ pub struct ArtefactList {
     pub artefacts: Vec<Artefact>,
 }
 
+/// A record that cannot be read.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct QuarantinedRecord {
+    /// `sandbox`, `operation`, `snapshot`, `discard`, `webhook` or `volume`.
+    pub kind: String,
+    /// Its id.
+    pub id: String,
+    /// The name that it keeps others from taking, if that can be read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Why it cannot be read.
+    pub reason: String,
+}
+
+/// A saved state or an image whose description cannot be read.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct QuarantinedFile {
+    /// What it is, with its id or digest.
+    pub what: String,
+    /// Why it cannot be read.
+    pub reason: String,
+}
+
+/// What cannot be read. It is left as it is, with everything that it may need; `dorm repair` rebuilds records.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct Quarantine {
+    /// Records.
+    pub records: Vec<QuarantinedRecord>,
+    /// Saved states and images.
+    pub files: Vec<QuarantinedFile>,
+}
+
 /// Asks for a webhook.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]

@@ -8,6 +8,7 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::routing::post;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use dorm_store::RowKind;
 use hmac::{Hmac, KeyInit, Mac};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
@@ -83,6 +84,52 @@ async fn every_event_comes_once_in_order_and_signed_however_often_it_is_refused_
     let gone = world.call("DELETE", &format!("/v1/webhooks/{id}"), Value::Null).await;
     assert_eq!(gone.0, 204);
     assert_eq!(world.get("/v1/webhooks").await, json!({"webhooks": []}));
+}
+
+/// A webhook that is sent what happens, also after the store has failed, first for a list of webhooks, then for events.
+async fn goes_on_after_errors() {
+    let world = World::new().await;
+    let mut receiver = Receiver::new().await;
+    let hook = world.post("/v1/webhooks", json!({"url": receiver.url})).await;
+    let secret = hook["secret"].as_str().unwrap().to_owned();
+    world.named("web").await;
+    assert_eq!(receiver.next(&secret).await["number"], 1);
+    assert_eq!(receiver.next(&secret).await["number"], 2);
+    for (number, verb) in [(3, "suspend"), (5, "resume")] {
+        world.store.fail_reads(3);
+        world.post(&format!("/v1/sandboxes/web/{verb}"), Value::Null).await;
+        for number in number..number + 2 {
+            assert_eq!(receiver.next(&secret).await["number"], number);
+        }
+        assert_eq!(world.store.reads_to_fail(), 0);
+    }
+}
+
+#[tokio::test]
+async fn a_store_that_fails_for_a_while_does_not_end_a_webhook() {
+    goes_on_after_errors().await;
+}
+
+/// That the test above would find it.
+#[cfg(feature = "planted-bugs")]
+#[tokio::test]
+async fn a_planted_webhook_task_that_dies_is_found() {
+    dorm_steps::planted::plant(dorm_steps::planted::Planted::WebhookTaskDead);
+    let told = tokio::time::timeout(std::time::Duration::from_secs(20), goes_on_after_errors()).await;
+    assert!(told.is_err(), "the planted fault was not found");
+}
+
+#[tokio::test]
+async fn an_event_that_cannot_be_read_is_passed_over_and_a_dead_receiver_keeps_no_other_waiting() {
+    let world = World::new().await;
+    let mut receiver = Receiver::new().await;
+    // Nobody listens there.
+    world.post("/v1/webhooks", json!({"url": "http://127.0.0.1:9/hook", "after": 0})).await;
+    world.named("web").await;
+    world.store.spoil(RowKind::Event, "1", "{");
+    let hook = world.post("/v1/webhooks", json!({"url": receiver.url, "after": 0})).await;
+    let secret = hook["secret"].as_str().unwrap().to_owned();
+    assert_eq!(receiver.next(&secret).await["number"], 2);
 }
 
 #[tokio::test]

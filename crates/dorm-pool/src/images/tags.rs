@@ -29,7 +29,10 @@ impl Images {
             let text = match fs::read_to_string(&path) {
                 Ok(text) => text,
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-                Err(error) => return Err(failed("read the tag", &path)(error)),
+                Err(error) => {
+                    tracing::warn!(tag = name, %error, "a tag cannot be read and names no image");
+                    continue;
+                }
             };
             if let Ok(digest) = text.trim_end().parse::<Digest>()
                 && self.path(&digest).is_dir()

@@ -338,6 +338,7 @@ impl Service {
                 holders.push(format!("snapshot {}", other.id));
             }
         }
+        holders.extend(self.shared.unreadable().await?.holders_of(snapshot));
         Ok(holders)
     }
 

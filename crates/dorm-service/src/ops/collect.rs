@@ -88,13 +88,16 @@ impl Service {
         let (living, snapshots) = (shared.living().await?, shared.store.snapshots(None).await?);
         let holders = holders(&operations, &living, &snapshots);
         let freed = shared.store.to_discard().await?;
+        let unreadable = shared.look_for_unreadable().await?;
         let mut artefacts = Vec::new();
         let ids = captures.into_iter().map(|id| (ArtefactKind::Capture, id));
         for (kind, id) in ids.chain(drafts.into_iter().map(|id| (ArtefactKind::Draft, id))) {
             let bytes = shared.pool.capture(&id).await.map_or(0, |capture| capture.bytes());
             let (fate, why) = match (holders.get(&id), freed.contains(&id)) {
+                (_, true) if unreadable.may_hold_captures() => (Fate::Kept, unreadable.holders()),
                 (_, true) => (Fate::Freed, vec!["its record says that it is to be deleted".to_owned()]),
                 (Some(why), false) => (Fate::Kept, why.clone()),
+                (None, false) if unreadable.may_hold_captures() => (Fate::Kept, unreadable.holders()),
                 (None, false) => (Fate::Unknown, vec!["no record knows it: it is left alone".to_owned()]),
             };
             artefacts.push(Artefact { kind, id: id.to_string(), bytes, fate, why });
@@ -123,7 +126,9 @@ impl Service {
         let before: Vec<_> =
             self.artefacts().await?.into_iter().filter(|artefact| artefact.fate == Fate::Freed).collect();
         let doomed = self.shared.store.to_discard().await?;
-        self.shared.discard(doomed).await;
+        if !self.shared.look_for_unreadable().await?.may_hold_captures() {
+            self.shared.discard(doomed).await;
+        }
         let left: Vec<_> = self.shared.store.to_discard().await?.iter().map(CaptureId::to_string).collect();
         Ok(before.into_iter().filter(|artefact| !left.contains(&artefact.id)).collect())
     }

@@ -46,12 +46,14 @@ impl Service {
     /// The sandbox of that id or name. A name means the living one.
     ///
     /// # Errors
-    /// `NoSandbox`.
+    /// `NoSandbox`; `Store` when its record cannot be read.
     pub async fn find(&self, reference: &str) -> Result<SandboxId, ServiceError> {
-        if let Ok(id) = reference.parse::<SandboxId>()
-            && self.record(&id).await.is_ok()
-        {
-            return Ok(id);
+        if let Ok(id) = reference.parse::<SandboxId>() {
+            match self.record(&id).await {
+                Ok(_) => return Ok(id),
+                Err(ServiceError::NoSandbox(_)) => {}
+                Err(error) => return Err(error),
+            }
         }
         let missing = || ServiceError::NoSandbox(reference.to_owned());
         let name: Name = reference.parse().map_err(|_| missing())?;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use dorm_lifecycle::{SandboxId, StateName};
-use dorm_store::SandboxRecord;
+use dorm_store::{RowKind, SandboxRecord};
 
 use crate::admission::Budgets;
 use crate::error::ServiceError;
@@ -30,6 +30,8 @@ pub struct Figures {
     pub unrecorded_runs: usize,
     /// Runs that are left alone because they belong to another data directory.
     pub foreign_runs: usize,
+    /// Records that cannot be read, by kind.
+    pub quarantined: BTreeMap<RowKind, usize>,
     /// What may be used.
     pub budgets: Budgets,
 }
@@ -63,6 +65,7 @@ impl Service {
             captures_bytes: shared.captures_bytes().await?,
             unrecorded_runs,
             foreign_runs,
+            quarantined: shared.quarantined.counts(),
             budgets: shared.settings.budgets,
         })
     }

@@ -52,7 +52,9 @@ impl Service {
     pub async fn remove_image(&self, image: &Digest) -> Result<(), ServiceError> {
         let standing = SnapshotFilter { image: Some(image.clone()), ..SnapshotFilter::default() };
         let (living, snapshots) = (self.shared.living().await?, self.shared.store.find_snapshots(&standing).await?);
-        Ok(self.shared.pool.remove_image(image, &holders(image, &living, &snapshots)).await?)
+        let mut held_by = holders(image, &living, &snapshots);
+        held_by.extend(self.shared.unreadable().await?.holders());
+        Ok(self.shared.pool.remove_image(image, &held_by).await?)
     }
 }
 

@@ -97,7 +97,12 @@ impl Service {
     /// When the engine cannot end one. Those before it are ended.
     pub async fn end_unrecorded_runs(&self) -> Result<Vec<Artefact>, ServiceError> {
         let mut ended = Vec::new();
+        let unreadable = self.shared.look_for_unreadable().await?;
         for run in self.shared.left_alone.own() {
+            if unreadable.may_need_run(&run) {
+                tracing::warn!(%run, "the record of its sandbox cannot be read; the run is left alone");
+                continue;
+            }
             self.shared.engine.stop(&run).await?;
             self.shared.left_alone.forget(&run);
             tracing::info!(%run, "a run that no record names was ended on request");

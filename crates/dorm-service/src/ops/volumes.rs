@@ -1,7 +1,7 @@
 //! Volumes: made, listed, looked at, removed, and their files in and out without a sandbox.
 
 use dorm_lifecycle::{Name, VolumeId, Writers};
-use dorm_store::{Change, VolumeRecord, VolumeStatus};
+use dorm_store::{Change, RowKind, VolumeRecord, VolumeStatus};
 use dorm_volume::{FileEntry, Health, NewFile, VolumeError};
 
 use crate::error::ServiceError;
@@ -50,6 +50,11 @@ impl Service {
             // Two of one name are not made at once.
             let _leasing = shared.leasing.clone().lock_owned().await;
             if self.shared.store.volumes().await?.iter().any(|one| one.name == name && one.project == *self.project()) {
+                return Err(VolumeProblem::NameTaken(name).into());
+            }
+            let unreadable = shared.unreadable().await?;
+            let mut rows = unreadable.rows().iter().filter(|row| row.kind == RowKind::Volume);
+            if rows.any(|row| row.mentions(&format!("\"{name}\""))) {
                 return Err(VolumeProblem::NameTaken(name).into());
             }
             let volume = VolumeRecord {
@@ -147,7 +152,15 @@ impl Service {
         let found = own()
             .find(|volume| volume.name.as_str() == reference)
             .or_else(|| own().find(|volume| volume.id.as_str() == reference));
-        found.cloned().ok_or_else(|| VolumeProblem::NoVolume(reference.to_owned()).into())
+        if let Some(found) = found {
+            return Ok(found.clone());
+        }
+        let unreadable = self.shared.unreadable().await?;
+        let mut rows = unreadable.rows().iter().filter(|row| row.kind == RowKind::Volume);
+        match rows.find(|row| row.id == reference || row.mentions(&format!("\"{reference}\""))) {
+            Some(row) => Err(row.error().into()),
+            None => Err(VolumeProblem::NoVolume(reference.to_owned()).into()),
+        }
     }
 
     async fn view_volume(&self, volume: VolumeRecord) -> Result<VolumeView, ServiceError> {
@@ -167,7 +180,9 @@ impl Service {
             {
                 // Nobody takes it in between.
                 let _leasing = service.shared.leasing.clone().lock_owned().await;
-                let held_by = holders(&service.shared.living().await?, &volume.id);
+                let mut held_by = holders(&service.shared.living().await?, &volume.id);
+                // Which volumes are attached to it cannot be read for certain.
+                held_by.extend(service.shared.unreadable().await?.sandboxes());
                 if !held_by.is_empty() {
                     return Err(VolumeProblem::InUse { volume: volume.name.clone(), held_by }.into());
                 }

@@ -11,6 +11,7 @@ mod full_disk;
 mod images;
 mod layers;
 mod life;
+mod quarantine;
 mod restarts;
 mod rewinds;
 mod room;

@@ -2,6 +2,7 @@
 
 mod disk;
 mod host;
+mod records;
 mod tools;
 
 use std::path::PathBuf;
@@ -70,9 +71,12 @@ impl Check {
 /// Looks, and prints what it found.
 pub(crate) async fn run(options: DoctorOptions) -> Done {
     let format = options.output;
+    let records = records::checks(&options.data).await;
     // It starts programs and reads files, which may take a moment.
     let checks = tokio::task::spawn_blocking(move || checks(&options)).await;
-    let checks = checks.map_err(|error| super::problem::Problem::failed(format!("a check broke off: {error}"), ""))?;
+    let mut checks =
+        checks.map_err(|error| super::problem::Problem::failed(format!("a check broke off: {error}"), ""))?;
+    checks.extend(records);
     let usable = checks.iter().all(|check| check.verdict != Verdict::Fail);
     match format {
         Format::Json => output::json(&Report { usable, checks })?,

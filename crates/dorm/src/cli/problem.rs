@@ -117,7 +117,7 @@ impl From<DataError> for Problem {
 }
 
 /// The error, and what was at the root of it.
-fn message(error: &dyn Error) -> String {
+pub(super) fn message(error: &dyn Error) -> String {
     let mut root = error.source();
     while let Some(deeper) = root.and_then(Error::source) {
         root = Some(deeper);

@@ -213,6 +213,10 @@ impl Client {
         Ok(self.post::<wire::ArtefactList>(path, &json!({})).await?.artefacts)
     }
 
+    pub(crate) async fn quarantine(&self) -> Result<wire::Quarantine, ClientError> {
+        self.get("/quarantine").await
+    }
+
     pub(crate) async fn create_webhook(&self, asked: &wire::CreateWebhook) -> Result<wire::Webhook, ClientError> {
         self.post("/webhooks", asked).await
     }

@@ -13,6 +13,7 @@ mod matrix;
 mod network;
 mod place;
 mod prove;
+mod records;
 mod registry;
 mod remote;
 mod reseed;

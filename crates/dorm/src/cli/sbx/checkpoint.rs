@@ -111,6 +111,7 @@ pub(super) async fn run(client: &Client, options: CheckpointOptions, format: For
                 Format::Json => output::json(&snapshots)?,
                 Format::Table => table(&snapshots)?,
             }
+            crate::cli::quarantine::tell(client, "snapshot").await;
             Ok(exit::OK)
         }
         (Some(CheckpointVerb::Describe { snapshot }), _) => {

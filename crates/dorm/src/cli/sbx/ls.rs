@@ -3,7 +3,7 @@
 use super::table;
 use crate::cli::output::Format;
 use crate::cli::problem::Done;
-use crate::cli::values;
+use crate::cli::{quarantine, values};
 use crate::client::Client;
 
 /// Every state but the last one.
@@ -36,5 +36,7 @@ pub(super) async fn run(client: &Client, options: LsOptions, format: Format) -> 
     let most = options.limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
     let mut sandboxes = client.sandboxes(&states, &options.label, most).await?;
     sandboxes.sort_by(|one, other| (one.created_at, &one.id).cmp(&(other.created_at, &other.id)));
-    table::many(&sandboxes, format)
+    let done = table::many(&sandboxes, format)?;
+    quarantine::tell(client, "sandbox").await;
+    Ok(done)
 }

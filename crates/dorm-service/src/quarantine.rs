@@ -1,0 +1,131 @@
+//! Records that cannot be read: they are left as they are, and so is everything that they may need.
+//!
+//! The store leaves such rows out of its lists, so a decision made from a list alone would take what they need for
+//! unused. Every decision to end, unmount or delete something therefore asks here after it has read its lists. Rows are
+//! repaired by `dorm repair`, while no daemon runs.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use dorm_lifecycle::{CaptureId, RunId, SnapshotKind};
+use dorm_store::{Removal, RowKind, SnapshotRecord, StoreError, UnreadableRow};
+
+use tokio::time::Instant;
+
+use crate::error::ServiceError;
+use crate::shared::{Service, Shared};
+
+/// For how long a look is good.
+const LOOK: Duration = Duration::from_secs(60);
+
+/// The records that could not be read at the last look, and when that was.
+#[derive(Debug, Default)]
+pub(crate) struct Quarantined(Mutex<(Option<Instant>, Unreadable)>);
+
+impl Quarantined {
+    /// How many there were of each kind.
+    pub(crate) fn counts(&self) -> BTreeMap<RowKind, usize> {
+        let mut counts: BTreeMap<RowKind, usize> = BTreeMap::new();
+        for row in self.last().rows() {
+            *counts.entry(row.kind).or_default() += 1;
+        }
+        counts
+    }
+
+    /// For what a record says is to be deleted, which is too frequent for a look each time.
+    pub(crate) fn last(&self) -> Unreadable {
+        self.looked().1
+    }
+
+    fn looked(&self) -> (Option<Instant>, Unreadable) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// The records that could not be read at one look.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Unreadable(Arc<Vec<UnreadableRow>>);
+
+impl Unreadable {
+    pub(crate) fn rows(&self) -> &[UnreadableRow] {
+        &self.0
+    }
+
+    fn holding(&self) -> impl Iterator<Item = &UnreadableRow> {
+        self.0.iter().filter(|row| row.kind.may_hold_captures())
+    }
+
+    /// Whether a saved state may be needed although no readable record needs it.
+    pub(crate) fn may_hold_captures(&self) -> bool {
+        self.holding().next().is_some()
+    }
+
+    /// The records of sandboxes among them.
+    pub(crate) fn has_sandboxes(&self) -> bool {
+        self.0.iter().any(|row| row.kind == RowKind::Sandbox)
+    }
+
+    /// Whether a run may be that of a sandbox whose record cannot be read.
+    pub(crate) fn may_need_run(&self, run: &RunId) -> bool {
+        self.0.iter().any(|row| row.may_be_sandbox(&run.sandbox))
+    }
+
+    /// Those that may need a saved state, for people.
+    pub(crate) fn holders(&self) -> Vec<String> {
+        self.holding().map(title).collect()
+    }
+
+    /// Those that may need a snapshot, for people. Nothing stands on the files of a memory snapshot, so it is needed only
+    /// where it is mentioned, or where what a record names is deleted as soon as no record names it.
+    pub(crate) fn holders_of(&self, snapshot: &SnapshotRecord) -> Vec<String> {
+        let may_be_stood_on = snapshot.kind == SnapshotKind::Filesystem || snapshot.removal == Removal::WhenFree;
+        let needs = |row: &&UnreadableRow| {
+            may_be_stood_on || row.mentions(snapshot.id.as_str()) || row.mentions(snapshot.capture.as_str())
+        };
+        self.holding().filter(needs).map(title).collect()
+    }
+
+    /// Every sandbox among them, for people.
+    pub(crate) fn sandboxes(&self) -> Vec<String> {
+        self.0.iter().filter(|row| row.kind == RowKind::Sandbox).map(title).collect()
+    }
+
+    /// Whether the text of one of them names the capture.
+    pub(crate) fn mention(&self, capture: &CaptureId) -> bool {
+        self.0.iter().any(|row| row.kind != RowKind::Discard && row.mentions(capture.as_str()))
+    }
+}
+
+fn title(row: &UnreadableRow) -> String {
+    format!("{}, whose record cannot be read (see `dorm repair`)", row.title())
+}
+
+impl Shared {
+    /// The records that cannot be read, by a look that is a minute old at most: a row is damaged between two starts, hardly
+    /// ever between two looks. To be called after the lists that a decision is made from.
+    pub(crate) async fn unreadable(&self) -> Result<Unreadable, StoreError> {
+        let (at, last) = self.quarantined.looked();
+        match at.is_some_and(|at| at.elapsed() < LOOK) {
+            true => Ok(last),
+            false => self.look_for_unreadable().await,
+        }
+    }
+
+    /// Looks which records cannot be read. It reads every record but history.
+    pub(crate) async fn look_for_unreadable(&self) -> Result<Unreadable, StoreError> {
+        let rows = Unreadable(Arc::new(self.store.unreadable().await?));
+        *self.quarantined.0.lock().unwrap_or_else(PoisonError::into_inner) = (Some(Instant::now()), rows.clone());
+        Ok(rows)
+    }
+}
+
+impl Service {
+    /// The records that cannot be read. They are left as they are, with everything that they may need.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn unreadable(&self) -> Result<Vec<UnreadableRow>, ServiceError> {
+        Ok(self.shared.look_for_unreadable().await?.rows().to_vec())
+    }
+}

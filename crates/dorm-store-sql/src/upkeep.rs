@@ -1,0 +1,272 @@
+//! Looking after a file that no daemon need have open: whether it is whole, copying it, and saving what is left of one
+//! that is damaged.
+//!
+//! Checking and copying only read, and may be done while a daemon works. Nothing here decides what becomes of a row that
+//! cannot be read.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use dorm_store::{RowKind, StoreError, UnreadableRow};
+use futures_util::TryStreamExt as _;
+use sqlx::sqlite::{SqliteConnectOptions, SqliteRow, SqliteSynchronous};
+use sqlx::{ConnectOptions, Connection, Row, Sqlite, SqliteConnection};
+
+use crate::rows::{
+    DocumentRow, SandboxRow, discard_of, event_of, operation_of, sandbox_of, snapshot_of, volume_of, webhook_of,
+};
+use crate::{SqlStore, failed};
+
+/// The tables, each with its columns and the kind of record in it; those that others refer to come first.
+const TABLES: [(&str, &[&str], Option<RowKind>); 10] = [
+    ("sandboxes", &["id", "project", "name", "state", "revision", "document"], Some(RowKind::Sandbox)),
+    ("labels", &["sandbox", "key", "value"], None),
+    ("operations", &["id", "is_open", "document"], Some(RowKind::Operation)),
+    ("snapshots", &["id", "project", "document"], Some(RowKind::Snapshot)),
+    ("discards", &["capture"], Some(RowKind::Discard)),
+    ("events", &["number", "project", "sandbox", "document"], Some(RowKind::Event)),
+    ("webhooks", &["id", "document"], Some(RowKind::Webhook)),
+    ("volumes", &["id", "document"], Some(RowKind::Volume)),
+    ("identity", &["only", "id"], None),
+    ("clock", &["only_one", "document"], None),
+];
+
+/// What a look at a file has found.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct FileCheck {
+    /// What SQLite says is wrong with the file itself; empty when nothing is.
+    pub faults: Vec<String>,
+    /// How many rows there are of each kind.
+    pub rows: BTreeMap<RowKind, u64>,
+    /// The rows that cannot be read, history included.
+    pub unreadable: Vec<UnreadableRow>,
+}
+
+impl FileCheck {
+    /// Whether the file and every row can be read.
+    pub fn is_whole(&self) -> bool {
+        self.faults.is_empty() && self.unreadable.is_empty()
+    }
+}
+
+/// Reads a whole file and changes nothing.
+///
+/// # Errors
+/// [`StoreError::Failed`] when the file cannot be opened. What is wrong with its content is in the answer.
+pub async fn check(path: &Path) -> Result<FileCheck, StoreError> {
+    let mut connection = read_only(path).await?;
+    let mut check = FileCheck::default();
+    let faults: Result<Vec<String>, _> =
+        sqlx::query_scalar("PRAGMA integrity_check(20)").fetch_all(&mut connection).await;
+    match faults {
+        Ok(faults) => check.faults = faults.into_iter().filter(|fault| fault != "ok").collect(),
+        Err(error) => check.faults.push(error.to_string()),
+    }
+    for (table, _, kind) in TABLES {
+        let Some(kind) = kind else { continue };
+        if let Err(error) = rows(&mut connection, kind, &mut check).await {
+            check.faults.push(format!("table {table}: {error}"));
+        }
+    }
+    check.unreadable.sort();
+    let _ = connection.close().await;
+    Ok(check)
+}
+
+/// Reads every row of a kind, one after the other: history may be long.
+async fn rows(connection: &mut SqliteConnection, kind: RowKind, check: &mut FileCheck) -> Result<(), sqlx::Error> {
+    macro_rules! read {
+        ($row:ty, $text:literal, $record:ident) => {{
+            let mut rows = sqlx::query_as::<_, $row>($text).fetch(connection);
+            while let Some(row) = rows.try_next().await? {
+                *check.rows.entry(kind).or_default() += 1;
+                check.unreadable.extend($record(row).err().map(|row| *row));
+            }
+        }};
+    }
+    match kind {
+        RowKind::Sandbox => {
+            read!(SandboxRow, "SELECT id, project, name, state, revision, document FROM sandboxes", sandbox_of);
+        }
+        RowKind::Operation => read!(DocumentRow, "SELECT id, document FROM operations", operation_of),
+        RowKind::Snapshot => read!(DocumentRow, "SELECT id, document FROM snapshots", snapshot_of),
+        RowKind::Discard => read!((Vec<u8>,), "SELECT capture FROM discards", discard_of),
+        RowKind::Webhook => read!(DocumentRow, "SELECT id, document FROM webhooks", webhook_of),
+        RowKind::Volume => read!(DocumentRow, "SELECT id, document FROM volumes", volume_of),
+        RowKind::Event => read!((i64, Vec<u8>), "SELECT number, document FROM events", event_of),
+    }
+    Ok(())
+}
+
+/// Writes a copy of the file as it is at one moment, whatever is committed meanwhile. `to` must not be there yet.
+///
+/// # Errors
+/// [`StoreError::Failed`]; then there may be a part of a copy.
+pub async fn copy(from: &Path, to: &Path) -> Result<(), StoreError> {
+    let wrong = |error| failed("copy its file", error);
+    let mut connection = read_only(from).await?;
+    let target = to.to_string_lossy().into_owned();
+    sqlx::query("VACUUM INTO ?").bind(target).execute(&mut connection).await.map_err(wrong)?;
+    connection.close().await.map_err(wrong)
+}
+
+/// A small file that travels in a backup.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PackedFile {
+    /// Its name, without any directory.
+    pub name: String,
+    /// What is in it.
+    pub content: Vec<u8>,
+}
+
+/// Puts files into a copy of a database, in a table of their own.
+///
+/// # Errors
+/// [`StoreError::Failed`].
+pub async fn pack(path: &Path, files: &[PackedFile]) -> Result<(), StoreError> {
+    let wrong = |error| failed("put files into a backup", error);
+    let mut connection = writable(path).await?;
+    sqlx::query("CREATE TABLE backup_files (name TEXT NOT NULL PRIMARY KEY, content BLOB NOT NULL) STRICT")
+        .execute(&mut connection)
+        .await
+        .map_err(wrong)?;
+    for PackedFile { name, content } in files {
+        let query = sqlx::query("INSERT INTO backup_files (name, content) VALUES (?, ?)").bind(name).bind(content);
+        query.execute(&mut connection).await.map_err(wrong)?;
+    }
+    connection.close().await.map_err(wrong)
+}
+
+/// Takes the files of [`pack`] out again.
+///
+/// # Errors
+/// [`StoreError::Failed`], also when it is no backup.
+pub async fn unpack(path: &Path) -> Result<Vec<PackedFile>, StoreError> {
+    let wrong = |error| failed("take files out of a backup", error);
+    let mut connection = writable(path).await?;
+    let files: Vec<(String, Vec<u8>)> = sqlx::query_as("SELECT name, content FROM backup_files ORDER BY name")
+        .fetch_all(&mut connection)
+        .await
+        .map_err(wrong)?;
+    sqlx::query("DROP TABLE backup_files").execute(&mut connection).await.map_err(wrong)?;
+    connection.close().await.map_err(wrong)?;
+    Ok(files.into_iter().map(|(name, content)| PackedFile { name, content }).collect())
+}
+
+/// Copies every row that can still be got out of a damaged file into the empty store `to`; answers how many.
+///
+/// # Errors
+/// [`StoreError::Failed`] when `to` cannot be written. What cannot be read of `from` is left out.
+pub async fn salvage(from: &Path, to: &SqlStore) -> Result<u64, StoreError> {
+    let Ok(mut damaged) = read_only(from).await else { return Ok(0) };
+    let mut saved = 0;
+    // One commit for all: each is synced.
+    to.plain("BEGIN IMMEDIATE").await?;
+    for (table, columns, _) in TABLES {
+        // From both ends: a damaged page ends a scan.
+        for order in ["", " ORDER BY 1 DESC"] {
+            let text = format!("SELECT {} FROM {table}{order}", columns.join(", "));
+            let mut rows = sqlx::query(sqlx::AssertSqlSafe(text)).fetch(&mut damaged);
+            while let Ok(Some(row)) = rows.try_next().await {
+                saved += to.put_row(table, columns, &row).await?;
+            }
+        }
+    }
+    to.plain("COMMIT").await?;
+    let _ = damaged.close().await;
+    Ok(saved)
+}
+
+impl SqlStore {
+    /// Removes a row that cannot be read. Its caller has kept what was in it.
+    ///
+    /// # Errors
+    /// [`StoreError::Failed`].
+    pub async fn take_out(&self, row: &UnreadableRow) -> Result<(), StoreError> {
+        let (table, columns, _) = TABLES[table_of(row.kind)];
+        let text = format!("DELETE FROM {table} WHERE CAST({} AS TEXT) = ?", columns[0]);
+        let id = row.id.clone();
+        self.writer
+            .outside("change its file", async |connection| {
+                sqlx::query(sqlx::AssertSqlSafe(text)).bind(id).execute(connection).await.map(drop)
+            })
+            .await
+    }
+
+    async fn plain(&self, statement: &'static str) -> Result<(), StoreError> {
+        self.writer
+            .outside("change its file", async |connection| sqlx::query(statement).execute(connection).await.map(drop))
+            .await
+    }
+
+    /// Writes a row as it is, unless there is one with its key.
+    async fn put_row(&self, table: &str, columns: &[&str], row: &SqliteRow) -> Result<u64, StoreError> {
+        let places = vec!["?"; columns.len()].join(", ");
+        let text = format!("INSERT OR IGNORE INTO {table} ({}) VALUES ({places})", columns.join(", "));
+        let mut values = Vec::new();
+        for (at, column) in columns.iter().enumerate() {
+            let Some(value) = Value::of(row, at, column) else { return Ok(0) };
+            values.push(value);
+        }
+        self.writer
+            .outside("change its file", async |connection| {
+                let mut query = sqlx::query(sqlx::AssertSqlSafe(text));
+                for value in values {
+                    query = value.bind_to(query);
+                }
+                // A row that breaks a rule of its table is not worth keeping as it is.
+                Ok(query.execute(connection).await.map_or(0, |done| done.rows_affected()))
+            })
+            .await
+    }
+}
+
+enum Value {
+    Number(i64),
+    Text(Option<String>),
+}
+
+impl Value {
+    fn of(row: &SqliteRow, at: usize, column: &str) -> Option<Self> {
+        match column {
+            "revision" | "is_open" | "number" | "only" | "only_one" => row.try_get(at).ok().map(Self::Number),
+            _ => {
+                let bytes: Option<Vec<u8>> = row.try_get(at).ok()?;
+                Some(Self::Text(bytes.map(|bytes| String::from_utf8_lossy(&bytes).into_owned())))
+            }
+        }
+    }
+
+    fn bind_to<'q>(
+        self,
+        query: sqlx::query::Query<'q, Sqlite, sqlx::sqlite::SqliteArguments>,
+    ) -> sqlx::query::Query<'q, Sqlite, sqlx::sqlite::SqliteArguments> {
+        match self {
+            Self::Number(number) => query.bind(number),
+            Self::Text(text) => query.bind(text),
+        }
+    }
+}
+
+const fn table_of(kind: RowKind) -> usize {
+    match kind {
+        RowKind::Sandbox => 0,
+        RowKind::Operation => 2,
+        RowKind::Snapshot => 3,
+        RowKind::Discard => 4,
+        RowKind::Event => 5,
+        RowKind::Webhook => 6,
+        RowKind::Volume => 7,
+    }
+}
+
+async fn writable(path: &Path) -> Result<SqliteConnection, StoreError> {
+    let options =
+        SqliteConnectOptions::new().filename(path).create_if_missing(false).synchronous(SqliteSynchronous::Full);
+    options.disable_statement_logging().connect().await.map_err(|error| failed("open a backup", error))
+}
+
+async fn read_only(path: &Path) -> Result<SqliteConnection, StoreError> {
+    let options = SqliteConnectOptions::new().filename(path).create_if_missing(false).read_only(true);
+    options.disable_statement_logging().connect().await.map_err(|error| failed("open its file to look at it", error))
+}

@@ -1,0 +1,105 @@
+//! Rows that a test makes unreadable, as a damaged disk would.
+
+use dorm_lifecycle::{Name, ProjectId, SandboxId};
+
+use super::{Content, MemoryStore};
+use crate::{Change, RowKind, StoreError, UnreadableRow, codec};
+
+const WHAT: &str = "it was spoiled by a test";
+
+impl MemoryStore {
+    /// Makes the row of that kind and key unreadable: its text becomes `raw`. Does nothing when there is no such row.
+    pub fn spoil(&self, kind: RowKind, id: &str, raw: &str) {
+        self.content().spoil(kind, id, raw.as_bytes().to_vec());
+    }
+
+    /// Makes a row unreadable as a single flipped byte in it would: all else of its text stays.
+    pub fn spoil_one_byte(&self, kind: RowKind, id: &str) {
+        let mut content = self.content();
+        let text = content.text(kind, id).unwrap_or_default();
+        let mut raw = text.into_bytes();
+        if let Some(first) = raw.first_mut() {
+            *first = b'#';
+        }
+        content.spoil(kind, id, raw);
+    }
+}
+
+impl Content {
+    fn text(&self, kind: RowKind, id: &str) -> Option<String> {
+        let text = match kind {
+            RowKind::Sandbox => codec::encode_sandbox(&self.sandboxes.get(&id.parse().ok()?)?.sandbox),
+            RowKind::Operation => codec::encode_operation(self.operations.get(&id.parse().ok()?)?),
+            RowKind::Snapshot => codec::encode_snapshot(self.snapshots.get(&id.parse().ok()?)?),
+            RowKind::Webhook => codec::encode_webhook(self.webhooks.get(&id.parse().ok()?)?),
+            RowKind::Volume => codec::encode_volume(self.volumes.get(&id.parse().ok()?)?),
+            RowKind::Discard | RowKind::Event => return Some(id.to_owned()),
+        };
+        text.ok()
+    }
+
+    fn spoil(&mut self, kind: RowKind, id: &str, raw: Vec<u8>) {
+        let Some(row) = self.take_out(kind, id, raw) else { return };
+        self.spoiled.insert((kind, id.to_owned()), row);
+    }
+
+    fn take_out(&mut self, kind: RowKind, id: &str, raw: Vec<u8>) -> Option<UnreadableRow> {
+        let mut row = UnreadableRow {
+            kind,
+            id: id.to_owned(),
+            revision: None,
+            project: None,
+            name: None,
+            what: WHAT.to_owned(),
+            raw,
+        };
+        match kind {
+            RowKind::Sandbox => {
+                let record = self.sandboxes.remove(&id.parse().ok()?)?;
+                row.revision = Some(record.revision);
+                row.name = record.held_name().map(|(_, name)| name.clone());
+                row.project = Some(record.sandbox.project);
+            }
+            RowKind::Snapshot => row.project = Some(self.snapshots.remove(&id.parse().ok()?)?.project),
+            RowKind::Operation => drop(self.operations.remove(&id.parse().ok()?)?),
+            RowKind::Webhook => drop(self.webhooks.remove(&id.parse().ok()?)?),
+            RowKind::Volume => drop(self.volumes.remove(&id.parse().ok()?)?),
+            RowKind::Discard => drop(self.discard.take(&id.parse().ok()?)?),
+            // Its number stays taken.
+            RowKind::Event => drop(self.events.get(id.parse::<usize>().ok()?.checked_sub(1)?)?),
+        }
+        Some(row)
+    }
+
+    pub(super) fn refuse_spoiled(&self, kind: RowKind, id: &str) -> Result<(), StoreError> {
+        self.spoiled.get(&(kind, id.to_owned())).map_or(Ok(()), |row| Err(row.error()))
+    }
+
+    pub(super) fn spoiled_revision(&self, id: &SandboxId) -> Option<u64> {
+        self.spoiled.get(&(RowKind::Sandbox, id.to_string()))?.revision
+    }
+
+    pub(super) fn spoiled_name(&self, project: &ProjectId, name: &Name) -> Option<&UnreadableRow> {
+        let mut rows = self.spoiled.values();
+        rows.find(|row| row.name.as_ref() == Some(name) && row.project.as_ref() == Some(project))
+    }
+
+    /// What is written or removed whole is readable again, or gone.
+    pub(super) fn unspoil(&mut self, change: &Change) {
+        let Change { sandboxes, operations, snapshots, forgotten, discard: _, discarded, .. } = change;
+        let Change { webhooks, removed_webhooks, volumes, removed_volumes, .. } = change;
+        let mut keys: Vec<(RowKind, String)> = Vec::new();
+        keys.extend(sandboxes.iter().map(|one| (RowKind::Sandbox, one.sandbox.id.to_string())));
+        keys.extend(operations.iter().map(|one| (RowKind::Operation, one.id.to_string())));
+        keys.extend(snapshots.iter().map(|one| (RowKind::Snapshot, one.id.to_string())));
+        keys.extend(forgotten.iter().map(|id| (RowKind::Snapshot, id.to_string())));
+        keys.extend(discarded.iter().map(|id| (RowKind::Discard, id.to_string())));
+        keys.extend(webhooks.iter().map(|one| (RowKind::Webhook, one.id.to_string())));
+        keys.extend(removed_webhooks.iter().map(|id| (RowKind::Webhook, id.to_string())));
+        keys.extend(volumes.iter().map(|one| (RowKind::Volume, one.id.to_string())));
+        keys.extend(removed_volumes.iter().map(|id| (RowKind::Volume, id.to_string())));
+        for key in keys {
+            self.spoiled.remove(&key);
+        }
+    }
+}

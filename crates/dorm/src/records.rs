@@ -1,0 +1,295 @@
+//! Records as files: each record of a living sandbox, a snapshot, a volume or a webhook is kept a second time beside the
+//! database, in `records/KIND-ID.json` of the data directory, so that `dorm repair` can bring back what the database has
+//! lost. The daemon never reads them; a file that cannot be written is a warning.
+//!
+//! ```text
+//! commit ─► database (synced) ─► answered
+//!              └─► queue, the newest text of each record ─► one thread: draft, sync, rename
+//! ```
+//!
+//! A file may be some changes behind when the daemon is killed; it says of which revision it is.
+
+mod writer;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use async_trait::async_trait;
+use dorm_lifecycle::{CaptureId, Name, ProjectId, SandboxId, SnapshotId, StateName};
+use dorm_store::{
+    Change, ClockNote, EventFilter, EventRecord, OperationRecord, Prune, Pruned, RowKind, SandboxFilter, SandboxRecord,
+    Settled, SnapshotFilter, SnapshotRecord, Store, StoreError, Ticket, UnreadableRow, VolumeRecord, WebhookRecord,
+    codec,
+};
+use serde::{Deserialize, Serialize};
+
+use writer::Writer;
+
+/// Where they are, below the data directory.
+pub(crate) const DIRECTORY: &str = "records";
+
+/// One record as a file.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct RecordFile {
+    pub(crate) kind: RowKind,
+    pub(crate) id: String,
+    /// Of a sandbox, how many changes its record had seen; 0 for every other kind.
+    pub(crate) revision: u64,
+    /// The record as text of `dorm_store::codec`.
+    pub(crate) document: String,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Text {
+    /// Of the other fields, each on a line.
+    blake3: String,
+    kind: String,
+    id: String,
+    revision: u64,
+    document: String,
+}
+
+impl RecordFile {
+    fn text(&self) -> Vec<u8> {
+        let Self { kind, id, revision, document } = self.clone();
+        let text = Text { blake3: self.seal(), kind: kind.as_str().to_owned(), id, revision, document };
+        let mut text = serde_json::to_vec(&text).unwrap_or_default();
+        text.push(b'\n');
+        text
+    }
+
+    fn seal(&self) -> String {
+        let Self { kind, id, revision, document } = self;
+        blake3::hash(format!("{kind}\n{id}\n{revision}\n{document}").as_bytes()).to_hex().to_string()
+    }
+
+    /// Reads one; the reason when it is not what was written.
+    pub(crate) fn read(path: &Path) -> Result<Self, String> {
+        let text = fs::read(path).map_err(|error| error.to_string())?;
+        let text: Text = serde_json::from_slice(&text).map_err(|error| error.to_string())?;
+        let kind = RowKind::ALL.into_iter().find(|kind| kind.as_str() == text.kind);
+        let kind = kind.ok_or_else(|| format!("there is no kind of record '{}'", text.kind))?;
+        let file = Self { kind, id: text.id, revision: text.revision, document: text.document };
+        match file.seal() == text.blake3 {
+            true => Ok(file),
+            false => Err("it has been changed: its hash differs".to_owned()),
+        }
+    }
+
+    /// Every one of a data directory, and those that cannot be read with the reason.
+    pub(crate) fn all(data: &Path) -> io::Result<(Vec<Self>, Vec<(PathBuf, String)>)> {
+        let (mut files, mut unreadable) = (Vec::new(), Vec::new());
+        let entries = match fs::read_dir(data.join(DIRECTORY)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok((files, unreadable)),
+            entries => entries?,
+        };
+        for entry in entries {
+            let path = entry?.path();
+            if path.extension().is_some_and(|end| end == "json") {
+                match Self::read(&path) {
+                    Ok(file) => files.push(file),
+                    Err(what) => unreadable.push((path, what)),
+                }
+            }
+        }
+        files.sort_by(|one, other| (one.kind, &one.id).cmp(&(other.kind, &other.id)));
+        Ok((files, unreadable))
+    }
+}
+
+fn name(kind: RowKind, id: &str) -> String {
+    format!("{kind}-{id}.json")
+}
+
+/// What becomes of a file.
+type Fate = Option<RecordFile>;
+
+/// The same, with the kind and id of the record.
+type Keyed = ((RowKind, String), Fate);
+
+/// What a change means for the files: a text to write, or none where the file goes.
+fn fates(change: &Change) -> Vec<Keyed> {
+    let mut fates = Vec::new();
+    let mut put = |kind, id: &str, revision, document: Result<String, codec::CodecError>| {
+        if let Ok(document) = document {
+            let file = RecordFile { kind, id: id.to_owned(), revision, document };
+            fates.push(((kind, id.to_owned()), Some(file)));
+        }
+    };
+    for SandboxRecord { sandbox, revision } in &change.sandboxes {
+        if sandbox.state.name() != StateName::Terminated {
+            put(RowKind::Sandbox, sandbox.id.as_str(), revision + 1, codec::encode_sandbox(sandbox));
+        }
+    }
+    for snapshot in &change.snapshots {
+        put(RowKind::Snapshot, snapshot.id.as_str(), 0, codec::encode_snapshot(snapshot));
+    }
+    for webhook in &change.webhooks {
+        put(RowKind::Webhook, webhook.id.as_str(), 0, codec::encode_webhook(webhook));
+    }
+    for volume in &change.volumes {
+        put(RowKind::Volume, volume.id.as_str(), 0, codec::encode_volume(volume));
+    }
+    let over = change.sandboxes.iter().filter(|record| record.sandbox.state.name() == StateName::Terminated);
+    let gone = over.map(|record| (RowKind::Sandbox, record.sandbox.id.to_string()));
+    let gone = gone.chain(change.forgotten.iter().map(|id| (RowKind::Snapshot, id.to_string())));
+    let gone = gone.chain(change.removed_webhooks.iter().map(|id| (RowKind::Webhook, id.to_string())));
+    let gone = gone.chain(change.removed_volumes.iter().map(|id| (RowKind::Volume, id.to_string())));
+    fates.extend(gone.map(|key| (key, None)));
+    fates
+}
+
+/// Another store, whose records are kept as files as well.
+pub(crate) struct FiledStore {
+    inner: Arc<dyn Store>,
+    writer: Writer,
+    /// What changes mean of which it is not known whether they were made.
+    unsettled: Mutex<BTreeMap<Ticket, Vec<Keyed>>>,
+}
+
+impl FiledStore {
+    /// `inner`, with files below the data directory. Files that are behind are brought up to date.
+    pub(crate) async fn new(inner: Arc<dyn Store>, data: &Path) -> Result<Self, StoreError> {
+        let writer = Writer::start(data.join(DIRECTORY));
+        let store = Self { inner, writer, unsettled: Mutex::default() };
+        store.catch_up(data).await?;
+        Ok(store)
+    }
+
+    /// Waits until every file is written, for a while.
+    pub(crate) async fn close(&self) {
+        self.writer.close().await;
+    }
+
+    fn unsettled(&self) -> MutexGuard<'_, BTreeMap<Ticket, Vec<Keyed>>> {
+        self.unsettled.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn catch_up(&self, data: &Path) -> Result<(), StoreError> {
+        let states = StateName::ALL.into_iter().filter(|name| *name != StateName::Terminated).collect();
+        let mut sandboxes = self.inner.sandboxes(&SandboxFilter { states, ..SandboxFilter::default() }).await?;
+        for record in &mut sandboxes {
+            // As it was before the change that made it so.
+            record.revision = record.revision.saturating_sub(1);
+        }
+        let change = Change {
+            sandboxes,
+            snapshots: self.inner.snapshots(None).await?,
+            webhooks: self.inner.webhooks().await?,
+            volumes: self.inner.volumes().await?,
+            ..Change::default()
+        };
+        let there = RecordFile::all(data).map(|(files, _)| files).unwrap_or_default();
+        let is_there = |fate: &Fate| fate.as_ref().is_some_and(|file| there.contains(file));
+        self.writer.write(fates(&change).into_iter().filter(|(_, fate)| !is_there(fate)).collect());
+        for file in there.iter().filter(|file| file.kind == RowKind::Sandbox) {
+            // Of a sandbox without any row nothing is known, and its file stays.
+            if let Ok(id) = file.id.parse::<SandboxId>()
+                && let Ok(Some(record)) = self.inner.sandbox(&id).await
+                && record.sandbox.state.name() == StateName::Terminated
+            {
+                self.writer.write(vec![((RowKind::Sandbox, file.id.clone()), None)]);
+            }
+        }
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl Store for FiledStore {
+    async fn commit(&self, change: Change) -> Result<Vec<EventRecord>, StoreError> {
+        let fates = fates(&change);
+        match self.inner.commit(change).await {
+            Ok(events) => {
+                self.writer.write(fates);
+                Ok(events)
+            }
+            Err(error) => {
+                if let StoreError::Unknown { ticket, .. } = &error {
+                    self.unsettled().insert(*ticket, fates);
+                }
+                Err(error)
+            }
+        }
+    }
+
+    async fn settle(&self, ticket: Ticket) -> Result<Settled, StoreError> {
+        let settled = self.inner.settle(ticket).await?;
+        let fates = self.unsettled().remove(&ticket).unwrap_or_default();
+        if let Settled::Made(_) = &settled {
+            self.writer.write(fates);
+        }
+        Ok(settled)
+    }
+
+    async fn sandbox(&self, id: &SandboxId) -> Result<Option<SandboxRecord>, StoreError> {
+        self.inner.sandbox(id).await
+    }
+
+    async fn named(&self, project: &ProjectId, name: &Name) -> Result<Option<SandboxRecord>, StoreError> {
+        self.inner.named(project, name).await
+    }
+
+    async fn sandboxes(&self, filter: &SandboxFilter) -> Result<Vec<SandboxRecord>, StoreError> {
+        self.inner.sandboxes(filter).await
+    }
+
+    async fn snapshot(&self, id: &SnapshotId) -> Result<Option<SnapshotRecord>, StoreError> {
+        self.inner.snapshot(id).await
+    }
+
+    async fn snapshots(&self, project: Option<&ProjectId>) -> Result<Vec<SnapshotRecord>, StoreError> {
+        self.inner.snapshots(project).await
+    }
+
+    async fn open_operations(&self) -> Result<Vec<OperationRecord>, StoreError> {
+        self.inner.open_operations().await
+    }
+
+    async fn to_discard(&self) -> Result<Vec<CaptureId>, StoreError> {
+        self.inner.to_discard().await
+    }
+
+    async fn webhooks(&self) -> Result<Vec<WebhookRecord>, StoreError> {
+        self.inner.webhooks().await
+    }
+
+    async fn volumes(&self) -> Result<Vec<VolumeRecord>, StoreError> {
+        self.inner.volumes().await
+    }
+
+    async fn events(&self, filter: &EventFilter) -> Result<Vec<EventRecord>, StoreError> {
+        self.inner.events(filter).await
+    }
+
+    async fn find_snapshots(&self, filter: &SnapshotFilter) -> Result<Vec<SnapshotRecord>, StoreError> {
+        self.inner.find_snapshots(filter).await
+    }
+
+    async fn snapshot_bytes(&self) -> Result<u64, StoreError> {
+        self.inner.snapshot_bytes().await
+    }
+
+    async fn events_removed(&self) -> Result<u64, StoreError> {
+        self.inner.events_removed().await
+    }
+
+    async fn clock(&self) -> Result<Option<ClockNote>, StoreError> {
+        self.inner.clock().await
+    }
+
+    async fn prune(&self, prune: &Prune) -> Result<Pruned, StoreError> {
+        self.inner.prune(prune).await
+    }
+
+    async fn unreadable(&self) -> Result<Vec<UnreadableRow>, StoreError> {
+        self.inner.unreadable().await
+    }
+}
+
+#[cfg(test)]
+mod tests;

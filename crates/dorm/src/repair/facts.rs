@@ -1,0 +1,165 @@
+//! What is known: the records that can be read, record files, saved states with their manifests, living runs.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use dorm_engine_gvisor::NotedRun;
+use dorm_lifecycle::{CaptureId, RunId, SandboxId, SleepImage};
+use dorm_pool::{Capture, Pool, PoolError};
+use dorm_store::{
+    OperationRecord, RowKind, SandboxFilter, SandboxRecord, SnapshotRecord, SnapshotStatus, Store as _, UnreadableRow,
+    VolumeRecord, WebhookRecord,
+};
+use dorm_store_sql::{FileCheck, SqlStore};
+
+use super::swap::io_error;
+use super::{Finding, Remedy, RepairError};
+use crate::records::{DIRECTORY, RecordFile};
+
+pub(super) struct Facts {
+    pub(super) unreadable: Vec<UnreadableRow>,
+    /// Living or not.
+    pub(super) sandboxes: Vec<SandboxRecord>,
+    pub(super) snapshots: Vec<SnapshotRecord>,
+    pub(super) operations: Vec<OperationRecord>,
+    pub(super) webhooks: Vec<WebhookRecord>,
+    pub(super) volumes: Vec<VolumeRecord>,
+    pub(super) discards: BTreeSet<CaptureId>,
+    pub(super) files: Vec<RecordFile>,
+    unreadable_files: Vec<(String, String)>,
+    /// Those whose manifest can be read.
+    pub(super) states: Vec<Capture>,
+    unreadable_states: Vec<(String, PoolError)>,
+    /// The newest living run of each sandbox.
+    pub(super) runs: BTreeMap<SandboxId, RunId>,
+    /// Whether rows may be missing.
+    pub(super) is_lost: bool,
+    /// What [`Facts::next_gap`] has told already.
+    pub(super) told: BTreeSet<(String, String)>,
+}
+
+impl Facts {
+    pub(super) async fn gather(
+        store: &SqlStore,
+        check: &FileCheck,
+        pool: &Pool,
+        data: &Path,
+        is_lost: bool,
+    ) -> Result<Self, RepairError> {
+        let (files, unreadable_files) = RecordFile::all(data).map_err(io_error("list", &data.join(DIRECTORY)))?;
+        let mut states = Vec::new();
+        for id in pool.captures().await? {
+            // Those that cannot be read are told by the pool.
+            states.extend(pool.capture(&id).await);
+        }
+        let mut runs: BTreeMap<SandboxId, RunId> = BTreeMap::new();
+        let engine = data.join("gvisor");
+        let own = crate::identity::id(data);
+        let noted = dorm_engine_gvisor::noted_runs(&engine).map_err(io_error("list", &engine))?;
+        let is_own = |noted: &NotedRun| noted.owner.is_none() || noted.owner == own;
+        for run in noted.into_iter().filter(|noted| noted.is_alive && is_own(noted)).filter_map(|noted| noted.run) {
+            let newest = runs.entry(run.sandbox.clone()).or_insert_with(|| run.clone());
+            newest.generation = newest.generation.max(run.generation);
+        }
+        Ok(Self {
+            unreadable: check.unreadable.clone(),
+            sandboxes: store.sandboxes(&SandboxFilter::default()).await?,
+            snapshots: store.snapshots(None).await?,
+            operations: store.open_operations().await?,
+            webhooks: store.webhooks().await?,
+            volumes: store.volumes().await?,
+            discards: store.to_discard().await?.into_iter().collect(),
+            files,
+            unreadable_files: unreadable_files
+                .into_iter()
+                .map(|(path, what)| (path.file_name().unwrap_or_default().to_string_lossy().into_owned(), what))
+                .collect(),
+            states,
+            unreadable_states: pool.unreadable().await?,
+            runs,
+            is_lost,
+            told: BTreeSet::new(),
+        })
+    }
+
+    /// Manifests, images and record files that cannot be read. Nothing is rebuilt of them.
+    pub(super) fn unreadable_findings(&self) -> Vec<Finding> {
+        let states = self.unreadable_states.iter().map(|(what, error)| {
+            let (kind, id) = what.split_once(' ').unwrap_or(("saved state", what));
+            Finding {
+                kind: if kind == "capture" { "saved state".to_owned() } else { kind.to_owned() },
+                id: id.to_owned(),
+                problem: error.to_string(),
+                remedy: Remedy::Nothing("it stays, and is refused by name when it is needed".to_owned()),
+            }
+        });
+        let files = self.unreadable_files.iter().map(|(file, what)| Finding {
+            kind: "record file".to_owned(),
+            id: file.clone(),
+            problem: what.clone(),
+            remedy: Remedy::Anew("the daemon writes it again when it starts".to_owned()),
+        });
+        states.chain(files).collect()
+    }
+
+    pub(super) fn file(&self, kind: RowKind, id: &str) -> Option<&RecordFile> {
+        self.files.iter().find(|file| file.kind == kind && file.id == id)
+    }
+
+    /// The saved states that a readable record needs, or that are to go.
+    pub(super) fn held(&self) -> BTreeSet<CaptureId> {
+        let mut held = self.discards.clone();
+        held.extend(self.operations.iter().filter_map(|operation| operation.capture.clone()));
+        for SandboxRecord { sandbox, .. } in &self.sandboxes {
+            held.extend(sandbox.captures().chain(sandbox.layers()).cloned());
+        }
+        for snapshot in &self.snapshots {
+            if !matches!(snapshot.status, SnapshotStatus::Failed(_)) {
+                held.insert(snapshot.capture.clone());
+                held.extend(snapshot.layer.clone());
+            }
+        }
+        held
+    }
+
+    /// Saved states of the memory of a sandbox that nothing else needs, the newest first.
+    pub(super) fn images_of(&self, sandbox: &SandboxId) -> Vec<&Capture> {
+        let held = self.held();
+        let of_snapshots: BTreeSet<&str> = self
+            .files
+            .iter()
+            .filter(|file| file.kind == RowKind::Snapshot)
+            .map(|file| file.document.as_str())
+            .collect();
+        let is_free = |capture: &&Capture| {
+            let id = capture.id.as_str();
+            capture.facts.sandbox == *sandbox
+                && capture.tree.is_none()
+                && !held.contains(&capture.id)
+                && !of_snapshots.iter().any(|document| document.contains(id))
+        };
+        let mut images: Vec<_> = self.states.iter().filter(is_free).collect();
+        images.sort_by_key(|capture| std::cmp::Reverse((capture.facts.generation, capture.facts.taken)));
+        images
+    }
+
+    /// The newest image of a sandbox of which every byte is as it was written.
+    pub(super) async fn newest_image(&self, sandbox: &SandboxId, pool: &Pool) -> Option<&Capture> {
+        for capture in self.images_of(sandbox) {
+            if pool.check(&capture.id).await.is_ok() {
+                return Some(capture);
+            }
+        }
+        None
+    }
+}
+
+/// A saved state as the image that a sandbox sleeps by.
+pub(super) fn sleep_image(capture: &Capture) -> SleepImage {
+    SleepImage {
+        capture: capture.id.clone(),
+        generation: capture.facts.generation,
+        taken: capture.facts.taken,
+        bytes: capture.bytes(),
+    }
+}

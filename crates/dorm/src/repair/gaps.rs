@@ -1,0 +1,158 @@
+//! Records that are missing, and records of images that are missing: one after the other, since each that is written is a
+//! fact for the next.
+
+use dorm_lifecycle::{CaptureId, SandboxId, SnapshotId, State};
+use dorm_pool::{Pool, PoolError};
+use dorm_store::{Change, RowKind, SandboxRecord, SnapshotStatus, codec};
+
+use super::facts::{Facts, sleep_image};
+use super::unreadable::{rewrite, snapshot_of};
+use super::{Finding, Remedy};
+
+const NO_ROW: &str = "there is a record file, but no row";
+
+impl Facts {
+    /// The next thing that is missing. What its remedy writes counts as written.
+    pub(super) async fn next_gap(&mut self, pool: &Pool) -> Option<Finding> {
+        let finding = match self.file_without_row(pool).await {
+            Some(finding) => finding,
+            None => match self.image_that_is_gone(pool).await {
+                Some(finding) => finding,
+                None => self.state_without_record(pool).await?,
+            },
+        };
+        self.told.insert((finding.kind.clone(), finding.id.clone()));
+        if let Remedy::Rebuild { change, .. } = &finding.remedy {
+            for record in &change.sandboxes {
+                self.sandboxes.retain(|one| one.sandbox.id != record.sandbox.id);
+                self.sandboxes.push(record.clone());
+            }
+            self.snapshots.extend(change.snapshots.clone());
+            self.webhooks.extend(change.webhooks.clone());
+            self.volumes.extend(change.volumes.clone());
+        }
+        Some(finding)
+    }
+
+    fn is_told(&self, kind: &str, id: &str) -> bool {
+        self.told.contains(&(kind.to_owned(), id.to_owned()))
+    }
+
+    fn has_row(&self, kind: RowKind, id: &str) -> bool {
+        self.unreadable.iter().any(|row| row.kind == kind && row.id == id)
+            || match kind {
+                RowKind::Sandbox => self.sandboxes.iter().any(|record| record.sandbox.id.as_str() == id),
+                RowKind::Snapshot => self.snapshots.iter().any(|snapshot| snapshot.id.as_str() == id),
+                RowKind::Webhook => self.webhooks.iter().any(|webhook| webhook.id.as_str() == id),
+                RowKind::Volume => self.volumes.iter().any(|volume| volume.id.as_str() == id),
+                RowKind::Operation | RowKind::Discard | RowKind::Event => true,
+            }
+    }
+
+    async fn file_without_row(&self, pool: &Pool) -> Option<Finding> {
+        let missing = self
+            .files
+            .iter()
+            .filter(|file| !self.has_row(file.kind, &file.id) && !self.is_told(file.kind.as_str(), &file.id));
+        for file in missing {
+            let remedy = match file.kind {
+                RowKind::Sandbox => match file.id.parse::<SandboxId>() {
+                    Ok(id) => self.sandbox(&id, 0, None, None, pool).await,
+                    Err(error) => Remedy::Nothing(error.to_string()),
+                },
+                RowKind::Snapshot => self.missing_snapshot(&file.document, pool).await,
+                // One that was removed may have left its file.
+                RowKind::Webhook | RowKind::Volume if !self.is_lost => continue,
+                RowKind::Webhook | RowKind::Volume => rewrite(file.kind, &file.document),
+                RowKind::Operation | RowKind::Discard | RowKind::Event => continue,
+            };
+            // A file that was left behind of something that is over is no finding.
+            if !self.is_lost && matches!(remedy, Remedy::Nothing(_)) {
+                continue;
+            }
+            let (kind, id) = (file.kind.to_string(), file.id.clone());
+            return Some(Finding { kind, id, problem: NO_ROW.to_owned(), remedy });
+        }
+        None
+    }
+
+    async fn missing_snapshot(&self, document: &str, pool: &Pool) -> Remedy {
+        let Ok(snapshot) = codec::decode_snapshot(document) else {
+            return Remedy::Nothing("its record file cannot be used".to_owned());
+        };
+        if snapshot.status != SnapshotStatus::Completed || self.held().contains(&snapshot.capture) {
+            return Remedy::Nothing("it was not complete, or its saved state belongs to another record".to_owned());
+        }
+        match pool.check(&snapshot.capture).await {
+            Ok(_) => rewrite(RowKind::Snapshot, document),
+            Err(error) => Remedy::Nothing(super::swap::chain(&error)),
+        }
+    }
+
+    /// A suspended sandbox whose image is gone or damaged, and that has another one which no record needs: an older
+    /// database was put back, perhaps.
+    async fn image_that_is_gone(&self, pool: &Pool) -> Option<Finding> {
+        for record in &self.sandboxes {
+            let State::Suspended { image } = &record.sandbox.state else { continue };
+            let id = &record.sandbox.id;
+            if self.is_told("sandbox", id.as_str()) {
+                continue;
+            }
+            let Err(PoolError::Missing(missing)) = pool.capture(&image.capture).await else { continue };
+            let problem = format!("its image, saved state {missing} of generation {}, is gone", image.generation);
+            let remedy = self.other_image(record, pool).await;
+            return Some(Finding { kind: "sandbox".to_owned(), id: id.to_string(), problem, remedy });
+        }
+        None
+    }
+
+    async fn other_image(&self, record: &SandboxRecord, pool: &Pool) -> Remedy {
+        let Some(found) = self.newest_image(&record.sandbox.id, pool).await else {
+            return Remedy::Nothing("there is no other whole saved state of it".to_owned());
+        };
+        let mut record = record.clone();
+        record.sandbox.generation = record.sandbox.generation.max(found.facts.generation);
+        record.sandbox.state = State::Suspended { image: sleep_image(found) };
+        let unknown = vec!["changes of settings since that record".to_owned()];
+        Remedy::Rebuild {
+            change: Box::new(Change { sandboxes: vec![record], ..Change::default() }),
+            from: format!("saved state {} of generation {}", found.id, found.facts.generation),
+            unknown,
+        }
+    }
+
+    /// A saved state that no record knows. Only where rows are lost is it a finding: else nobody has named it on purpose.
+    async fn state_without_record(&self, pool: &Pool) -> Option<Finding> {
+        if !self.is_lost {
+            return None;
+        }
+        let held = self.held();
+        let may_need = |id: &CaptureId| self.unreadable.iter().any(|row| row.mentions(id.as_str()));
+        for capture in &self.states {
+            let id = capture.id.as_str();
+            if held.contains(&capture.id) || may_need(&capture.id) || self.is_told("saved state", id) {
+                continue;
+            }
+            let sandbox = &capture.facts.sandbox;
+            let is_newest = self.images_of(sandbox).first().is_some_and(|newest| newest.id == capture.id);
+            let has_sandbox = self.has_row(RowKind::Sandbox, sandbox.as_str());
+            let remedy = match (capture.tree, is_newest && !has_sandbox) {
+                (None, true) => self.sandbox(sandbox, 0, None, None, pool).await,
+                // The newest comes first, and the others are kept as snapshots then.
+                (None, false) if !has_sandbox && !self.is_told("saved state", newest_id(self, sandbox)) => continue,
+                (_, _) => match (pool.check(&capture.id).await, id.parse::<SnapshotId>()) {
+                    (Ok(_), Ok(snapshot)) => snapshot_of(snapshot, None, capture),
+                    (Err(error), _) => Remedy::Nothing(super::swap::chain(&error)),
+                    (_, Err(error)) => Remedy::Nothing(error.to_string()),
+                },
+            };
+            let problem = format!("no record knows this saved state of sandbox {sandbox}");
+            return Some(Finding { kind: "saved state".to_owned(), id: id.to_owned(), problem, remedy });
+        }
+        None
+    }
+}
+
+fn newest_id<'a>(facts: &'a Facts, sandbox: &SandboxId) -> &'a str {
+    facts.images_of(sandbox).first().map_or("", |newest| newest.id.as_str())
+}

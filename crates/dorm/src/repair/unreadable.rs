@@ -1,0 +1,237 @@
+//! Rebuilding the record of a row that cannot be read.
+
+use dorm_lifecycle::{
+    Egress, OnTimeout, Origin, ProjectId, Restored, RunId, Sandbox, SandboxId, SandboxSpec, SnapshotId, SnapshotKind,
+    State,
+};
+use dorm_pool::{Capture, Pool};
+use dorm_store::{
+    Change, Maker, Removal, RowKind, SandboxRecord, SnapshotRecord, SnapshotStatus, UnreadableRow, codec,
+};
+
+use super::facts::{Facts, sleep_image};
+use super::{Remedy, is_history};
+
+impl Facts {
+    /// What can be done about a row that cannot be read.
+    pub(super) async fn rebuild(&self, row: &UnreadableRow, pool: &Pool) -> Remedy {
+        match row.kind {
+            RowKind::Sandbox => self.rebuild_sandbox(row, pool).await,
+            RowKind::Snapshot => self.rebuild_snapshot(row, pool).await,
+            RowKind::Webhook | RowKind::Volume => match self.file(row.kind, &row.id) {
+                Some(file) => rewrite(row.kind, &file.document),
+                None => Remedy::Nothing("there is no record file of it".to_owned()),
+            },
+            RowKind::Operation => {
+                Remedy::Nothing("what it was doing cannot be known; `--quarantine` gives it up".to_owned())
+            }
+            RowKind::Discard => {
+                Remedy::Nothing("which saved state was to be deleted cannot be known; none is".to_owned())
+            }
+            RowKind::Event if is_history(row.kind) => {
+                Remedy::Nothing("it only tells what happened, and nothing depends on it".to_owned())
+            }
+            RowKind::Event => Remedy::Nothing(String::new()),
+        }
+    }
+
+    async fn rebuild_sandbox(&self, row: &UnreadableRow, pool: &Pool) -> Remedy {
+        let Ok(id) = row.id.parse::<SandboxId>() else {
+            return Remedy::Nothing("its key is damaged, so whose record it is cannot be known".to_owned());
+        };
+        let revision = row.revision.unwrap_or_default();
+        self.sandbox(&id, revision, row.project.clone(), row.name.clone(), pool).await
+    }
+
+    /// A record for the sandbox `id`: its record file as it is where nothing has happened since, else brought up to date
+    /// with its newest image and its living run; without a file, from its newest image alone.
+    pub(super) async fn sandbox(
+        &self,
+        id: &SandboxId,
+        revision: u64,
+        project: Option<ProjectId>,
+        name: Option<dorm_lifecycle::Name>,
+        pool: &Pool,
+    ) -> Remedy {
+        let file = self.file(RowKind::Sandbox, id.as_str());
+        let recorded = file.and_then(|file| Some((file.revision, codec::decode_sandbox(&file.document).ok()?)));
+        if let Some((of, sandbox)) = &recorded
+            && *of == revision
+        {
+            let from = "its record file, which is as new as the row".to_owned();
+            return rebuilt(sandbox.clone(), revision, from, Vec::new());
+        }
+        let image = self.newest_image(id, pool).await;
+        let run = self.runs.get(id);
+        let mut unknown = Vec::new();
+        let (mut sandbox, mut from) = match (recorded, image) {
+            (Some((of, sandbox)), _) => {
+                if revision > 0 {
+                    unknown.push(format!("changes of settings after revision {of} of {revision}"));
+                }
+                (sandbox, format!("its record file of revision {of}"))
+            }
+            (None, Some(image)) => {
+                unknown.extend(UNKNOWN.map(str::to_owned));
+                (bare(id, project, name, image), String::new())
+            }
+            (None, None) => {
+                return Remedy::Nothing("there is neither a record file nor a whole saved state of it".to_owned());
+            }
+        };
+        settle(&mut sandbox, image, run);
+        if let Some(image) = image.filter(|image| sandbox.state.image().is_some_and(|own| own.capture == image.id)) {
+            let and = if from.is_empty() { "" } else { " and " };
+            from = format!("{from}{and}saved state {} of generation {}", image.id, image.facts.generation);
+        }
+        if let (Some(run), State::Running { .. }) = (run, &sandbox.state) {
+            from = format!("{from} and its living run {run}");
+        }
+        match sandbox.state {
+            State::Running { .. } if run.is_some() => rebuilt(sandbox, revision, from, unknown),
+            State::Suspended { .. } => rebuilt(sandbox, revision, from, unknown),
+            _ => Remedy::Nothing(format!(
+                "its record file says that it is {}, and nothing of it is left",
+                sandbox.state.name()
+            )),
+        }
+    }
+
+    async fn rebuild_snapshot(&self, row: &UnreadableRow, pool: &Pool) -> Remedy {
+        if let Some(file) = self.file(RowKind::Snapshot, &row.id) {
+            return rewrite(RowKind::Snapshot, &file.document);
+        }
+        let Ok(id) = row.id.parse::<SnapshotId>() else {
+            return Remedy::Nothing("its key is damaged, so which snapshot it is cannot be known".to_owned());
+        };
+        let held = self.held();
+        let mut mentioned = self.states.iter().filter(|one| row.mentions(one.id.as_str()) && !held.contains(&one.id));
+        match (mentioned.next(), mentioned.next()) {
+            (Some(capture), None) if pool.check(&capture.id).await.is_ok() => {
+                snapshot_of(id, row.project.clone(), capture)
+            }
+            (_, _) => {
+                Remedy::Nothing("there is no record file of it, and its row names no whole saved state".to_owned())
+            }
+        }
+    }
+}
+
+/// What a manifest does not say of a sandbox, and what is assumed instead.
+const UNKNOWN: [&str; 5] = [
+    "its time limits: it has none",
+    "where it may connect to: nowhere",
+    "its variables, secrets and labels: it has none",
+    "its volumes: none is attached",
+    "its checkpoint policy: it has none",
+];
+
+/// A sandbox of which only a saved state is known. Nothing ends it, and it may connect to nothing.
+fn bare(id: &SandboxId, project: Option<ProjectId>, name: Option<dorm_lifecycle::Name>, image: &Capture) -> Sandbox {
+    let facts = &image.facts;
+    let name = name.or_else(|| format!("repaired-{}", &id.as_str()[..8]).parse().ok());
+    let mut spec = SandboxSpec::new(facts.image.clone(), name);
+    spec.layer = facts.layer.clone();
+    spec.resources = facts.resources;
+    spec.egress = Egress::Allow(Vec::new());
+    spec.on_timeout = OnTimeout::Suspend;
+    spec.suspendable = true;
+    Sandbox {
+        id: id.clone(),
+        project: project.unwrap_or_else(ProjectId::local),
+        spec,
+        origin: Origin::Image,
+        created: facts.taken,
+        generation: facts.generation.max(1),
+        run: facts.generation.max(1),
+        last_active: facts.taken,
+        timeouts_set: facts.taken,
+        holds: Vec::new(),
+        restored: Restored::Nothing,
+        rewound: None,
+        older: Vec::new(),
+        state: State::Suspended { image: sleep_image(image) },
+    }
+}
+
+/// Brings a sandbox where the facts say it is: into its living run, or to its newest image.
+fn settle(sandbox: &mut Sandbox, image: Option<&Capture>, run: Option<&RunId>) {
+    let known = sandbox.state.image().cloned();
+    let newest = match (known, image.map(sleep_image)) {
+        (Some(known), Some(found)) if found.generation > known.generation => Some(found),
+        (Some(known), _) => Some(known),
+        (None, found) => found,
+    };
+    if let Some(run) = run.filter(|run| run.generation >= sandbox.run) {
+        // A run that stands still is a sleep that was recorded, or is about to be: its image says so.
+        let sleeps = newest.as_ref().is_some_and(|image| image.generation >= run.generation);
+        sandbox.generation = sandbox.generation.max(run.generation);
+        sandbox.run = run.generation;
+        sandbox.state = match newest {
+            Some(image) if sleeps => State::Suspended { image },
+            image => State::Running { since: sandbox.last_active, image },
+        };
+    } else if let Some(image) = newest {
+        sandbox.generation = sandbox.generation.max(image.generation).max(1);
+        sandbox.state = State::Suspended { image };
+    }
+    let own = sandbox.state.image().map(|image| image.capture.clone());
+    sandbox.older.retain(|older| Some(&older.capture) != own.as_ref());
+}
+
+fn rebuilt(sandbox: Sandbox, revision: u64, from: String, unknown: Vec<String>) -> Remedy {
+    let change = Change { sandboxes: vec![SandboxRecord { sandbox, revision }], ..Change::default() };
+    Remedy::Rebuild { change: Box::new(change), from, unknown }
+}
+
+/// A record of a snapshot from its saved state.
+pub(super) fn snapshot_of(id: SnapshotId, project: Option<ProjectId>, capture: &Capture) -> Remedy {
+    let facts = &capture.facts;
+    let record = SnapshotRecord {
+        id,
+        project: project.unwrap_or_else(ProjectId::local),
+        source: facts.sandbox.clone(),
+        generation: facts.generation,
+        parent: None,
+        kind: if capture.tree.is_some() { SnapshotKind::Filesystem } else { SnapshotKind::Memory },
+        capture: capture.id.clone(),
+        image: facts.image.clone(),
+        layer: facts.layer.clone(),
+        resources: facts.resources,
+        created: facts.taken,
+        bytes: capture.bytes(),
+        labels: [("repaired".to_owned(), "true".to_owned())].into(),
+        removal: Removal::Asked,
+        made_by: Maker::Request,
+        status: SnapshotStatus::Completed,
+    };
+    Remedy::Rebuild {
+        change: Box::new(Change { snapshots: vec![record], ..Change::default() }),
+        from: format!("saved state {}", capture.id),
+        unknown: vec!["its labels and parent".to_owned(), "when it expires: it does not".to_owned()],
+    }
+}
+
+/// The record of a record file, as it is.
+pub(super) fn rewrite(kind: RowKind, document: &str) -> Remedy {
+    let change = match kind {
+        RowKind::Snapshot => {
+            codec::decode_snapshot(document).map(|snapshot| Change { snapshots: vec![snapshot], ..Change::default() })
+        }
+        RowKind::Webhook => {
+            codec::decode_webhook(document).map(|webhook| Change { webhooks: vec![webhook], ..Change::default() })
+        }
+        RowKind::Volume => {
+            codec::decode_volume(document).map(|volume| Change { volumes: vec![volume], ..Change::default() })
+        }
+        RowKind::Sandbox | RowKind::Operation | RowKind::Discard | RowKind::Event => {
+            return Remedy::Nothing("there are no record files of this kind".to_owned());
+        }
+    };
+    match change {
+        Ok(change) => {
+            Remedy::Rebuild { change: Box::new(change), from: "its record file".to_owned(), unknown: Vec::new() }
+        }
+        Err(error) => Remedy::Nothing(format!("its record file cannot be used: {error}")),
+    }
+}
