@@ -15,7 +15,7 @@ use crate::cgroup::Cgroup;
 use crate::control::Control;
 use crate::engine::Shared;
 use crate::error::{GvisorError, chain};
-use crate::hull::{Host, Hull};
+use crate::hull::{Host, Hull, in_place};
 use crate::notes::{Home, Note, Phase, Processes};
 use crate::relief::adopt_relief;
 use crate::run::{Run, lock};
@@ -86,11 +86,11 @@ impl Shared {
     }
 
     async fn sweep_hulls(&self, known: &HashSet<&RunId>, cleared: &mut Vec<String>) -> Result<(), GvisorError> {
-        for home in Home::all(&self.host.hulls)? {
+        for home in in_place(|| Home::all(&self.host.hulls))? {
             if lock(&self.host.made).contains(home.directory()) {
                 continue;
             }
-            let note = match home.read() {
+            let note = match in_place(|| home.read()) {
                 Ok(note) => note,
                 Err(GvisorError::Text { .. }) => None,
                 Err(error) => return Err(error),
@@ -130,7 +130,7 @@ impl Host {
     /// else uses this engine's network.
     pub(crate) async fn release_unnamed_leases(&self) -> Result<(), GvisorError> {
         let _nobody_asks = self.leasing.write().await;
-        let named = self.own_notes()?.into_iter().filter_map(|(_, note)| note.lease());
+        let named = in_place(|| self.own_notes())?.into_iter().filter_map(|(_, note)| note.lease());
         let named: HashSet<LeaseId> = named.map(|lease| lease.id).collect();
         for lease in self.network.leases().await? {
             if !named.contains(&lease.id) {
