@@ -118,6 +118,10 @@ kinds! {
     Attached = "attached",
     /// A volume was detached from it.
     Detached = "detached",
+    /// It is paused, since the host's disk is nearly full.
+    DiskPaused = "disk_paused",
+    /// There is room on the host's disk again, and it goes on.
+    DiskResumed = "disk_resumed",
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@
 mod cli;
 mod client;
 mod data;
+mod data_disk;
 mod identity;
 mod program;
 mod serve;

@@ -122,6 +122,7 @@ impl Service {
     pub async fn collect(&self) -> Result<Vec<Artefact>, ServiceError> {
         let before: Vec<_> =
             self.artefacts().await?.into_iter().filter(|artefact| artefact.fate == Fate::Freed).collect();
+        self.shared.make_room_to_free().await;
         let doomed = self.shared.store.to_discard().await?;
         self.shared.discard(doomed).await;
         let left: Vec<_> = self.shared.store.to_discard().await?.iter().map(CaptureId::to_string).collect();

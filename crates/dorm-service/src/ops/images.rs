@@ -52,6 +52,7 @@ impl Service {
     pub async fn remove_image(&self, image: &Digest) -> Result<(), ServiceError> {
         let standing = SnapshotFilter { image: Some(image.clone()), ..SnapshotFilter::default() };
         let (living, snapshots) = (self.shared.living().await?, self.shared.store.find_snapshots(&standing).await?);
+        self.shared.make_room_to_free().await;
         Ok(self.shared.pool.remove_image(image, &holders(image, &living, &snapshots)).await?)
     }
 }

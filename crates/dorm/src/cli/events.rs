@@ -57,7 +57,7 @@ pub(crate) async fn run(options: EventsOptions) -> Done {
 
 fn show(options: &EventsOptions, events: &[wire::Event]) -> Done {
     match options.connection.output {
-        Format::Json => output::json(events)?,
+        Format::Json => output::json(&events)?,
         Format::Table => output::table(&TITLES, &events.iter().map(|event| row(event).to_vec()).collect::<Vec<_>>())?,
     }
     Ok(exit::OK)
