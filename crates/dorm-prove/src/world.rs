@@ -373,7 +373,8 @@ fn options(watcher: &Watcher, hulls: Hulls, runsc: Option<&str>) -> Vec<String> 
         Hulls::None => "0",
         Hulls::Ready => "1",
     };
-    let mut options = ["--hulls", hulls, "--steps"].map(str::to_owned).to_vec();
+    // One of its disks is far smaller than what is promised on it.
+    let mut options = ["--hulls", hulls, "--disk-overcommit", "1000", "--steps"].map(str::to_owned).to_vec();
     options.push(watcher.socket().display().to_string());
     if let Some(runsc) = runsc {
         options.extend(["--runsc".to_owned(), runsc.to_owned()]);
