@@ -51,6 +51,10 @@ impl KeptDisk {
         Ok(disk)
     }
 
+    pub(crate) fn image(&self) -> PathBuf {
+        self.0.image()
+    }
+
     /// Where its content is while it is mounted.
     pub fn path(&self) -> PathBuf {
         self.0.path()
@@ -85,6 +89,7 @@ impl KeptDisk {
         let options = CString::from(c"errors=remount-ro");
         rustix::mount::mount(device.path(), &path, "ext4", flags, options.as_c_str())
             .map_err(|error| DiskError::file("mount", &path, error.into()))?;
+        crate::bound_when_tight(&image, &device);
         device.bypass_cache_soon();
         Ok(())
     }

@@ -16,7 +16,9 @@
 mod error;
 mod kept;
 mod loop_device;
+mod reserve;
 mod template;
+mod writes;
 
 use std::ffi::CString;
 use std::fs;
@@ -31,12 +33,27 @@ use rustix::mount::{MountFlags, UnmountFlags};
 pub use error::DiskError;
 pub use kept::KeptDisk;
 use loop_device::LoopDevice;
+pub use reserve::Reserve;
+pub use writes::{LostWrites, bound_unwritten, unwritten_max};
 
 /// Host id of the guests' root, who owns the top directory.
 const GUEST_ROOT: u32 = 100_000;
 /// The smallest size: below, there is little left beside the file system's own needs.
 const BYTES_MIN: u64 = 16 << 20;
 const BLOCK_BYTES: u64 = 4096;
+
+/// What a new disk may have unwritten where the host's disk has little room: the next look at the disk sets a bound for
+/// all of them together.
+const UNWRITTEN_AT_FIRST: u64 = 4 << 20;
+
+/// Bounds what the device may have unwritten, unless the host's disk could take all that may ever be unwritten.
+fn bound_when_tight(image: &Path, device: &LoopDevice) {
+    let host = image.parent().unwrap_or(Path::new("/"));
+    let is_tight = reserve::free_bytes(host).is_ok_and(|free| free < unwritten_max().saturating_mul(2));
+    if is_tight && let Some(number) = device.number() {
+        writes::bound_device(number, Some(UNWRITTEN_AT_FIRST));
+    }
+}
 
 /// How full a disk is, in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -93,6 +110,7 @@ impl Disk {
         // From here on the mount holds the device; without it the kernel clears the device when it is closed.
         rustix::mount::mount(device.path(), self.path(), "ext4", flags, options.as_c_str())
             .map_err(|error| DiskError::file("mount", &self.path(), error.into()))?;
+        bound_when_tight(&self.image(), &device);
         device.bypass_cache_soon();
         self.reach(steps, "disk: mounted")
     }

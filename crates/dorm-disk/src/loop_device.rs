@@ -113,6 +113,10 @@ impl LoopDevice {
         &self.path
     }
 
+    pub(super) fn number(&self) -> Option<u32> {
+        self.path.to_str()?.strip_prefix("/dev/loop")?.parse().ok()
+    }
+
     /// Looks how long the file is now.
     pub(super) fn take_new_size(&self) -> Result<(), DiskError> {
         let done = call(&self.open, LOOP_SET_CAPACITY, 0);
@@ -195,9 +199,20 @@ pub(super) fn number_below(mounted: &Path) -> io::Result<Option<u32>> {
 /// The number of the device that has `image` behind it, if any has.
 pub(super) fn behind(image: &Path) -> Option<u32> {
     let image = fs::canonicalize(image).ok()?;
-    fs::read_dir("/sys/block").ok()?.flatten().find_map(|entry| {
+    all().find_map(|(number, file)| (file == image).then_some(number))
+}
+
+/// The numbers of the devices that have a file below `directory` behind them.
+pub(super) fn below(directory: &Path) -> Vec<u32> {
+    let Ok(directory) = fs::canonicalize(directory) else { return Vec::new() };
+    all().filter(|(_, file)| file.starts_with(&directory)).map(|(number, _)| number).collect()
+}
+
+/// Every device in use, with the file behind it.
+fn all() -> impl Iterator<Item = (u32, PathBuf)> {
+    fs::read_dir("/sys/block").into_iter().flatten().flatten().filter_map(|entry| {
         let number = entry.file_name().to_str()?.strip_prefix("loop")?.parse().ok()?;
         let file = fs::read_to_string(entry.path().join("loop/backing_file")).ok()?;
-        (Path::new(file.trim_end_matches('\n')) == image).then_some(number)
+        Some((number, PathBuf::from(file.trim_end_matches('\n'))))
     })
 }

@@ -43,6 +43,7 @@ checks! {
     capture {
         capturing_keeps_the_source_paused,
         a_paused_run_can_be_captured_again,
+        a_run_is_paused_without_being_captured_and_continues_exactly,
         a_failed_capture_keeps_the_source,
         going_on_continues_exactly,
         going_on_after_parking_continues_exactly,

@@ -189,6 +189,14 @@ impl Engine for FakeEngine {
         Ok(LeftOut::default())
     }
 
+    async fn pause(&self, run: &RunId) -> Result<(), EngineError> {
+        let call = self.begin(Operation::Pause, run).await?;
+        match self.machine(run)?.pause() {
+            Some(_) => call.end(()).await,
+            None => Err(call.condition("dead or half-made: stop it")),
+        }
+    }
+
     async fn park(&self, run: &RunId) -> Result<(), EngineError> {
         let call = self.begin(Operation::Park, run).await?;
         match self.machine(run)?.park() {

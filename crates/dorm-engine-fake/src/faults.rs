@@ -14,6 +14,7 @@ pub enum Operation {
     Start,
     Restore,
     Capture,
+    Pause,
     Park,
     GoOn,
     Stop,
@@ -29,10 +30,11 @@ pub enum Operation {
 
 impl Operation {
     /// All of them.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::Start,
         Self::Restore,
         Self::Capture,
+        Self::Pause,
         Self::Park,
         Self::GoOn,
         Self::Stop,
@@ -52,6 +54,7 @@ impl Operation {
             Self::Start => "start",
             Self::Restore => "restore",
             Self::Capture => "capture",
+            Self::Pause => "pause",
             Self::Park => "park",
             Self::GoOn => "continue",
             Self::Stop => "stop",

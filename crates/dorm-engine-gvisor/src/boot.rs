@@ -18,7 +18,7 @@ use crate::cgroup::Limits;
 use crate::control::ImageFiles;
 use crate::engine::Shared;
 use crate::error::{GvisorError, chain};
-use crate::hull::{Hull, Order};
+use crate::hull::{Hull, Order, in_place};
 use crate::notes::{Duty, Note, Phase, Reach, root_key};
 use crate::run::{Run, Turn};
 use crate::spares::{Progress, Spare};
@@ -40,6 +40,7 @@ pub(crate) enum Origin {
 
 impl Origin {
     /// Opens the image in `directory`; a second descriptor of the same files is made for each try.
+    #[allow(clippy::disallowed_methods, reason = "it is called in place")]
     pub(crate) fn open(directory: &Path) -> Result<Self, GvisorError> {
         let open = |name: &str| {
             let path = directory.join(name);
@@ -137,7 +138,9 @@ impl Shared {
         };
         tokio::select! {
             begun = begun => begun?,
-            () = hull.processes.sandbox.ended() => return Err(GvisorError::Died { said: hull.home.last_words() }),
+            () = hull.processes.sandbox.ended() => {
+                return Err(GvisorError::Died { said: in_place(|| hull.home.last_words()) });
+            }
         }
         turn.set(Phase::Running)?;
         hull.reach("gvisor: run noted")
@@ -165,7 +168,7 @@ impl Shared {
 
     /// Waits until the agent inside answers.
     pub(crate) async fn greet(&self, hull: &Hull, generation: u64) -> Result<(), GvisorError> {
-        let (stream, _thread) = stream::open(&hull.home)?;
+        let (stream, _thread) = in_place(|| stream::open(&hull.home))?;
         let answered = tokio::time::timeout(HELLO_LIMIT, Agent::connect(stream, generation)).await;
         let late = |_| GvisorError::Late { operation: "the agent's first answer", limit: HELLO_LIMIT };
         answered.map_err(late)??;
@@ -175,9 +178,9 @@ impl Shared {
 
 async fn claim(hull: &Hull, note: &Note, order: &Order) -> Result<(), GvisorError> {
     if !hull.is_alive() {
-        return Err(GvisorError::Died { said: hull.home.last_words() });
+        return Err(GvisorError::Died { said: in_place(|| hull.home.last_words()) });
     }
-    hull.home.write(note)?;
+    in_place(|| hull.home.write(note))?;
     let limits = order.limits;
     hull.group(move |group| {
         group.thaw()?;

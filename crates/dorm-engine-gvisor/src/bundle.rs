@@ -3,6 +3,8 @@
 //! It is the same for a cold boot and a restore, since a memory image only fits the mounts it was made with. Guest ids
 //! are mapped to an unprivileged range, for which the image's ownership was shifted when it was imported.
 
+#![allow(clippy::disallowed_methods, reason = "everything here is called in place or on threads that may block")]
+
 use std::fs;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;

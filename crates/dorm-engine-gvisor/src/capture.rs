@@ -17,7 +17,8 @@ use crate::control::ImageFiles;
 use crate::disk::Disk;
 use crate::engine::Shared;
 use crate::error::GvisorError;
-use crate::hull::{Hull, blocking};
+use crate::hull::{Hull, blocking, in_place};
+use crate::lost;
 use crate::notes::Phase;
 use crate::relief::end_relief;
 use crate::run::Turn;
@@ -33,8 +34,26 @@ impl Shared {
         end_relief(&run, hull).await;
         pause(hull, &mut turn).await.map_err(|error| error.of(OPERATION, id))?;
         run.set_short(false);
-        write_image(hull, into).await.map_err(|error| error.of(OPERATION, id))?;
+        let written = async {
+            lost::refuse(hull, &mut turn).await?;
+            write_image(hull, into).await?;
+            // What was lost while the memory was written may be in it.
+            lost::refuse(hull, &mut turn).await.inspect_err(|_| in_place(|| remove_files(into)))
+        };
+        written.await.map_err(|error| error.of(OPERATION, id))?;
         Ok(Captured { files: IMAGE_FILES.map(PathBuf::from).into(), stopped: turn.stood() })
+    }
+
+    /// [`dorm_engine::Engine::pause`].
+    pub(crate) async fn pause(&self, id: &RunId) -> Result<(), EngineError> {
+        const OPERATION: &str = "pause";
+        let run = self.runs.get(id)?;
+        let mut turn = run.turn().await;
+        let hull = run.living(OPERATION)?;
+        end_relief(&run, hull).await;
+        pause(hull, &mut turn).await.map_err(|error| error.of(OPERATION, id))?;
+        run.set_short(false);
+        Ok(())
     }
 
     /// [`dorm_engine::Engine::park`].
@@ -58,6 +77,11 @@ impl Shared {
         let mut turn = run.turn().await;
         let hull = run.living(OPERATION)?;
         run.set_short(false);
+        let is_parked = hull.group(crate::cgroup::Cgroup::is_frozen).await.map_err(|error| error.of(OPERATION, id))?;
+        // What is parked is a cache of its image, which is whole; a guest that was only paused has nothing else.
+        if is_parked {
+            lost::refuse(hull, &mut turn).await.map_err(|error| error.of(OPERATION, id))?;
+        }
         resume(hull, &mut turn).await.map_err(|error| error.of(OPERATION, id))
     }
 }
@@ -67,11 +91,10 @@ async fn write_image(hull: &Hull, into: &Path) -> Result<(), GvisorError> {
     if let Some(path) = slots::deleted(hull).await? {
         return Err(GvisorError::DeletedOnVolume(path));
     }
-    let room = room_in(into)?;
-    let files = create_files(into)?;
+    let (room, files) = in_place(|| Ok::<_, GvisorError>((room_in(into)?, create_files(into)?)))?;
     hull.reach("gvisor: image files made")?;
     let Err(error) = hull.control.checkpoint(files).await else { return hull.reach("gvisor: image written") };
-    remove_files(into);
+    in_place(|| remove_files(into));
     // The sandbox tells of a full disk in words only, which we do not read.
     if matches!(error, GvisorError::Refused { .. }) && room < need(hull).await? {
         let source = io::Error::new(io::ErrorKind::StorageFull, error);
@@ -80,6 +103,7 @@ async fn write_image(hull: &Hull, into: &Path) -> Result<(), GvisorError> {
     Err(error)
 }
 
+#[allow(clippy::disallowed_methods, reason = "it is called in place")]
 fn room_in(directory: &Path) -> Result<u64, GvisorError> {
     let room = rustix::fs::statvfs(directory).map_err(|source| GvisorError::file("look at", directory, source))?;
     Ok(room.f_bavail.saturating_mul(room.f_frsize))
@@ -142,6 +166,7 @@ pub(crate) async fn settle(hull: &Hull, turn: &mut Turn) -> Result<Phase, Gvisor
 
 /// Creates the three files of an image. The pages are written past the page cache where the file system can: that is
 /// faster to be durable and does not push out others' memory.
+#[allow(clippy::disallowed_methods, reason = "it is called in place")]
 fn create_files(into: &Path) -> Result<ImageFiles, GvisorError> {
     let create = |name: &str, flags: i32| {
         let path = into.join(name);
@@ -170,6 +195,7 @@ fn create_files(into: &Path) -> Result<ImageFiles, GvisorError> {
     })
 }
 
+#[allow(clippy::disallowed_methods, reason = "it is called in place")]
 fn remove_files(into: &Path) {
     for name in IMAGE_FILES {
         // The caller throws away the directory anyway; this only gives back the room early.

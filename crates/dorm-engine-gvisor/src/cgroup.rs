@@ -8,6 +8,8 @@
 //! create ──► entry().enter() in the child ──► freeze / thaw ──► kill_all ──► remove
 //! ```
 
+#![allow(clippy::disallowed_methods, reason = "everything here is called in place or on threads that may block")]
+
 mod error;
 mod file;
 mod layout;

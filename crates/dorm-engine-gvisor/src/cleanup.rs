@@ -3,6 +3,8 @@
 //! Every step may have been done before, by us or by a daemon that died in the middle: each is a success when there is
 //! nothing to do. The note goes last, so that what is left is always known of.
 
+#![allow(clippy::disallowed_methods, reason = "everything here is called in place or on threads that may block")]
+
 use std::fs;
 use std::io;
 use std::path::Path;
@@ -11,7 +13,7 @@ use std::time::{Duration, Instant};
 use crate::cgroup::Cgroup;
 use crate::disk::Disk;
 use crate::error::GvisorError;
-use crate::hull::{Host, blocking};
+use crate::hull::{Host, blocking, in_place};
 use crate::notes::{Home, LeaseNote, Note, Processes};
 use crate::process::{self, Identity};
 use crate::root;
@@ -24,7 +26,7 @@ const DEATH_LIMIT: Duration = Duration::from_secs(60);
 impl Host {
     /// Removes the hull in `home` with all that it holds: processes, lease, disk, control group, files.
     pub(crate) async fn destroy(&self, home: &Home) -> Result<(), GvisorError> {
-        let note = match home.read() {
+        let note = match in_place(|| home.read()) {
             Ok(note) => note,
             // Written by a host that crashed before it was on disk, or damaged: the caller has looked whether it lives.
             Err(_) => None,
@@ -56,7 +58,7 @@ impl Host {
         let name = self.group_name(home);
         let mut known: Vec<Identity> = match processes {
             Some(processes) => processes.gofer.into_iter().chain([processes.sandbox]).collect(),
-            None => self.stray_processes(home),
+            None => in_place(|| self.stray_processes(home)),
         };
         known.dedup();
         let steps = self.steps.clone();

@@ -20,7 +20,7 @@ use crate::boot::Origin;
 use crate::cgroup::Cgroup;
 use crate::error::GvisorError;
 use crate::files;
-use crate::hull::{Host, blocking};
+use crate::hull::{Host, blocking, in_place};
 use crate::notes::Phase;
 use crate::probe::{self, Probe};
 use crate::process;
@@ -94,6 +94,7 @@ impl GvisorEngine {
     ///
     /// # Errors
     /// [`EngineError::Unusable`], with what to do.
+    #[allow(clippy::disallowed_methods, reason = "nothing else runs before the engine is open")]
     pub async fn open(config: Config) -> Result<Arc<Self>, EngineError> {
         let Config { directory, runsc, agent, network, hulls, cgroup_prefix, owner, steps } = config;
         let program = runsc.clone();
@@ -162,6 +163,7 @@ impl GvisorEngine {
     }
 }
 
+#[allow(clippy::disallowed_methods, reason = "nothing else runs before the engine is open")]
 fn lock_directory(directory: &Path) -> Result<fs::File, EngineError> {
     let path = directory.join("lock");
     let file = fs::OpenOptions::new().create(true).write(true).truncate(false).open(&path);
@@ -208,7 +210,7 @@ impl Shared {
         let hull = run.living(OPERATION)?;
         // The earlier stream ends before the new one throws away what came late.
         run.cut(None);
-        let (stream, thread) = stream::open(&hull.home).map_err(|error| error.of(OPERATION, id))?;
+        let (stream, thread) = in_place(|| stream::open(&hull.home)).map_err(|error| error.of(OPERATION, id))?;
         run.cut(Some(thread));
         Ok(Box::new(stream))
     }
@@ -256,7 +258,7 @@ impl Engine for GvisorEngine {
     }
 
     async fn restore(&self, spec: &RunSpec, image: &Path) -> Result<(), EngineError> {
-        let origin = Origin::open(image).map_err(|error| error.of("restore", &spec.run))?;
+        let origin = in_place(|| Origin::open(image)).map_err(|error| error.of("restore", &spec.run))?;
         let reserved = self.shared.runs.reserve(&spec.run)?;
         let spec = spec.clone();
         self.to_its_end(|shared| async move { shared.begin("restore", &spec, origin, reserved).await }).await
@@ -275,6 +277,11 @@ impl Engine for GvisorEngine {
             read.map_err(|error| EngineError::Files { image, source: error.into() })
         })
         .await
+    }
+
+    async fn pause(&self, run: &RunId) -> Result<(), EngineError> {
+        let run = run.clone();
+        self.to_its_end(|shared| async move { shared.pause(&run).await }).await
     }
 
     async fn park(&self, run: &RunId) -> Result<(), EngineError> {
@@ -343,6 +350,6 @@ impl Engine for GvisorEngine {
                 tracing::warn!(hull = hull.home.id(), error = %crate::error::chain(&error), "a spare hull was left behind");
             }
         }
-        slots::release(&self.shared.host.hulls);
+        in_place(|| slots::release(&self.shared.host.hulls));
     }
 }

@@ -23,6 +23,9 @@ pub(crate) enum GvisorError {
         .0.display()
     )]
     DeletedOnVolume(PathBuf),
+    /// Its memory and files cannot be saved as good.
+    #[error("its disk has lost writes, so it is not saved: {0}. Copy what is needed out of it and use a new sandbox")]
+    LostWrites(String),
     #[error("cannot {operation} {}", path.display())]
     File {
         operation: &'static str,

@@ -10,6 +10,8 @@
 //! matter. It was written by a process that its guest may have taken over: anything odd is an error, nothing is believed
 //! without being held against the files' lengths, and no path leaves the root. Nothing here knows what the entries are for.
 
+#![allow(clippy::disallowed_methods, reason = "everything here is called in place or on threads that may block")]
+
 mod error;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;

@@ -121,6 +121,14 @@ pub(crate) async fn blocking<T: Send + 'static>(
     tokio::task::spawn_blocking(work).await?
 }
 
+/// Runs `work`, which may wait for a disk, and lets the other tasks of this thread go on elsewhere meanwhile. For the
+/// few calls between two that are awaited; whatever takes longer belongs into [`blocking`].
+pub(crate) fn in_place<T>(work: impl FnOnce() -> T) -> T {
+    use tokio::runtime::{Handle, RuntimeFlavor};
+    let is_shared = Handle::try_current().is_ok_and(|runtime| runtime.runtime_flavor() == RuntimeFlavor::MultiThread);
+    if is_shared { tokio::task::block_in_place(work) } else { work() }
+}
+
 impl Host {
     /// What comes before `step` has been done to the host.
     pub(crate) fn reach(&self, step: &'static str) -> Result<(), GvisorError> {
@@ -134,9 +142,7 @@ impl Host {
     /// Makes a hull. What was made of one that failed is removed again.
     pub(crate) async fn make(&self, order: &Order, duty: Duty) -> Result<(Hull, Note), GvisorError> {
         // What runsc says of a missing one does not name it.
-        for path in [&order.rootfs, &self.agent].into_iter().chain(order.layers.iter().map(|layer| &layer.directory)) {
-            fs::metadata(path).map_err(|source| GvisorError::file("use", path, source))?;
-        }
+        in_place(|| self.check_parts(order))?;
         let home = Home::new(&self.hulls)?;
         lock(&self.made).insert(home.directory().to_owned());
         let made = self.try_make(&home, order, duty).await;
@@ -148,10 +154,17 @@ impl Host {
         made
     }
 
+    #[allow(clippy::disallowed_methods, reason = "it is called in place")]
+    fn check_parts(&self, order: &Order) -> Result<(), GvisorError> {
+        for path in [&order.rootfs, &self.agent].into_iter().chain(order.layers.iter().map(|layer| &layer.directory)) {
+            fs::metadata(path).map_err(|source| GvisorError::file("use", path, source))?;
+        }
+        Ok(())
+    }
+
     async fn try_make(&self, home: &Home, order: &Order, duty: Duty) -> Result<(Hull, Note), GvisorError> {
         let directory = home.directory();
-        let made = fs::DirBuilder::new().mode(0o700).create(directory);
-        made.map_err(|source| GvisorError::file("create", directory, source))?;
+        in_place(|| make_directory(directory))?;
         self.reach("gvisor: home made")?;
         let mut note = Note {
             format: FORMAT,
@@ -167,30 +180,31 @@ impl Host {
             },
             processes: None,
             duty,
+            lost_writes: None,
         };
         let asking = self.leasing.read().await;
-        home.write(&note)?;
+        in_place(|| home.write(&note))?;
         self.reach("gvisor: hull noted")?;
         // Both to their ends, even if one fails: what comes after must find nobody still at work.
         let (lease, group) = tokio::join!(self.ask_for_lease(order.reach), self.make_disk_and_group(home, order));
         if let Some(lease) = &lease? {
             note.lease = LeaseNote::Held(lease.clone().into());
-            home.write(&note)?;
+            in_place(|| home.write(&note))?;
             self.reach("gvisor: lease noted")?;
         }
         drop(asking);
         let (group, entry) = group?;
         let lease = note.lease();
         let rootfs = self.rootfs(home, order).await?;
-        slots::make(home)?;
+        in_place(|| slots::make(home))?;
         self.reach("gvisor: slots made")?;
-        crate::bundle::write(home, &rootfs, &self.agent, lease.as_ref())?;
+        in_place(|| crate::bundle::write(home, &rootfs, &self.agent, lease.as_ref()))?;
         self.reach("gvisor: bundle written")?;
         self.create(home, order.reach, entry).await?;
         self.reach("gvisor: hull created")?;
-        let processes = self.processes(home)?;
+        let processes = in_place(|| self.processes(home))?;
         note.processes = Some(processes.clone());
-        home.write(&note)?;
+        in_place(|| home.write(&note))?;
         self.reach("gvisor: processes noted")?;
         let control = Control::new(processes.socket.clone());
         let packets = match &lease {
@@ -209,7 +223,7 @@ impl Host {
 
     /// The root filesystem: the image's own, or a mount of its layers.
     async fn rootfs(&self, home: &Home, order: &Order) -> Result<PathBuf, GvisorError> {
-        let has_point = slots::is_in(&order.rootfs);
+        let has_point = in_place(|| slots::is_in(&order.rootfs));
         if order.layers.is_empty() && has_point {
             return Ok(order.rootfs.clone());
         }
@@ -246,12 +260,10 @@ impl Host {
     }
 
     async fn create(&self, home: &Home, reach: Reach, entry: GroupEntry) -> Result<(), GvisorError> {
-        let disk = Disk::find(&home.disk())?.map(|disk| disk.path());
-        let no_disk = || GvisorError::file("find the disk in", home.disk(), io::ErrorKind::NotFound);
-        let disk = disk.ok_or_else(no_disk)?;
-        let log = home.log();
-        let said = fs::OpenOptions::new().create(true).append(true).mode(0o600).open(&log);
-        let said = said.map_err(|source| GvisorError::file("create", &log, source))?;
+        let (disk, said, streams) = in_place(|| {
+            let streams = (stream::fifo(&home.input())?, stream::fifo(&home.output())?);
+            Ok::<_, GvisorError>((disk_of(home)?, open_log(home)?, streams))
+        })?;
         let mut command = tokio::process::Command::new(&self.runsc);
         command.arg(flag("--root", &self.root)).args(["--platform=systrap", "--ignore-cgroups", "--net-disconnect-ok"]);
         command.arg(match reach {
@@ -260,7 +272,7 @@ impl Host {
         });
         command.arg(flag("--overlay2=root:dir", disk.as_path()));
         command.arg("create").arg(flag("--bundle", &home.bundle())).arg(home.id());
-        command.stdin(stream::fifo(&home.input())?).stdout(stream::fifo(&home.output())?).stderr(Stdio::from(said));
+        command.stdin(streams.0).stdout(streams.1).stderr(Stdio::from(said));
         command.env_clear().current_dir("/");
         enter_before_exec(&mut command, entry);
         let mut child = command.spawn().map_err(|source| GvisorError::file("execute", &self.runsc, source))?;
@@ -271,7 +283,8 @@ impl Host {
         if status.success() {
             return Ok(());
         }
-        Err(GvisorError::Runsc { operation: "create", status: status.to_string(), said: home.last_words() })
+        let said = in_place(|| home.last_words());
+        Err(GvisorError::Runsc { operation: "create", status: status.to_string(), said })
     }
 
     /// What `runsc` wrote down about the container's processes.
@@ -317,6 +330,25 @@ impl Host {
     }
 }
 
+#[allow(clippy::disallowed_methods, reason = "it is called in place")]
+fn make_directory(path: &Path) -> Result<(), GvisorError> {
+    let made = fs::DirBuilder::new().mode(0o700).create(path);
+    made.map_err(|source| GvisorError::file("create", path, source))
+}
+
+/// Where the guest of a hull that is being made will write.
+fn disk_of(home: &Home) -> Result<PathBuf, GvisorError> {
+    let disk = Disk::find(&home.disk())?.map(|disk| disk.path());
+    disk.ok_or_else(|| GvisorError::file("find the disk in", home.disk(), io::ErrorKind::NotFound))
+}
+
+#[allow(clippy::disallowed_methods, reason = "it is called in place")]
+fn open_log(home: &Home) -> Result<fs::File, GvisorError> {
+    let log = home.log();
+    let said = fs::OpenOptions::new().create(true).append(true).mode(0o600).open(&log);
+    said.map_err(|source| GvisorError::file("create", &log, source))
+}
+
 fn make_disk(directory: &Path, bytes: u64, blanks: &Path, steps: &AnySteps) -> Result<(), GvisorError> {
     match Disk::create_with(directory, bytes, blanks, steps) {
         Err(error @ DiskError::NoLoop { .. }) => {
@@ -357,6 +389,7 @@ struct SandboxState {
     socket: PathBuf,
 }
 
+#[allow(clippy::disallowed_methods, reason = "it is called in place or on a thread that may block")]
 fn read_state(path: &Path) -> Result<Option<State>, GvisorError> {
     match fs::read(path) {
         Ok(text) => serde_json::from_slice(&text)

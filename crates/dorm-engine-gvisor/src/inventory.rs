@@ -15,7 +15,7 @@ use crate::cgroup::Cgroup;
 use crate::control::Control;
 use crate::engine::Shared;
 use crate::error::{GvisorError, chain};
-use crate::hull::{Host, Hull};
+use crate::hull::{Host, Hull, in_place};
 use crate::notes::{Home, Note, Phase, Processes};
 use crate::relief::adopt_relief;
 use crate::run::{Run, lock};
@@ -91,11 +91,11 @@ impl Shared {
     }
 
     async fn sweep_hulls(&self, known: &HashSet<&RunId>, cleared: &mut Vec<String>) -> Result<(), GvisorError> {
-        for home in Home::all(&self.host.hulls)? {
+        for home in in_place(|| Home::all(&self.host.hulls))? {
             if lock(&self.host.made).contains(home.directory()) {
                 continue;
             }
-            let note = match home.read() {
+            let note = match in_place(|| home.read()) {
                 Ok(note) => note,
                 Err(error) if self.host.has_processes(&home) => {
                     tracing::warn!(hull = home.id(), error = %chain(&error), "the note of a living hull cannot be read; the hull is left alone");
@@ -144,11 +144,12 @@ impl Host {
     /// else uses this engine's network.
     pub(crate) async fn release_unnamed_leases(&self) -> Result<(), GvisorError> {
         let _nobody_asks = self.leasing.write().await;
-        if Home::all(&self.hulls)?.iter().any(|home| home.read().is_err() && self.has_processes(home)) {
+        let homes = in_place(|| Home::all(&self.hulls))?;
+        if homes.iter().any(|home| in_place(|| home.read()).is_err() && self.has_processes(home)) {
             tracing::warn!("network leases that no note names stay: the note of a living hull cannot be read");
             return Ok(());
         }
-        let named = self.own_notes()?.into_iter().filter_map(|(_, note)| note.lease());
+        let named = in_place(|| self.own_notes())?.into_iter().filter_map(|(_, note)| note.lease());
         let named: HashSet<LeaseId> = named.map(|lease| lease.id).collect();
         for lease in self.network.leases().await? {
             if !named.contains(&lease.id) {

@@ -9,7 +9,7 @@
 //! It carries out and reports, and decides nothing: it does not know sandboxes, timeouts, names or snapshots. All it
 //! keeps lies in one directory, from which a restarted daemon takes over what runs.
 
-#![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
+#![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::disallowed_methods))]
 
 mod boot;
 mod bundle;
@@ -24,6 +24,7 @@ mod files;
 mod hull;
 mod inventory;
 mod links;
+mod lost;
 mod notes;
 mod notices;
 mod probe;

@@ -14,6 +14,8 @@
 //! ```
 //! What guests have to pass to lies outside: see [`crate::root`].
 
+#![allow(clippy::disallowed_methods, reason = "everything here is called in place or on threads that may block")]
+
 use std::fs;
 use std::io;
 use std::net::Ipv4Addr;
@@ -130,6 +132,9 @@ pub(crate) struct Note {
     pub(crate) lease: LeaseNote,
     pub(crate) processes: Option<Processes>,
     pub(crate) duty: Duty,
+    /// What its disk has lost of what the guest wrote. The kernel tells of it once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) lost_writes: Option<String>,
 }
 
 /// What a hull's root filesystem is made of, as it is written down.

@@ -1,5 +1,7 @@
 //! What this host and its `runsc` can do, for `dorm doctor` and for refusing early what would fail late.
 
+#![allow(clippy::disallowed_methods, reason = "everything here is called in place or on threads that may block")]
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::io;

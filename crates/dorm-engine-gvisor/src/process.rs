@@ -3,6 +3,8 @@
 //! A pid alone is never trusted: an [`Identity`] also holds when the process began. Nothing here knows what the
 //! processes do.
 
+#![allow(clippy::disallowed_methods, reason = "everything here is called in place or on threads that may block")]
+
 use std::collections::HashSet;
 use std::fs;
 use std::io;

@@ -5,6 +5,8 @@
 //! roots/<hull>   the mount point   (only for a hull whose root filesystem is more than its image)
 //! ```
 
+#![allow(clippy::disallowed_methods, reason = "everything here is called in place or on threads that may block")]
+
 use std::ffi::CString;
 use std::fs;
 use std::io;

@@ -10,7 +10,7 @@ use dorm_lifecycle::RunId;
 use tokio::sync::{OwnedMutexGuard, oneshot};
 
 use crate::error::{GvisorError, chain};
-use crate::hull::Hull;
+use crate::hull::{Hull, in_place};
 use crate::notes::{Duty, Home, Note, Phase};
 use crate::stream::Thread;
 
@@ -172,7 +172,7 @@ impl Turn {
             && *phase != next
         {
             let before = std::mem::replace(phase, next);
-            home.write(note).inspect_err(|_| {
+            in_place(|| home.write(note)).inspect_err(|_| {
                 if let Duty::Run { phase, .. } = &mut note.duty {
                     *phase = before;
                 }
@@ -200,6 +200,15 @@ impl Turn {
             Phase::Paused => _ = self.still_since.get_or_insert_with(Instant::now),
             Phase::Pausing => self.still_since = Some(Instant::now()),
             Phase::Beginning | Phase::Running | Phase::Resuming | Phase::Stopping => self.still_since = None,
+        }
+    }
+
+    /// Writes down what the disk has lost. If that cannot be written now, it is known as long as this daemon lives.
+    pub(crate) fn set_lost_writes(&mut self, what: String) {
+        let Some((home, note)) = &mut self.kept else { return };
+        note.lost_writes = Some(what);
+        if let Err(error) = in_place(|| home.write(note)) {
+            tracing::warn!(hull = home.id(), error = %chain(&error), "cannot write down that the disk of a run has lost writes");
         }
     }
 

@@ -11,6 +11,8 @@
 //! points/          the mount point for images that were imported without it
 //! ```
 
+#![allow(clippy::disallowed_methods, reason = "everything here is called in place or on threads that may block")]
+
 use std::fs;
 use std::io;
 use std::os::fd::{AsRawFd as _, OwnedFd};

@@ -17,7 +17,7 @@ use tokio::sync::Notify;
 use crate::cgroup::{Cgroup, Limits, Precedence};
 use crate::engine::Shared;
 use crate::error::{GvisorError, chain};
-use crate::hull::{Hull, Order};
+use crate::hull::{Hull, Order, in_place};
 use crate::notes::{Duty, Note, Reach};
 use crate::run::lock;
 
@@ -200,7 +200,7 @@ impl Spares {
     fn unwanted(&self) -> Vec<Spare> {
         let mut shelf = lock(&self.shelf);
         let Shelf { ready, wanted, .. } = &mut *shelf;
-        wanted.retain(|(_, rootfs)| rootfs.is_dir());
+        wanted.retain(|(_, rootfs)| is_directory(rootfs));
         let unwanted = |spare: &mut Spare| !wanted.iter().any(|(image, _)| image.as_str() == spare.note.image);
         ready.extract_if(.., unwanted).collect()
     }
@@ -228,7 +228,7 @@ pub(crate) async fn keep_filled(engine: Weak<Shared>) {
         if shared.spares.is_closed() {
             return;
         }
-        for Spare { hull, .. } in shared.spares.unwanted() {
+        for Spare { hull, .. } in in_place(|| shared.spares.unwanted()) {
             if let Err(error) = shared.host.destroy(&hull.home).await {
                 tracing::warn!(hull = hull.home.id(), error = %chain(&error), "a spare hull was left behind; sweep will clear it");
             }
@@ -237,7 +237,7 @@ pub(crate) async fn keep_filled(engine: Weak<Shared>) {
             // Its image may be removed meanwhile: then nobody misses it.
             Some((order, progress)) => {
                 let filled = fill_one(&shared, &order, progress).await;
-                if order.rootfs.is_dir() { filled } else { Ok(()) }
+                if in_place(|| is_directory(&order.rootfs)) { filled } else { Ok(()) }
             }
             None => {
                 let wake = shared.spares.wake.clone();
@@ -253,6 +253,11 @@ pub(crate) async fn keep_filled(engine: Weak<Shared>) {
             tokio::time::sleep(AFTER_FAILURE).await;
         }
     }
+}
+
+#[allow(clippy::disallowed_methods, reason = "it is called in place")]
+fn is_directory(path: &std::path::Path) -> bool {
+    path.is_dir()
 }
 
 async fn fill_one(shared: &Arc<Shared>, order: &Order, progress: Progress) -> Result<(), GvisorError> {
@@ -277,7 +282,9 @@ async fn prepare(shared: &Arc<Shared>, hull: &Hull, progress: Progress) -> Resul
         };
         tokio::select! {
             booted = booted => booted?,
-            () = hull.processes.sandbox.ended() => return Err(GvisorError::Died { said: hull.home.last_words() }),
+            () = hull.processes.sandbox.ended() => {
+                return Err(GvisorError::Died { said: in_place(|| hull.home.last_words()) });
+            }
         }
     }
     hull.group(Cgroup::freeze).await

@@ -3,6 +3,8 @@
 //!
 //! Bytes of an earlier stream may still be on their way: the protocol's resynchronisation skips them.
 
+#![allow(clippy::disallowed_methods, reason = "everything here is called in place or on threads that may block")]
+
 use std::fs;
 use std::future::Future;
 use std::io;

@@ -1,6 +1,6 @@
 //! Control groups of this host, for real. What the host cannot do is said loudly and not tested.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::disallowed_methods)]
 
 use std::io::Write as _;
 use std::os::unix::process::CommandExt as _;

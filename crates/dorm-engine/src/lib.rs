@@ -169,6 +169,9 @@ pub trait Engine: Send + Sync + 'static {
     /// the guest runs. [`EngineError::Files`] when the image cannot be understood or the sink fails.
     async fn read_files(&self, image: &std::path::Path, sink: Box<dyn FileSink>) -> Result<LeftOut, EngineError>;
 
+    /// Pauses the run and writes nothing; only [`Engine::go_on`] lets it continue. Pausing a paused run changes nothing.
+    async fn pause(&self, run: &RunId) -> Result<(), EngineError>;
+
     /// Makes a paused run use no CPU at all. Parking a parked run changes nothing.
     async fn park(&self, run: &RunId) -> Result<(), EngineError>;
 

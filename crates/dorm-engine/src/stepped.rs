@@ -90,6 +90,10 @@ impl Engine for SteppedEngine {
         Ok(answer)
     }
 
+    async fn pause(&self, run: &RunId) -> Result<(), EngineError> {
+        self.around(["engine: about to pause", "engine: paused"], run, self.inner.pause(run)).await
+    }
+
     async fn park(&self, run: &RunId) -> Result<(), EngineError> {
         self.around(["engine: about to park", "engine: parked"], run, self.inner.park(run)).await
     }

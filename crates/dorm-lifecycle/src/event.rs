@@ -120,6 +120,10 @@ kinds! {
     Detached = "detached",
     /// A volume could not be attached or detached; it has those it had.
     AttachFailed = "attach_failed",
+    /// It is paused, since the host's disk is nearly full.
+    DiskPaused = "disk_paused",
+    /// There is room on the host's disk again, and it goes on.
+    DiskResumed = "disk_resumed",
 }
 
 #[cfg(test)]

@@ -24,6 +24,8 @@ pub struct Facts {
     pub events: Vec<Happening>,
     /// The snapshots that were taken of it and are still there, with their sizes in bytes.
     pub snapshots: Vec<(SnapshotId, u64)>,
+    /// How many bytes of the host's disk must be free before it goes on, if it is paused for want of room there.
+    pub waits_for_disk: Option<u64>,
 }
 
 /// An event, as far as it matters here.
@@ -42,7 +44,8 @@ pub struct Happening {
 /// One thing that can be said, and what it is based on.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Reason {
-    /// The kind of signal: `event`, `use`, `hold`, `limit`, `operation`, `image`, `policy`, `memory`, `snapshot`.
+    /// The kind of signal: `event`, `use`, `hold`, `limit`, `operation`, `image`, `policy`, `memory`, `disk`,
+    /// `snapshot`.
     pub signal: &'static str,
     /// What it says, as a sentence.
     pub says: String,
@@ -86,8 +89,10 @@ pub fn why(sandbox: &Sandbox, facts: &Facts) -> Why {
     };
     match &sandbox.state {
         State::Running { .. } => {
+            why.because.extend(waits_for_disk(facts));
             why.because.extend(awake(sandbox, facts));
-            why.next = if sandbox.state.background().is_some() { Vec::new() } else { ends(sandbox) };
+            let ends = if sandbox.state.background().is_some() { Vec::new() } else { ends(sandbox) };
+            why.next = goes_on(facts).into_iter().chain(ends).collect();
         }
         State::Suspended { .. } => why.next = wakes(sandbox, facts),
         State::Terminated { cause, at } => why.because.insert(0, Reason::new("event", over(cause)).at(*at)),
@@ -208,6 +213,8 @@ fn leads(kind: EventKind) -> bool {
         | EventKind::TimeoutsSet
         | EventKind::Evicted
         | EventKind::MemoryRelieved
+        | EventKind::DiskPaused
+        | EventKind::DiskResumed
         | EventKind::Recovered
         | EventKind::Held
         | EventKind::Released
@@ -267,6 +274,25 @@ fn refused(facts: &Facts) -> Option<Reason> {
         let says = format!("{what}: {}", event.detail.as_deref().unwrap_or("no reason is recorded"));
         Some(Reason::new("event", says).at(event.at))
     })
+}
+
+/// The pause for want of room, with the figures of its event.
+fn waits_for_disk(facts: &Facts) -> Option<Reason> {
+    facts.waits_for_disk?;
+    let paused = facts.events.iter().rev().find(|event| event.kind == EventKind::DiskPaused);
+    let says = "it is paused, since the host's disk is nearly full";
+    let detail =
+        paused.and_then(|event| event.detail.as_deref()).map_or_else(String::new, |detail| format!(": {detail}"));
+    let reason = Reason::new("disk", format!("{says}{detail}"));
+    Some(match paused {
+        Some(event) => reason.at(event.at),
+        None => reason,
+    })
+}
+
+fn goes_on(facts: &Facts) -> Option<Reason> {
+    let bytes = facts.waits_for_disk?;
+    Some(Reason::new("disk", format!("it goes on when {bytes} bytes of the host's disk are free")))
 }
 
 fn awake(sandbox: &Sandbox, facts: &Facts) -> Vec<Reason> {

@@ -15,17 +15,22 @@
 //!
 //! It deliberately knows nothing of sandboxes, runs or engines: only leases, by number.
 
-#![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
+#![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::disallowed_methods))]
 
+#[allow(clippy::disallowed_methods, reason = "all of it runs on threads that may block: see host_network")]
 mod command;
 mod config;
+#[allow(clippy::disallowed_methods, reason = "all of it runs on threads that may block: see host_network")]
 mod host;
 mod host_network;
 mod layout;
+#[allow(clippy::disallowed_methods, reason = "all of it runs on threads that may block: see host_network")]
 mod lease;
 mod link;
 mod names;
+#[allow(clippy::disallowed_methods, reason = "all of it runs on threads that may block: see host_network")]
 mod namespace;
+#[allow(clippy::disallowed_methods, reason = "all of it runs on threads that may block: see host_network")]
 mod notes;
 mod ruleset;
 

@@ -1,6 +1,8 @@
 //! Blobs on the disk: fetched piece by piece, gone on with where they ended, and given their name only when their
 //! digest is right.
 
+#![allow(clippy::disallowed_methods, reason = "every call is made in place or on a thread that may block")]
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -50,14 +52,24 @@ impl Drop for Using<'_> {
         let mut state = self.0.state();
         state.pulls -= 1;
         if state.pulls == 0 {
-            for digest in std::mem::take(&mut state.spent) {
-                self.0.remove(&digest);
-                if self.0.steps.reach("oci: blob removed").is_err() {
-                    return;
+            // Within the lock: a pull that begins now must not take up a blob that goes.
+            in_place(|| {
+                for digest in std::mem::take(&mut state.spent) {
+                    self.0.remove(&digest);
+                    if self.0.steps.reach("oci: blob removed").is_err() {
+                        return;
+                    }
                 }
-            }
+            });
         }
     }
+}
+
+/// Does work that may wait for the disk and lets the other tasks of this thread go on elsewhere meanwhile.
+pub(crate) fn in_place<T>(work: impl FnOnce() -> T) -> T {
+    use tokio::runtime::{Handle, RuntimeFlavor};
+    let is_shared = Handle::try_current().is_ok_and(|runtime| runtime.runtime_flavor() == RuntimeFlavor::MultiThread);
+    if is_shared { tokio::task::block_in_place(work) } else { work() }
 }
 
 impl Blobs {
@@ -94,7 +106,7 @@ impl Blobs {
     /// How many bytes of a blob are here.
     pub(crate) fn here(&self, blob: &Descriptor) -> u64 {
         let length = |path: PathBuf| fs::metadata(path).map(|facts| facts.len()).unwrap_or(0);
-        length(self.path(&blob.digest)).max(length(self.part(&blob.digest)).min(blob.bytes))
+        in_place(|| length(self.path(&blob.digest)).max(length(self.part(&blob.digest)).min(blob.bytes)))
     }
 
     /// Keeps a document whose digest is known to be right.
@@ -112,12 +124,12 @@ impl Blobs {
             File::open(self.place())?.sync_all()?;
             Ok(self.steps.reach("oci: document kept")?)
         };
-        write().map_err(io_error("write", &part))
+        in_place(write).map_err(io_error("write", &part))
     }
 
     pub(crate) fn read(&self, digest: &BlobDigest) -> Result<Vec<u8>, RegistryError> {
         let path = self.path(digest);
-        fs::read(&path).map_err(io_error("read", &path))
+        in_place(|| fs::read(&path)).map_err(io_error("read", &path))
     }
 
     /// Sees to it that a blob is here, and tells how many more of its bytes are.
@@ -130,7 +142,7 @@ impl Blobs {
         let one = self.state().fetching.entry(blob.digest.clone()).or_default().clone();
         let _alone = one.lock().await;
         let path = self.path(&blob.digest);
-        if fs::metadata(&path).is_ok_and(|facts| facts.len() == blob.bytes) {
+        if in_place(|| fs::metadata(&path)).is_ok_and(|facts| facts.len() == blob.bytes) {
             return Ok(());
         }
         let mut fetching = Fetching {
@@ -240,7 +252,7 @@ impl Draft {
     }
 
     fn add(&mut self, chunk: &[u8]) -> io::Result<()> {
-        self.file.write_all(chunk)?;
+        in_place(|| self.file.write_all(chunk))?;
         self.hasher.update(chunk);
         self.have += chunk.len() as u64;
         Ok(())
@@ -318,12 +330,12 @@ impl Fetching<'_> {
 
     fn begin_anew(&mut self) -> Result<(), RegistryError> {
         (self.more)(-i64::try_from(self.draft.have).unwrap_or(0));
-        self.draft.clear().map_err(io_error("empty", &self.draft.path))
+        in_place(|| self.draft.clear()).map_err(io_error("empty", &self.draft.path))
     }
 
     fn keep(&self) -> Result<(), RegistryError> {
-        let kept = self.draft.file.sync_all().and_then(|()| self.blobs.name(&self.blob.digest));
-        kept.map_err(io_error("keep", &self.draft.path))
+        let kept = || self.draft.file.sync_all().and_then(|()| self.blobs.name(&self.blob.digest));
+        in_place(kept).map_err(io_error("keep", &self.draft.path))
     }
 
     fn broken(&self, how: &'static str) -> Failed {

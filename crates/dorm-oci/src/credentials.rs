@@ -34,12 +34,17 @@ impl Credentials {
     }
 }
 
+#[allow(clippy::disallowed_methods, reason = "it is called in place")]
+fn open(path: &Path) -> std::io::Result<File> {
+    crate::blobs::in_place(|| File::open(path))
+}
+
 /// Looks them up under `key`. What is configured but cannot be read is told, and nothing is used then.
 pub(crate) fn find(directory: Option<&Path>, key: &str) -> Credentials {
     let home = || std::env::var_os("HOME").map(|home| Path::new(&home).join(".docker"));
     let set = || std::env::var_os("DOCKER_CONFIG").map(PathBuf::from);
     let Some(directory) = directory.map(Path::to_owned).or_else(set).or_else(home) else { return Credentials::None };
-    let Ok(file) = File::open(directory.join("config.json")) else { return Credentials::None };
+    let Ok(file) = open(&directory.join("config.json")) else { return Credentials::None };
     match docker_credential::get_credential_from_reader(file, key) {
         Ok(DockerCredential::UsernamePassword(user, password)) if user == "<token>" => Credentials::Identity(password),
         Ok(DockerCredential::UsernamePassword(user, password)) => Credentials::Password { user, password },

@@ -1,4 +1,4 @@
-#![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
+#![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::disallowed_methods))]
 
 //! The disk: images that sandboxes start from, and captures, which hold the memory of sleeping ones or
 //! the files of filesystem snapshots.
@@ -18,12 +18,16 @@
 //! The pool does not know sandboxes, engines or records: what a capture belongs to and when it may go is decided by
 //! its callers. `IMAGES` may be shared by several daemons of one host; `DATA` belongs to one.
 
+#[allow(clippy::disallowed_methods, reason = "all of it runs on threads that may block: see pool")]
 mod captures;
+#[allow(clippy::disallowed_methods, reason = "all of it runs on threads that may block: see pool")]
 mod disk;
 mod error;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
+#[allow(clippy::disallowed_methods, reason = "all of it runs on threads that may block: see pool")]
 mod hashing;
+#[allow(clippy::disallowed_methods, reason = "all of it runs on threads that may block: see pool")]
 mod images;
 mod pool;
 mod steps;

@@ -440,3 +440,11 @@ pub(crate) async fn blocking<T: Send + 'static>(
         Some(_) | None => std::future::pending().await,
     }
 }
+
+/// Does work that blocks and that nobody waits for. A thread that may block does it at once.
+pub(crate) fn elsewhere(steps: &Steps, work: impl FnOnce() + Send + 'static) {
+    match tokio::runtime::Handle::try_current() {
+        Ok(runtime) if !steps.in_place() => drop(runtime.spawn_blocking(work)),
+        Ok(_) | Err(_) => work(),
+    }
+}

@@ -1,11 +1,12 @@
 //! A disk that becomes full before or in the middle of a suspend or a snapshot: the sandbox goes on, its caller is told
 //! that room is what is missing, and nothing half-made stays.
 
-use anyhow::{Context as _, Result, anyhow, bail};
+use anyhow::{Context as _, Result, anyhow};
+use dorm_testing::until;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::host::{names, word};
+use crate::host::word;
 use crate::probe::PATIENCE;
 use crate::report::Kind;
 use crate::small_disk::SmallDisk;
@@ -69,7 +70,6 @@ pub(crate) struct Ran {
 pub(crate) async fn cycle(world: &mut World, disk: &SmallDisk, saving: Saving, full: &Full) -> Result<Ran> {
     let mut probe = world.sleeper(Stage::Running).await?;
     let before = world.records().await?.snapshots.len();
-    sync_guests(world)?;
     let filler = disk.filler();
     match full {
         Full::Never => world.watcher.begin(None),
@@ -100,12 +100,9 @@ pub(crate) async fn cycle(world: &mut World, disk: &SmallDisk, saving: Saving, f
         Ok(answer) => refused(world, &probe.id, &answer.body, &mut faults).await?,
         Err(error) => faults.push((Kind::WrongAnswer, format!("no answer on a full disk: {error:#}"))),
     }
-    let view = world.daemon.describe(&probe.id).await?;
-    if view["state"] == "running" {
-        faults.extend(probe.is_whole(&world.daemon).await.err().map(fault));
-    }
     disk.empty()?;
     faults.extend(world.settle().await?);
+    goes_on(world, &probe.id).await?;
     world.daemon.act(&probe.id, "resume").await.context("resume with room again")?;
     faults.extend(probe.is_whole(&world.daemon).await.err().map(fault));
     if faults.is_empty() {
@@ -115,6 +112,12 @@ pub(crate) async fn cycle(world: &mut World, disk: &SmallDisk, saving: Saving, f
         }
     }
     Ok(Ran { seen, hit, faults })
+}
+
+/// Whoever was paused for the full disk continues when there is room.
+async fn goes_on(world: &World, id: &str) -> Result<()> {
+    let goes_on = || async { Ok(world.daemon.describe(id).await?["paused_for_disk"] != true) };
+    until(PATIENCE, "the sandbox continues with room on the disk", goes_on).await
 }
 
 /// A refusal says that room is missing, and the sandbox runs.
@@ -127,18 +130,6 @@ async fn refused(world: &World, id: &str, body: &Value, faults: &mut Vec<Fault>)
     if view["state"] != "running" {
         let what = format!("sandbox {id} is {} after it could not be saved: {}", view["state"], view["cause"]);
         faults.push((Kind::SandboxLost, what));
-    }
-    Ok(())
-}
-
-/// What guests have written is on the disk before that is full: it is theirs to lose, not the daemon's.
-fn sync_guests(world: &World) -> Result<()> {
-    let hulls = world.traces.data.join("gvisor/hulls");
-    for hull in names(&hulls)? {
-        let path = hulls.join(hull).join("disk/mnt");
-        let opened = std::fs::File::open(&path);
-        let Ok(opened) = opened else { bail!("{} is not there", path.display()) };
-        rustix::fs::syncfs(&opened).with_context(|| format!("sync {}", path.display()))?;
     }
     Ok(())
 }

@@ -6,6 +6,7 @@
 mod answers;
 mod attach;
 mod background;
+mod data_disk;
 pub(crate) mod record;
 pub(crate) mod rewind;
 mod unrecorded;
@@ -53,6 +54,10 @@ pub(crate) enum Message {
     RunEnded { run: RunId, reason: String },
     /// A run has reached its soft memory threshold and stands still.
     MemoryHigh { run: RunId },
+    /// The host's disk is nearly full.
+    DiskLow,
+    /// There is room on the host's disk again.
+    DiskRoom,
     /// A deadline may have passed.
     Due,
 }
@@ -297,6 +302,8 @@ impl Actor {
             Message::Evict { reply } => self.evict(reply).await,
             Message::RunEnded { run, reason } => self.run_ended(&run, reason).await,
             Message::MemoryHigh { run } => self.memory_high(run).await,
+            Message::DiskLow => self.disk_low().await,
+            Message::DiskRoom => self.disk_room().await,
             Message::Due => self.due().await,
         }
     }
@@ -368,7 +375,7 @@ impl Actor {
             State::Running { background: Some(_), .. } if !self.has_agent() => {
                 self.later.push_back(Message::Use { what, reply });
             }
-            State::Running { .. } => match self.agent_now().await {
+            State::Running { .. } => match self.agent_to_lend().await {
                 Ok(agent) => {
                     let _ = reply.send(Ok((agent, self.activity.begin(what))));
                 }
@@ -387,6 +394,11 @@ impl Actor {
                 let _ = reply.send(Err(ServiceError::NotRunning { sandbox, state }));
             }
         }
+    }
+
+    async fn agent_to_lend(&mut self) -> Result<Agent, ServiceError> {
+        self.shared.refuse_paused(&self.record.sandbox.id)?;
+        self.agent_now().await
     }
 
     async fn agent_now(&mut self) -> Result<Agent, ServiceError> {
@@ -418,6 +430,8 @@ impl Actor {
     async fn memory_high(&mut self, run: RunId) {
         if self.work.is_some() && self.record.sandbox.state.background().is_none() {
             self.breathe(&run);
+            self.later.push_back(Message::MemoryHigh { run });
+        } else if self.shared.paused_for_disk.holds(&run.sandbox) {
             self.later.push_back(Message::MemoryHigh { run });
         } else if run == self.record.sandbox.run_id() && matches!(self.record.sandbox.state, State::Running { .. }) {
             self.relieve(&run).await;

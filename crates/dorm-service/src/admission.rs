@@ -30,6 +30,10 @@ pub struct Budgets {
     pub disk_bytes: Option<u64>,
     /// How much of the disk must stay free, in bytes. Default 0.
     pub disk_reserve_bytes: u64,
+    /// What the disks of all sandboxes that run, and of all volumes, may add up to, in bytes. None for any sum.
+    pub disks_bytes: Option<u64>,
+    /// With less than so many bytes free on the disk, sandboxes are paused; they go on with twice as many. Default 0.
+    pub disk_floor_bytes: u64,
 }
 
 /// What only the host can tell.
@@ -43,6 +47,7 @@ pub trait HostFacts: Debug + Send + Sync + 'static {
 pub struct ThisHost;
 
 impl HostFacts for ThisHost {
+    #[allow(clippy::disallowed_methods, reason = "the kernel answers from memory, no disk is asked")]
     fn available_memory(&self) -> Option<u64> {
         let text = std::fs::read_to_string("/proc/meminfo").ok()?;
         let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
@@ -56,11 +61,16 @@ impl HostFacts for ThisHost {
 pub(crate) struct Share {
     pub(crate) memory_bytes: u64,
     pub(crate) cpu_millis: u64,
+    pub(crate) disk_bytes: u64,
 }
 
 impl Share {
     pub(crate) fn of(resources: &Resources) -> Self {
-        Self { memory_bytes: resources.memory_bytes, cpu_millis: resources.cpu_millis.into() }
+        Self {
+            memory_bytes: resources.memory_bytes,
+            cpu_millis: resources.cpu_millis.into(),
+            disk_bytes: resources.disk_bytes,
+        }
     }
 
     /// What a recorded sandbox may use, or may use as soon as a rewind is through.
@@ -70,7 +80,7 @@ impl Share {
     }
 
     pub(crate) fn times(self, count: u64) -> Self {
-        self.each(Self { memory_bytes: count, cpu_millis: count }, u64::saturating_mul)
+        self.each(Self { memory_bytes: count, cpu_millis: count, disk_bytes: count }, u64::saturating_mul)
     }
 
     pub(crate) fn plus(self, other: Self) -> Self {
@@ -89,6 +99,7 @@ impl Share {
         Self {
             memory_bytes: with(self.memory_bytes, other.memory_bytes),
             cpu_millis: with(self.cpu_millis, other.cpu_millis),
+            disk_bytes: with(self.disk_bytes, other.disk_bytes),
         }
     }
 }
@@ -143,7 +154,7 @@ impl Shared {
     pub(crate) async fn admit_run(&self, what: &'static str, share: Share) -> Result<Admitted<'_>, ServiceError> {
         let turn = self.ledger.turn.lock().await;
         let budgets = self.settings.budgets;
-        let Share { memory_bytes: committed, cpu_millis } = self.ledger.committed();
+        let Share { memory_bytes: committed, cpu_millis, disk_bytes } = self.ledger.committed();
         let memory_bytes = share.memory_bytes;
         if let Some(budget) = budgets.memory_bytes
             && committed.saturating_add(memory_bytes) > budget
@@ -164,11 +175,31 @@ impl Shared {
             );
             return Err(refused(what, reason));
         }
+        self.admit_disk(what, share.disk_bytes, disk_bytes).await?;
         while let Some(reason) = self.short_of_memory() {
             let Some(sandbox) = self.parking.oldest() else { return Err(refused(what, reason)) };
             self.give_back(&sandbox).await;
         }
         Ok(Admitted(turn))
+    }
+
+    /// Finds out whether another disk of `bytes` may be promised beside those of sandboxes that run, `committed` in all.
+    pub(crate) async fn admit_disk(&self, what: &'static str, bytes: u64, committed: u64) -> Result<(), ServiceError> {
+        let Some(budget) = self.settings.budgets.disks_bytes else { return Ok(()) };
+        let volumes = self.volumes_bytes().await?;
+        if committed.saturating_add(volumes).saturating_add(bytes) <= budget {
+            return Ok(());
+        }
+        let reason = format!(
+            "its disk has {bytes} bytes, and the disks of sandboxes that run have {committed} and those of volumes \
+             {volumes} of the {budget} that the host's disk allows for (--disk-overcommit)"
+        );
+        Err(refused(what, reason))
+    }
+
+    /// What the volumes may occupy, in bytes.
+    pub(crate) async fn volumes_bytes(&self) -> Result<u64, ServiceError> {
+        Ok(self.store.volumes().await?.iter().map(|volume| volume.size_bytes).fold(0, u64::saturating_add))
     }
 
     /// Finds out whether one more may live. Only for whoever has the turn that comes with room for a run.

@@ -255,6 +255,19 @@ pub enum ServiceError {
         /// What there is too little of, with figures.
         reason: String,
     },
+    /// The host's disk is nearly full, and a sandbox is paused until there is room.
+    #[error(
+        "sandbox {sandbox} is paused: {free_bytes} bytes of the host's disk are free, and it goes on when \
+         {goes_on_bytes} are"
+    )]
+    PausedForDisk {
+        /// Which.
+        sandbox: SandboxId,
+        /// What was free at the last look.
+        free_bytes: u64,
+        /// With how many it goes on.
+        goes_on_bytes: u64,
+    },
     /// It is being woken, which takes longer than traffic waits.
     #[error("sandbox {0} is still waking up")]
     StillWaking(SandboxId),
@@ -356,7 +369,7 @@ impl ServiceError {
             Self::OperationFailed { .. } => Code::Failed,
             Self::ForkFailed { source, .. } | Self::TrialFailed { source, .. } => source.code(),
             Self::NotTheSame(_) | Self::NotReady { .. } => Code::Failed,
-            Self::NotAdmitted { .. } => Code::NoRoom,
+            Self::NotAdmitted { .. } | Self::PausedForDisk { .. } => Code::NoRoom,
             Self::Stopping | Self::ForkNotRecorded { .. } | Self::StillWaking(_) => Code::Unavailable,
             Self::Agent(error) => agent_code(error),
             Self::Engine(EngineError::Refused { .. }) => Code::PortClosed,
@@ -414,6 +427,9 @@ impl ServiceError {
             Self::OperationFailed { state: StateName::Suspended, .. } => "its image is untouched; try again",
             Self::OperationFailed { .. } => "look at its events, and at `dorm doctor`",
             Self::NotAdmitted { .. } => "suspend or terminate what is not needed, or raise the daemon's budgets",
+            Self::PausedForDisk { .. } => {
+                "make room on that disk: terminate sandboxes, or delete snapshots and images; then try again"
+            }
             Self::StillWaking(_) => "try again in a moment",
             Self::Stopping | Self::ForkNotRecorded { .. } => "try again when the daemon is back",
             Self::Store(StoreError::NameTaken { .. }) => "choose another name, or terminate its holder",

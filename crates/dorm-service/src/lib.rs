@@ -1,4 +1,4 @@
-#![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
+#![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::disallowed_methods))]
 
 //! Where the rules meet the world, once.
 //!
@@ -17,6 +17,7 @@ mod actor;
 mod admission;
 mod checkpointing;
 mod clock;
+mod data_disk;
 mod effects;
 mod error;
 mod identity;
@@ -42,6 +43,7 @@ mod volumes;
 pub use activity::{InUse, Use};
 pub use admission::{Budgets, HostFacts, ThisHost};
 pub use clock::{Clock, SystemClock, TokioClock};
+pub use data_disk::{DataDisk, HeldBack};
 pub use dorm_volume::{FileEntry, FileKind, Health, Limiting, NewFile, VolumeError, Volumes};
 pub use error::{Code, ServiceError};
 pub use identity::{Randomness, SystemRandomness};

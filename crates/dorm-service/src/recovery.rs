@@ -14,6 +14,7 @@ use dorm_store::{
 
 use crate::actor::{Actor, First};
 use crate::checkpointing;
+use crate::data_disk;
 use crate::effects::{self, Task};
 use crate::error::ServiceError;
 use crate::notices;
@@ -141,6 +142,7 @@ impl Service {
         service.shared.tasks.spawn(removals::keep_removing(service.clone()));
         service.shared.tasks.spawn(checkpointing::keep_checkpointing(service.clone()));
         service.shared.tasks.spawn(retention::keep_pruning(service.clone()));
+        service.shared.tasks.spawn(data_disk::watch(service.shared.clone()));
         let flat = service.clone();
         service.shared.tasks.spawn(async move { flat.keep_all_flat().await });
         Ok((service, report))

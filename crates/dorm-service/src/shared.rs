@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use dorm_engine::Engine;
-use dorm_lifecycle::{Actor, Context, Digest, Limits, ProjectId, RunId, SandboxId, Timestamp};
+use dorm_lifecycle::{Actor, Context, Digest, Limits, ProjectId, RunId, SandboxId, State, Timestamp};
 use dorm_pool::Pool;
 use dorm_store::{Change, EventRecord, OperationKind, OperationRecord, SandboxRecord, Store, StoreError};
 use dorm_volume::Volumes;
@@ -18,6 +18,7 @@ use crate::actor::{Mailbox, Message};
 use crate::admission::{Budgets, HostFacts, Ledger, ThisHost};
 use crate::checkpointing::Checkpointing;
 use crate::clock::Clock;
+use crate::data_disk::{DataDisk, PausedForDisk};
 use crate::error::ServiceError;
 use crate::identity::{Ids, Randomness, SystemRandomness};
 use crate::living::Living;
@@ -68,6 +69,8 @@ pub struct Settings {
     pub retention: Retention,
     /// Where images come from that are not here. Default: nowhere.
     pub registry: Option<Arc<dyn Registry>>,
+    /// The disk of the data directory, which is watched. Default: none is.
+    pub data_disk: Option<Arc<dyn DataDisk>>,
 }
 
 impl Default for Settings {
@@ -82,6 +85,7 @@ impl Default for Settings {
             randomness: Arc::new(SystemRandomness),
             retention: Retention::default(),
             registry: None,
+            data_disk: None,
         }
     }
 }
@@ -112,6 +116,7 @@ pub(crate) struct Shared {
     pub(crate) timers: Timers,
     pub(crate) parking: Parking,
     pub(crate) ledger: Ledger,
+    pub(crate) paused_for_disk: PausedForDisk,
     pub(crate) stopping: CancellationToken,
     pub(crate) tasks: TaskTracker,
     /// Runs of which nothing is needed and that could not be ended yet.
@@ -153,6 +158,7 @@ impl Shared {
                 clock,
                 parking: Parking::new(parts.settings.park),
                 ledger: Ledger::default(),
+                paused_for_disk: PausedForDisk::default(),
                 settings: parts.settings,
                 timers,
                 stopping: CancellationToken::new(),
@@ -241,6 +247,7 @@ impl Shared {
         self.timers.set(sandbox, None);
         self.parking.leave(sandbox);
         self.checkpointing.leave(sandbox);
+        self.paused_for_disk.leave(sandbox);
     }
 
     /// Leaves a message for a living sandbox; whoever is over hears nothing.
@@ -250,9 +257,19 @@ impl Shared {
         }
     }
 
+    /// Leaves a message for every living sandbox.
+    pub(crate) fn tell_all(&self, message: impl Fn() -> Message) {
+        for handle in self.actors().values() {
+            let _ = handle.mailbox.send(message());
+        }
+    }
+
     /// Commits a change, tells whoever follows the events, and lets go of what the change discards.
     pub(crate) async fn commit(self: &Arc<Self>, change: Change) -> Result<Vec<EventRecord>, StoreError> {
         let discard = change.discard.clone();
+        if frees(&change) {
+            self.make_room_to_free().await;
+        }
         let events = self.commit_known(change).await?;
         if let Some(last) = events.last() {
             self.news.send_if_modified(|newest| {
@@ -281,6 +298,7 @@ impl Shared {
                 continue;
             }
             let change = Change { discarded: vec![capture.clone()], ..Change::default() };
+            self.make_room_to_free().await;
             if let Err(error) = self.commit_known(change).await {
                 tracing::error!(%capture, error = %chain(&error), "a deleted capture is looked for again at the next start");
             }
@@ -333,6 +351,17 @@ impl Service {
         }
         answer.await.unwrap_or(Err(ServiceError::Stopping))
     }
+}
+
+/// Whether a change leads to room on the disk, so that it may use the reserve.
+fn frees(change: &Change) -> bool {
+    let is_ending =
+        |record: &SandboxRecord| matches!(record.sandbox.state, State::Terminating { .. } | State::Terminated { .. });
+    let is_deletion = |operation: &OperationRecord| operation.kind == OperationKind::DeleteSnapshot;
+    change.sandboxes.iter().any(is_ending)
+        || change.operations.iter().any(is_deletion)
+        || !(change.discard.is_empty() && change.discarded.is_empty() && change.forgotten.is_empty())
+        || !change.removed_volumes.is_empty()
 }
 
 /// An error and its causes in one line.

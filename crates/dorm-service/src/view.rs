@@ -36,4 +36,6 @@ pub struct SandboxView {
     pub residence: Residence,
     /// When its time is over, as things stand.
     pub expires: Option<Timestamp>,
+    /// Whether it is paused until there is room on the host's disk.
+    pub paused_for_disk: bool,
 }

@@ -81,6 +81,10 @@ impl Engine for WatchedEngine {
         self.inner.read_files(image, sink).await
     }
 
+    async fn pause(&self, run: &RunId) -> Result<(), EngineError> {
+        self.heard(self.inner.pause(run).await).await
+    }
+
     async fn park(&self, run: &RunId) -> Result<(), EngineError> {
         self.heard(self.inner.park(run).await).await
     }

@@ -3,6 +3,8 @@
 //! What is on a volume was written by guests: no path leads out of it, whatever links there are
 //! (`RESOLVE_BENEATH`), and nothing but plain files and directories is opened.
 
+#![allow(clippy::disallowed_methods, reason = "every call is made on a thread that may block")]
+
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd as _, OwnedFd};
@@ -59,8 +61,8 @@ impl Volumes {
     /// # Errors
     /// [`VolumeError::Path`].
     pub async fn read(&self, id: &VolumeId, path: &str) -> Result<(File, u64), VolumeError> {
-        let (id, path) = (id.clone(), path.to_owned());
-        self.blocking(move |inner| {
+        let (key, id, path) = (id.clone(), id.clone(), path.to_owned());
+        self.at_work(&key, move |inner| {
             let top = inner.mount(&id)?;
             let wrong = |source| wrong("read", &id, &path, source);
             let file = open(&top, &path, OFlags::RDONLY | OFlags::NONBLOCK).map_err(wrong)?;
@@ -79,8 +81,8 @@ impl Volumes {
     /// # Errors
     /// [`VolumeError::Path`].
     pub async fn write(&self, id: &VolumeId, path: &str) -> Result<NewFile, VolumeError> {
-        let (id, path) = (id.clone(), path.to_owned());
-        self.blocking(move |inner| {
+        let (key, id, path) = (id.clone(), id.clone(), path.to_owned());
+        self.at_work(&key, move |inner| {
             let top = inner.mount(&id)?;
             let relative = path.trim_start_matches('/');
             let (above, name) = relative.rsplit_once('/').unwrap_or(("", relative));
@@ -115,8 +117,8 @@ impl Volumes {
     /// # Errors
     /// [`VolumeError::Path`].
     pub async fn list(&self, id: &VolumeId, path: &str) -> Result<Vec<FileEntry>, VolumeError> {
-        let (id, path) = (id.clone(), path.to_owned());
-        self.blocking(move |inner| {
+        let (key, id, path) = (id.clone(), id.clone(), path.to_owned());
+        self.at_work(&key, move |inner| {
             let top = inner.mount(&id)?;
             let wrong = |source| wrong("list", &id, &path, source);
             let directory = open(&top, &path, OFlags::RDONLY | OFlags::DIRECTORY).map_err(wrong)?;
@@ -176,9 +178,19 @@ impl NewFile {
 }
 
 impl Drop for NewFile {
+    /// An upload that was cut off is dropped where others wait, and the disk may be slow.
     fn drop(&mut self) {
-        if let (Some(_), Some(draft)) = (self.file.take(), &self.draft) {
-            let _ = rustix::fs::unlinkat(&self.parent, draft.as_str(), AtFlags::empty());
+        let Some(file) = self.file.take() else { return };
+        let (parent, draft) = (self.parent.try_clone(), self.draft.take());
+        let remove = move || {
+            drop(file);
+            if let (Ok(parent), Some(draft)) = (parent, draft) {
+                let _ = rustix::fs::unlinkat(&parent, draft.as_str(), AtFlags::empty());
+            }
+        };
+        match tokio::runtime::Handle::try_current() {
+            Ok(runtime) => drop(runtime.spawn_blocking(remove)),
+            Err(_) => remove(),
         }
     }
 }

@@ -1,4 +1,4 @@
-#![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
+#![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::disallowed_methods))]
 
 //! The files of volumes: storage that outlives sandboxes, each with a size that it cannot exceed.
 //!
@@ -15,13 +15,14 @@
 mod error;
 mod files;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
 
 use dorm_disk::{DiskError, KeptDisk};
 use dorm_lifecycle::{SubPath, VolumeId};
@@ -71,9 +72,22 @@ struct Inner {
     limiting: Limiting,
     steps: AnySteps,
     has_mounted: AtomicBool,
-    /// Held by whoever makes, mounts, unmounts or removes.
-    at_work: Mutex<()>,
+    /// Held by whoever makes, mounts, unmounts or removes a volume: the disk of one may not answer, and no other waits.
+    at_work: std::sync::Mutex<BTreeMap<VolumeId, Arc<Mutex<()>>>>,
+    /// The same for syncing, which may go on while others mount it.
+    syncing: std::sync::Mutex<BTreeMap<VolumeId, Arc<Mutex<()>>>>,
 }
+
+/// Of whom a lock is asked for; it is made with the first question.
+fn lock_of(locks: &std::sync::Mutex<BTreeMap<VolumeId, Arc<Mutex<()>>>>, id: &VolumeId) -> Arc<Mutex<()>> {
+    let mut locks = locks.lock().unwrap_or_else(PoisonError::into_inner);
+    // Of those that nobody holds or waits for there is only this one handle.
+    locks.retain(|known, lock| known == id || Arc::strong_count(lock) > 1);
+    locks.entry(id.clone()).or_default().clone()
+}
+
+/// How long settling waits for the disk of a volume that nobody uses; unmounting goes on without it.
+const SETTLE: Duration = Duration::from_secs(1);
 
 impl Volumes {
     /// The volumes in `directory`, which is made with the first of them.
@@ -88,7 +102,8 @@ impl Volumes {
             limiting,
             steps,
             has_mounted: AtomicBool::new(false),
-            at_work: Mutex::default(),
+            at_work: std::sync::Mutex::default(),
+            syncing: std::sync::Mutex::default(),
         }))
     }
 
@@ -102,8 +117,8 @@ impl Volumes {
     /// # Errors
     /// When there are some already, or the host refuses.
     pub async fn make(&self, id: &VolumeId, bytes: u64) -> Result<(), VolumeError> {
-        let id = id.clone();
-        self.blocking(move |inner| inner.make(&id, bytes)).await
+        let own = id.clone();
+        self.at_work(id, move |inner| inner.make(&own, bytes)).await
     }
 
     /// Makes a volume's files reachable on the host and answers where they are. With `part`, that directory is made where
@@ -112,25 +127,44 @@ impl Volumes {
     /// # Errors
     /// [`VolumeError::Gone`], or the host refuses.
     pub async fn mount(&self, id: &VolumeId, part: Option<&SubPath>) -> Result<PathBuf, VolumeError> {
-        let (id, part) = (id.clone(), part.cloned());
-        self.blocking(move |inner| {
-            let top = inner.mount(&id)?;
+        let (own, part) = (id.clone(), part.cloned());
+        self.at_work(id, move |inner| {
+            let top = inner.mount(&own)?;
             if let Some(part) = part.filter(|part| !part.is_whole()) {
-                files::make_directories(&top, &id, part.as_str(), &inner.steps)?;
+                files::make_directories(&top, &own, part.as_str(), &inner.steps)?;
             }
             Ok(top)
         })
         .await
     }
 
+    /// Writes what was written to a mounted volume to the host's disk. One that is not mounted has nothing to write.
+    ///
+    /// # Errors
+    /// When anything that was written is lost.
+    pub async fn sync(&self, id: &VolumeId) -> Result<(), VolumeError> {
+        let own = id.clone();
+        let lock = lock_of(&self.0.syncing, id);
+        self.blocking(Some(lock), move |inner| inner.sync(&own)).await
+    }
+
     /// Unmounts every volume but those in `keep`. One that the host still needs stays; a later call comes back to it.
     /// Answers how many stay so.
     pub async fn settle(&self, keep: BTreeSet<VolumeId>) -> usize {
-        let settled = self.blocking(move |inner| Ok(inner.settle(&keep)));
-        settled.await.unwrap_or_else(|error| {
-            tracing::warn!(%error, "volumes that nobody uses stay mounted");
-            0
-        })
+        let idle = match self.blocking(None, move |inner| Ok(inner.idle(&keep))).await {
+            Ok(idle) => idle,
+            Err(error) => {
+                tracing::warn!(%error, "volumes that nobody uses stay mounted");
+                return 0;
+            }
+        };
+        let unmounted = idle.into_iter().map(|id| async move {
+            let own = id.clone();
+            let unmounting = self.at_work(&id, move |inner| Ok(inner.unmount(&own)));
+            matches!(tokio::time::timeout(SETTLE, unmounting).await, Ok(Ok(true)))
+        });
+        let unmounted = futures_util::future::join_all(unmounted).await;
+        unmounted.into_iter().filter(|is_unmounted| !is_unmounted).count()
     }
 
     /// Removes a volume's files, whatever there is of them.
@@ -138,31 +172,47 @@ impl Volumes {
     /// # Errors
     /// When the host refuses.
     pub async fn remove(&self, id: &VolumeId) -> Result<(), VolumeError> {
-        let id = id.clone();
-        self.blocking(move |inner| inner.remove(&id)).await
+        let own = id.clone();
+        self.at_work(id, move |inner| inner.remove(&own)).await
     }
 
     /// How a volume is.
     pub async fn health(&self, id: &VolumeId) -> Health {
         let looked = id.clone();
-        match self.blocking(move |inner| inner.health(&looked)).await {
+        match self.blocking(None, move |inner| inner.health(&looked)).await {
             Ok(health) => health,
             Err(error) => Health::Broken(chain(&error)),
         }
     }
 
+    async fn at_work<T: Send + 'static>(
+        &self,
+        id: &VolumeId,
+        work: impl FnOnce(&Inner) -> Result<T, VolumeError> + Send + 'static,
+    ) -> Result<T, VolumeError> {
+        self.blocking(Some(lock_of(&self.0.at_work, id)), work).await
+    }
+
+    /// Waiting for the lock takes no thread, so that a disk that does not answer holds one at most.
     async fn blocking<T: Send + 'static>(
         &self,
+        lock: Option<Arc<Mutex<()>>>,
         work: impl FnOnce(&Inner) -> Result<T, VolumeError> + Send + 'static,
     ) -> Result<T, VolumeError> {
         let inner = self.0.clone();
+        let held = async move {
+            match lock {
+                Some(lock) => Some(lock.lock_owned().await),
+                None => None,
+            }
+        };
         if inner.steps.in_place() {
-            let _at_work = inner.at_work.lock().await;
+            let _held = held.await;
             return work(&inner);
         }
         // To its end, even if nobody waits any more.
         let done = tokio::spawn(async move {
-            let _at_work = inner.at_work.lock().await;
+            let _held = held.await;
             let working = inner.clone();
             tokio::task::spawn_blocking(move || work(&working)).await
         });
@@ -175,6 +225,7 @@ impl Volumes {
     }
 }
 
+#[allow(clippy::disallowed_methods, reason = "all of it runs on threads that may block: see `Volumes::blocking`")]
 impl Inner {
     fn home(&self, id: &VolumeId) -> PathBuf {
         self.directory.join(id.as_str())
@@ -264,26 +315,36 @@ impl Inner {
         }
     }
 
-    fn settle(&self, keep: &BTreeSet<VolumeId>) -> usize {
-        let mut left = 0;
-        for entry in fs::read_dir(&self.directory).into_iter().flatten().flatten() {
-            let Some(id) = entry.file_name().to_str().and_then(|name| name.parse::<VolumeId>().ok()) else { continue };
-            if keep.contains(&id) {
-                continue;
+    fn sync(&self, id: &VolumeId) -> Result<(), VolumeError> {
+        match self.content(id)? {
+            Content::Disk(disk) => {
+                disk.sync().map_err(|source| VolumeError::Disk { operation: "sync", id: id.clone(), source })?;
             }
-            let disk = self.disk(&id);
-            if disk.is_mounted().is_ok_and(|is_mounted| !is_mounted) {
-                continue;
-            }
-            let unmounted = disk.unmount();
-            let unmounted =
-                unmounted.map_err(|source| VolumeError::Disk { operation: "unmount", id: id.clone(), source });
-            if let Err(error) = unmounted.and_then(|()| self.reach("volume: unmounted")) {
-                tracing::debug!(%id, error = %chain(&error), "a volume that nobody uses stays mounted for now");
-                left += 1;
+            Content::Plain(path) => {
+                let synced = fs::File::open(&path).and_then(|top| Ok(rustix::fs::syncfs(top)?));
+                synced.map_err(|source| VolumeError::host("sync", &path, source))?;
             }
         }
-        left
+        self.reach("volume: synced")
+    }
+
+    /// The mounted volumes that are not in `keep`.
+    fn idle(&self, keep: &BTreeSet<VolumeId>) -> Vec<VolumeId> {
+        let entries = fs::read_dir(&self.directory).into_iter().flatten().flatten();
+        let ids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<VolumeId>().ok());
+        let idle = ids.filter(|id| !keep.contains(id));
+        idle.filter(|id| !self.disk(id).is_mounted().is_ok_and(|is_mounted| !is_mounted)).collect()
+    }
+
+    /// Whether it is unmounted now.
+    fn unmount(&self, id: &VolumeId) -> bool {
+        let unmounted = self.disk(id).unmount();
+        let unmounted = unmounted.map_err(|source| VolumeError::Disk { operation: "unmount", id: id.clone(), source });
+        let unmounted = unmounted.and_then(|()| self.reach("volume: unmounted"));
+        if let Err(error) = &unmounted {
+            tracing::debug!(%id, error = %chain(error), "a volume that nobody uses stays mounted for now");
+        }
+        unmounted.is_ok()
     }
 
     fn remove(&self, id: &VolumeId) -> Result<(), VolumeError> {
@@ -318,6 +379,7 @@ fn remove_draft(id: &VolumeId, home: &Path) -> Result<(), VolumeError> {
     removed.map_err(|source| VolumeError::Disk { operation: "remove", id: id.clone(), source })
 }
 
+#[allow(clippy::disallowed_methods, reason = "it runs on threads that may block")]
 fn make_private(directory: &Path) -> Result<(), VolumeError> {
     let made =
         fs::create_dir_all(directory).and_then(|()| fs::set_permissions(directory, fs::Permissions::from_mode(0o700)));
@@ -325,6 +387,7 @@ fn make_private(directory: &Path) -> Result<(), VolumeError> {
 }
 
 /// Without the right to do so (in tests) they stay ours.
+#[allow(clippy::disallowed_methods, reason = "it runs on threads that may block")]
 fn give_to_guests(path: &Path) -> io::Result<()> {
     match std::os::unix::fs::lchown(path, Some(GUEST_ROOT), Some(GUEST_ROOT)) {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
@@ -332,6 +395,7 @@ fn give_to_guests(path: &Path) -> io::Result<()> {
     }
 }
 
+#[allow(clippy::disallowed_methods, reason = "it runs on threads that may block")]
 fn sync(directory: &Path) -> Result<(), VolumeError> {
     let synced = fs::File::open(directory).and_then(|directory| directory.sync_all());
     synced.map_err(|source| VolumeError::host("sync", directory, source))

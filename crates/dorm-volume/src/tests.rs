@@ -143,3 +143,45 @@ async fn the_directories_above_a_new_file_are_durable_with_it() {
         assert!(durable.contains(&above), "{} lists what is new, and is not synced: {durable:?}", above.display());
     }
 }
+
+/// Keeps whoever makes the first volume waiting, as a disk does that does not answer.
+#[derive(Debug, Default)]
+struct FirstHangs {
+    made: std::sync::atomic::AtomicUsize,
+    is_released: std::sync::Mutex<bool>,
+    released: std::sync::Condvar,
+}
+
+impl dorm_steps::Steps for FirstHangs {
+    fn reach(&self, step: &'static str) -> Result<(), dorm_steps::Stopped> {
+        if step == "volume: draft made" && self.made.fetch_add(1, Ordering::SeqCst) == 0 {
+            let waiting = self.is_released.lock().unwrap();
+            drop(self.released.wait_while(waiting, |is_released| !*is_released).unwrap());
+        }
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn a_volume_whose_disk_does_not_answer_keeps_no_other_waiting() {
+    let place = tempfile::tempdir().unwrap();
+    let steps = Arc::new(FirstHangs::default());
+    let volumes = Volumes::with_steps(place.path().join("volumes"), Limiting::Never, steps.clone());
+    let (hanging, one) = (volumes.clone(), id(1));
+    let hanging = tokio::spawn(async move { hanging.make(&one, 64 << 20).await });
+    while steps.made.load(Ordering::SeqCst) == 0 {
+        tokio::task::yield_now().await;
+    }
+    let others = async {
+        volumes.make(&id(2), 64 << 20).await.unwrap();
+        volumes.mount(&id(2), None).await.unwrap();
+        volumes.sync(&id(2)).await.unwrap();
+        assert_eq!(volumes.settle(BTreeSet::new()).await, 0);
+        volumes.remove(&id(2)).await.unwrap();
+    };
+    let done = tokio::time::timeout(Duration::from_secs(60), others).await;
+    *steps.is_released.lock().unwrap() = true;
+    steps.released.notify_all();
+    hanging.await.unwrap().unwrap();
+    done.expect("the others wait for it");
+}

@@ -1,7 +1,7 @@
 //! The daemon's one directory: who holds it, its key, and where its daemon listens.
 
 use std::fs::{File, OpenOptions};
-use std::io::{Read as _, Write as _};
+use std::io::{Read as _, Seek as _, Write as _};
 use std::net::SocketAddr;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
@@ -53,7 +53,8 @@ fn io(operation: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Da
 /// A data directory that this process holds, until it is dropped.
 pub(crate) struct Data {
     path: PathBuf,
-    _lock: File,
+    lock: File,
+    lock_path: PathBuf,
 }
 
 impl Data {
@@ -75,9 +76,15 @@ impl Data {
             let holder = if known { format!(" (process {})", holder.trim()) } else { String::new() };
             return Err(DataError::InUse { path, holder });
         }
-        lock.set_len(0).map_err(io("write", &lock_path))?;
-        write!(lock, "{}", std::process::id()).map_err(io("write", &lock_path))?;
-        Ok(Self { path, _lock: lock })
+        Ok(Self { path, lock, lock_path })
+    }
+
+    /// Writes down who holds the directory. Over what is there, which needs no room on the disk.
+    pub(crate) fn note_holder(&mut self) -> Result<(), DataError> {
+        let text = std::process::id().to_string();
+        let written = self.lock.rewind().and_then(|()| self.lock.write_all(text.as_bytes()));
+        let written = written.and_then(|()| self.lock.set_len(text.len() as u64));
+        written.map_err(io("write", &self.lock_path))
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -170,7 +177,8 @@ mod tests {
     #[test]
     fn a_second_daemon_is_refused_and_the_holder_named() {
         let directory = tempfile::tempdir().unwrap();
-        let held = Data::take(directory.path()).unwrap();
+        let mut held = Data::take(directory.path()).unwrap();
+        held.note_holder().unwrap();
         let refused = Data::take(directory.path()).err().unwrap().to_string();
         assert!(refused.contains(&format!("process {}", std::process::id())), "{refused}");
         drop(held);

@@ -10,6 +10,7 @@ mod cli;
 mod client;
 mod clock;
 mod data;
+mod data_disk;
 mod identity;
 mod program;
 mod records;

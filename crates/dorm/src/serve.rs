@@ -18,6 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::cli::values::Kept;
 use crate::data::Data;
+use crate::data_disk::HostDisk;
 use crate::identity::{self, Identity};
 use crate::records::FiledStore;
 use crate::steps::ReportedSteps;
@@ -79,6 +80,18 @@ pub(crate) struct ServeOptions {
     /// Begin in a copy of a data directory whose sandboxes still run on this host. They are left alone
     #[arg(long)]
     as_copy: bool,
+    /// How many times over the disk may be promised to the disks of sandboxes that run and of volumes, such as 4 or 1.5.
+    /// They take room as they are written to, and few are filled. With 1 no sandbox ever waits for room
+    #[arg(long, env = "DORM_DISK_OVERCOMMIT", value_name = "RATIO", default_value = "4", value_parser = crate::cli::values::thousandths)]
+    disk_overcommit: u32,
+    /// With less than this free on the disk, in MiB, sandboxes are paused until twice as much is free. By default a
+    /// twentieth of the disk, 512 MiB at most
+    #[arg(long, env = "DORM_DISK_FLOOR_MIB")]
+    disk_floor_mib: Option<u64>,
+    /// How much of the disk is held back, in MiB, so that a full disk can be emptied: only terminate, deletions, gc and
+    /// the daemon's start use it. 0 for none
+    #[arg(long, env = "DORM_DISK_KEEP_MIB", default_value_t = 64)]
+    disk_keep_mib: u64,
     /// Report each step at this Unix socket and wait there to be let on: `dorm prove`.
     #[arg(long, hide = true, value_name = "SOCKET")]
     steps: Option<PathBuf>,
@@ -94,7 +107,11 @@ pub(crate) async fn serve(options: ServeOptions) -> Result<()> {
     }
     let mut interrupt = signal(SignalKind::interrupt()).context("listen for SIGINT")?;
     let mut terminate = signal(SignalKind::terminate()).context("listen for SIGTERM")?;
-    let data = Data::take(&options.data)?;
+    let mut data = Data::take(&options.data)?;
+    let budgets = budgets(&options, data.path())?;
+    let disk = HostDisk::of(data.path(), options.disk_keep_mib.saturating_mul(1 << 20), budgets.disk_floor_bytes / 2);
+    disk.make_room_to_start();
+    data.note_holder()?;
     let key = data.key()?;
     let listener = TcpListener::bind(options.listen)
         .await
@@ -103,7 +120,7 @@ pub(crate) async fn serve(options: ServeOptions) -> Result<()> {
     let (identity, store) = identity::open(data.path(), asked).await?;
     let store = Arc::new(store);
     let filed = Arc::new(FiledStore::new(store.clone(), data.path()).await?);
-    let service = open(&options, &data, identity, filed.clone()).await?;
+    let service = open(&options, &data, identity, filed.clone(), (budgets, disk)).await?;
     // Its parts have made directories of their own in it.
     data.sync()?;
     let address = listener.local_addr().context("find out where the daemon listens")?;
@@ -125,7 +142,13 @@ pub(crate) async fn serve(options: ServeOptions) -> Result<()> {
     Ok(())
 }
 
-async fn open(options: &ServeOptions, data: &Data, identity: Identity, store: Arc<dyn Store>) -> Result<Service> {
+async fn open(
+    options: &ServeOptions,
+    data: &Data,
+    identity: Identity,
+    store: Arc<dyn Store>,
+    (budgets, disk): (Budgets, HostDisk),
+) -> Result<Service> {
     let path = data.path();
     let steps = match &options.steps {
         Some(socket) => ReportedSteps::to(socket)?,
@@ -171,9 +194,10 @@ async fn open(options: &ServeOptions, data: &Data, identity: Identity, store: Ar
         clock: crate::clock::clock(options.clock_shift.as_ref()),
         settings: Settings {
             park: ParkLimits { memory_bytes, count: options.park_count },
-            budgets: budgets(options, path)?,
+            budgets,
             registry: Some(registry.shared()),
             retention: Retention { terminated: options.keep_terminated.0, events: options.keep_events.0 },
+            data_disk: Some(Arc::new(disk)),
             ..Settings::default()
         },
     };
@@ -202,6 +226,8 @@ fn budgets(options: &ServeOptions, data: &Path) -> Result<Budgets> {
         cpu_millis: options.cpu_budget.map(u64::from),
         sandboxes: options.sandbox_budget,
         disk_bytes: mib(options.disk_budget_mib),
+        disks_bytes: Some(disk_bytes / 1000 * u64::from(options.disk_overcommit)),
+        disk_floor_bytes: mib(options.disk_floor_mib).unwrap_or((disk_bytes / 20).min(512 << 20)),
         disk_reserve_bytes: mib(options.disk_reserve_mib).unwrap_or((disk_bytes / 50).min(1 << 30)),
     })
 }

@@ -226,7 +226,7 @@ fn of_state(state: &life::State) -> OfState {
 
 impl From<SandboxView> for wire::Sandbox {
     fn from(view: SandboxView) -> Self {
-        let SandboxView { sandbox, residence, expires, .. } = view;
+        let SandboxView { sandbox, residence, expires, paused_for_disk } = view;
         let OfState { running_since, operation, cause, terminated_at } = of_state(&sandbox.state);
         let life::Sandbox {
             id,
@@ -255,6 +255,7 @@ impl From<SandboxView> for wire::Sandbox {
             project: project.to_string(),
             state: state.name().into(),
             residence: residence.into(),
+            paused_for_disk,
             generation,
             restored,
             restored_generation,

@@ -98,6 +98,7 @@ fn gauges(figures: &Figures) {
         let count = figures.quarantined.get(&kind).copied().unwrap_or_default();
         metrics::gauge!("dorm_quarantined", "kind" => kind.as_str()).set(count as f64);
     }
+    metrics::gauge!("dorm_disk_paused").set(figures.paused_for_disk as f64);
     metrics::gauge!("dorm_parked").set(figures.parked as f64);
     metrics::gauge!("dorm_unrecorded_runs").set(figures.unrecorded_runs as f64);
     metrics::gauge!("dorm_foreign_runs").set(figures.foreign_runs as f64);
@@ -108,6 +109,9 @@ fn gauges(figures: &Figures) {
         ("dorm_memory_budget_bytes", figures.budgets.memory_bytes),
         ("dorm_disk_free_bytes", Some(figures.disk_free_bytes)),
         ("dorm_disk_captures_bytes", Some(figures.captures_bytes)),
+        ("dorm_disk_promised_bytes", Some(figures.disks_bytes)),
+        ("dorm_disk_promise_budget_bytes", figures.budgets.disks_bytes),
+        ("dorm_disk_floor_bytes", Some(figures.budgets.disk_floor_bytes)),
         ("dorm_disk_budget_bytes", figures.budgets.disk_bytes),
     ];
     for (name, value) in bytes {

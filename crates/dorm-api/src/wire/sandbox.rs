@@ -243,6 +243,8 @@ pub struct Sandbox {
     pub state: State,
     /// Where its memory is.
     pub residence: Residence,
+    /// Whether it is paused until there is room on the host's disk.
+    pub paused_for_disk: bool,
     /// Counts its runs from 1; one more with every resume.
     pub generation: u64,
     /// What its present or last run began with.

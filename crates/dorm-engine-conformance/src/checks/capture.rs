@@ -50,6 +50,25 @@ pub(super) async fn a_paused_run_can_be_captured_again(story: &Story) {
     assert_eq!(guest.ask(&mut counter).await, "kept 2");
 }
 
+pub(super) async fn a_run_is_paused_without_being_captured_and_continues_exactly(story: &Story) {
+    let (witness, mut clock) = witness(story).await;
+    let guest = story.start().await;
+    let mut counter = story.counting(&guest, "kept").await;
+    assert_eq!(guest.ask(&mut counter).await, "kept 1");
+    for _ in 0..2 {
+        story.engine().pause(guest.run()).await.expect("pause");
+        assert_eq!(story.condition(guest.run()).await, Some(RunCondition::Paused));
+    }
+    let asked = guest.agent.go_on();
+    tokio::select! {
+        biased;
+        answer = asked => panic!("a paused guest answers: {answer:?}"),
+        () = witness.ticks(&mut clock, WHILE) => {}
+    }
+    story.engine().go_on(guest.run()).await.expect("go on");
+    assert_eq!(guest.ask(&mut counter).await, "kept 2");
+}
+
 pub(super) async fn a_failed_capture_keeps_the_source(story: &Story) {
     let guest = story.start().await;
     let mut counter = story.counting(&guest, "kept").await;

@@ -31,7 +31,7 @@ impl Stack {
     /// Makes a capture of the files of an image.
     async fn take(&self, story: &Story, image: &Image, of: &Guest, id: &CaptureId) -> Capture {
         let draft = self.pool.begin(id, 0).await.expect("a draft");
-        let tree = draft.tree(Below::default()).expect("a tree");
+        let tree = draft.begin_tree(Below::default()).await.expect("a tree");
         story.engine().read_files(&image.directory, Box::new(tree.clone())).await.expect("read the files");
         let capabilities = story.engine().capabilities().clone();
         let facts = CaptureFacts {
@@ -139,7 +139,10 @@ pub(super) async fn files_are_not_read_out_of_what_is_no_image(story: &Story) {
         std::fs::write(broken.join(file), b"no image").expect("break a file");
         let id = CaptureId::from_random([u8::try_from(number).expect("few") + 1; 20]);
         let draft = pool.begin(&id, 0).await.expect("a draft");
-        let read = story.engine().read_files(&broken, Box::new(draft.tree(Below::default()).expect("a tree"))).await;
+        let read = story
+            .engine()
+            .read_files(&broken, Box::new(draft.begin_tree(Below::default()).await.expect("a tree")))
+            .await;
         // What lies in a file of pages alone may not be needed for the files.
         let is_needed = !file.to_string_lossy().contains("pages") && file.as_os_str() != "memory.json";
         match read {

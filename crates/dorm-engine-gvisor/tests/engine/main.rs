@@ -2,7 +2,7 @@
 //!
 //! What the host cannot do is said loudly and not tested.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::disallowed_methods)]
 
 mod begin;
 mod conformance;

@@ -20,6 +20,7 @@ fn facts(events: &[(EventKind, Actor, &str)]) -> Facts {
         last_use: None,
         events: events.collect(),
         snapshots: Vec::new(),
+        waits_for_disk: None,
     }
 }
 

@@ -1,7 +1,7 @@
 //! What sandboxes reach and what they do not, with real namespaces. Each test has a host of its own: a network and
 //! mount namespace that end with the test, however it ends. See `support.rs`.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::disallowed_methods)]
 
 mod connecting;
 mod egress;

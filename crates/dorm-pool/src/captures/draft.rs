@@ -17,7 +17,7 @@ use super::{Capture, CaptureFacts, CaptureFile, Captures, DRAFT, Fate, Live, MAN
 use crate::disk;
 use crate::error::{PoolError, failed};
 use crate::hashing::hash_file;
-use crate::pool::blocking;
+use crate::pool::{blocking, elsewhere};
 use crate::steps::{Step, Steps};
 
 /// Where a memory image lies that is only needed for its files.
@@ -108,17 +108,36 @@ impl CaptureDraft {
     ///
     /// # Errors
     /// [`PoolError::Io`] when it cannot be made.
-    pub fn memory(&self) -> Result<PathBuf, PoolError> {
+    pub async fn make_memory(&self) -> Result<PathBuf, PoolError> {
         let path = self.directory.join(MEMORY);
-        disk::make_directory(&path).map_err(failed("make the directory", &path))?;
-        Ok(path)
+        blocking(&self.captures.steps, move || {
+            disk::make_directory(&path).map_err(failed("make the directory", &path))?;
+            Ok(path)
+        })
+        .await
     }
 
     /// Begins the tree of a capture of files that is to lie on `below`.
     ///
     /// # Errors
     /// [`PoolError::Io`] when it cannot be made, as when there is one.
-    pub fn tree(&self, below: Below) -> Result<TreeWriter, PoolError> {
+    pub async fn begin_tree(&self, below: Below) -> Result<TreeWriter, PoolError> {
+        let directory = self.directory.clone();
+        blocking(&self.captures.steps, move || {
+            TreeWriter::create(&directory, below).map_err(failed("make a tree in", &directory))
+        })
+        .await
+    }
+
+    /// [`CaptureDraft::make_memory`], on a thread that may block.
+    pub(super) fn memory(&self) -> Result<PathBuf, PoolError> {
+        let path = self.directory.join(MEMORY);
+        disk::make_directory(&path).map_err(failed("make the directory", &path))?;
+        Ok(path)
+    }
+
+    /// [`CaptureDraft::begin_tree`], on a thread that may block.
+    pub(super) fn tree(&self, below: Below) -> Result<TreeWriter, PoolError> {
         TreeWriter::create(&self.directory, below).map_err(failed("make a tree in", &self.directory))
     }
 
@@ -347,12 +366,17 @@ pub(super) fn open_regular(path: &Path) -> io::Result<Option<File>> {
 }
 
 impl Drop for CaptureDraft {
+    /// Dropped where its writer was cut off, often on a thread that others wait for: removing gigabytes may take as long
+    /// as the disk likes.
     fn drop(&mut self) {
-        if self.captures.steps.alive()
-            && let Err(error) = disk::remove_tree(&self.directory)
-        {
-            tracing::warn!(capture = %self.id, %error, "a half-written capture is left; removing the capture clears it");
-        }
-        self.captures.live().remove(&self.id);
+        let (captures, id, directory) = (self.captures.clone(), self.id.clone(), self.directory.clone());
+        elsewhere(&self.captures.steps, move || {
+            if captures.steps.alive()
+                && let Err(error) = disk::remove_tree(&directory)
+            {
+                tracing::warn!(capture = %id, %error, "a half-written capture is left; removing the capture clears it");
+            }
+            captures.live().remove(&id);
+        });
     }
 }

@@ -384,3 +384,38 @@ async fn the_first_format_loads_and_is_still_written_the_same() {
     fs::write(directory.join("manifest.json"), GOLDEN.replacen("\"format\": 1", "\"format\": 3", 1)).unwrap();
     assert!(matches!(pool.capture(&id(1)).await, Err(PoolError::Format { found: 3, known: 2, .. })));
 }
+
+/// Tells on which threads it is asked whether the process lives.
+#[derive(Debug, Default)]
+struct Threads(std::sync::Mutex<Vec<std::thread::ThreadId>>);
+
+impl dorm_steps::Steps for Threads {
+    fn reach(&self, _: &'static str) -> Result<(), dorm_steps::Stopped> {
+        Ok(())
+    }
+
+    fn alive(&self) -> bool {
+        self.0.lock().unwrap().push(std::thread::current().id());
+        true
+    }
+}
+
+#[tokio::test]
+async fn a_draft_whose_writer_was_cut_off_is_removed_without_holding_up_other_tasks() {
+    let home = tempfile::tempdir().unwrap();
+    let threads = std::sync::Arc::new(Threads::default());
+    let pool = open(home.path(), threads.clone());
+    let draft = pool.begin(&id(1), 100_000).await.unwrap();
+    fill(draft.directory());
+    let directory = draft.directory().to_owned();
+    threads.0.lock().unwrap().clear();
+    drop(draft);
+    let end = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    while directory.exists() || threads.0.lock().unwrap().is_empty() {
+        assert!(std::time::Instant::now() < end, "the draft stays");
+        tokio::task::yield_now().await;
+    }
+    let own = std::thread::current().id();
+    assert!(!threads.0.lock().unwrap().contains(&own), "the thread that runs the tasks has removed it");
+    drop(pool);
+}

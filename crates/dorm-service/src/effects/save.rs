@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use dorm_agent_client::{Agent, AgentError};
 #[cfg(feature = "planted-bugs")]
 use dorm_lifecycle::CaptureId;
-use dorm_lifecycle::{Observation, Origin, RunId, SleepImage, SnapshotKind};
+use dorm_lifecycle::{Access, Observation, Origin, RunId, SleepImage, SnapshotKind, State};
 use dorm_pool::{Capture, CaptureDraft, CaptureFacts};
 
 use super::{Reason, Seen, Task, UNDO, connect, end, reason, within};
@@ -89,6 +89,10 @@ struct Written {
 async fn write(task: &Task, run: &RunId) -> Result<Written, Reason> {
     let shared = &task.shared;
     let Some(id) = &task.capture else { return Err("no capture was recorded for it".to_owned()) };
+    if shared.paused_for_disk.leave(&task.sandbox.id) {
+        // Its agent has to answer once more. If this fails, the next look at the disk pauses it again.
+        shared.engine.go_on(run).await.map_err(|error| error.chain())?;
+    }
     match &task.agent {
         Some(agent) if !agent.is_closed() => make_ready(task, agent).await?,
         _ => make_ready(task, &connect(task, run).await.map_err(|error| reason(&error))?).await?,
@@ -98,7 +102,7 @@ async fn write(task: &Task, run: &RunId) -> Result<Written, Reason> {
     let draft = shared.pool.begin(id, need).await.map_err(|error| reason(&error))?;
     let into = match task.kind {
         SnapshotKind::Memory => draft.directory().to_owned(),
-        SnapshotKind::Filesystem => draft.memory().map_err(|error| reason(&error))?,
+        SnapshotKind::Filesystem => draft.make_memory().await.map_err(|error| reason(&error))?,
     };
     let written = shared.engine.capture(run, &into).await;
     let written = match written {
@@ -108,8 +112,22 @@ async fn write(task: &Task, run: &RunId) -> Result<Written, Reason> {
             return Err(error.chain());
         }
     };
+    if matches!(task.sandbox.state, State::Suspending { .. })
+        && let Err(why) = sync_volumes(task).await
+    {
+        abandon(draft).await;
+        return Err(why);
+    }
     tracing::debug!(%run, took = ?began.elapsed(), stopped = ?written.stopped, "captured");
     Ok(Written { draft, files: written.files, memory: into })
+}
+
+/// Makes what a guest that stands still has written to its volumes durable: they are part of what is said to be on disk.
+async fn sync_volumes(task: &Task) -> Result<(), Reason> {
+    for attachment in task.sandbox.spec.attachments.iter().filter(|one| one.access == Access::Write) {
+        task.shared.volumes.sync(&attachment.volume).await.map_err(|error| reason(&error))?;
+    }
+    Ok(())
 }
 
 /// Makes a capture of what was written, durable and with hashes.
@@ -133,7 +151,7 @@ async fn read_files(task: &Task, draft: CaptureDraft, memory: &Path, facts: Capt
     let read = async {
         let pool = &task.shared.pool;
         let below = pool.below(&facts.image, facts.layer.as_ref()).await.map_err(|error| reason(&error))?;
-        let tree = draft.tree(below).map_err(|error| reason(&error))?;
+        let tree = draft.begin_tree(below).await.map_err(|error| reason(&error))?;
         let sink = Box::new(tree.clone());
         let left_out = task.shared.engine.read_files(memory, sink).await.map_err(|error| error.chain())?;
         Ok((tree, left_out))

@@ -80,6 +80,7 @@ impl Service {
 
     async fn change_attachments(&self, id: &SandboxId, change: AttachmentChange) -> Result<SandboxView, ServiceError> {
         self.record(id).await?;
+        self.shared.refuse_paused(id)?;
         self.ask(id, |reply| Message::Attachments { change, by: By::User, reply }).await
     }
 

@@ -125,6 +125,7 @@ impl Service {
     pub async fn collect(&self) -> Result<Vec<Artefact>, ServiceError> {
         let before: Vec<_> =
             self.artefacts().await?.into_iter().filter(|artefact| artefact.fate == Fate::Freed).collect();
+        self.shared.make_room_to_free().await;
         let doomed = self.shared.store.to_discard().await?;
         if !self.shared.look_for_unreadable().await?.may_hold_captures() {
             self.shared.discard(doomed).await;

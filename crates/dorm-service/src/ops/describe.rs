@@ -38,7 +38,8 @@ impl Shared {
             sandbox.last_active = sandbox.last_active.max(handle.activity.last());
         }
         let expires = sandbox.expires().map(|expires| self.clock.shown(expires));
-        SandboxView { residence: self.residence(&sandbox), expires, sandbox: self.shown(&sandbox) }
+        let paused_for_disk = self.paused_for_disk.holds(&sandbox.id);
+        SandboxView { residence: self.residence(&sandbox), expires, paused_for_disk, sandbox: self.shown(&sandbox) }
     }
 }
 

@@ -24,6 +24,10 @@ pub struct Figures {
     pub available_bytes: Option<u64>,
     /// What is free on the disk, in bytes.
     pub disk_free_bytes: u64,
+    /// How many sandboxes are paused until there is room on the disk.
+    pub paused_for_disk: usize,
+    /// What the disks of those that run, and of volumes, may occupy, in bytes.
+    pub disks_bytes: u64,
     /// What sleep images and snapshots occupy, in bytes.
     pub captures_bytes: u64,
     /// Runs that are left alone because no record names them.
@@ -62,6 +66,8 @@ impl Service {
             committed_bytes: shared.ledger.committed().memory_bytes,
             available_bytes: shared.settings.host.available_memory(),
             disk_free_bytes: shared.pool.free_bytes().await?,
+            paused_for_disk: shared.paused_for_disk.count(),
+            disks_bytes: shared.ledger.committed().disk_bytes.saturating_add(shared.volumes_bytes().await?),
             captures_bytes: shared.captures_bytes().await?,
             unrecorded_runs,
             foreign_runs,

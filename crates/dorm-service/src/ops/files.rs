@@ -81,7 +81,7 @@ impl Service {
         let memory = shared.pool.check(&source.capture).await?;
         let below = shared.pool.below(&source.image, source.layer.as_ref()).await?;
         let draft = shared.pool.begin(to, 0).await?;
-        let tree = draft.tree(below)?;
+        let tree = draft.begin_tree(below).await?;
         shared.engine.read_files(&memory.directory, Box::new(tree.clone())).await?;
         let facts = CaptureFacts { parent: Some(memory.id.clone()), ..memory.facts.clone() };
         Ok(draft.commit_tree(facts, tree).await?)

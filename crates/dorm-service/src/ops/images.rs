@@ -54,6 +54,7 @@ impl Service {
         let (living, snapshots) = (self.shared.living().await?, self.shared.store.find_snapshots(&standing).await?);
         let mut held_by = holders(image, &living, &snapshots);
         held_by.extend(self.shared.unreadable().await?.holders());
+        self.shared.make_room_to_free().await;
         Ok(self.shared.pool.remove_image(image, &held_by).await?)
     }
 }

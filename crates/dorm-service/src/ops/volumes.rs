@@ -38,6 +38,8 @@ impl Service {
             return Err(VolumeProblem::Size { asked: size_bytes, least, most }.into());
         }
         self.shared.admit_write("create a volume", 0).await?;
+        let committed = self.shared.ledger.committed().disk_bytes;
+        self.shared.admit_disk("create a volume", size_bytes, committed).await?;
         let service = self.clone();
         // Whoever asked may go away at any moment; what is recorded is done to its end.
         let made = async move { service.make_volume(name, size_bytes, writers).await };

@@ -45,6 +45,7 @@ impl Service {
             last_use: activity.and_then(|activity| activity.last_use()).map(|what| what.as_str()),
             events: events.collect(),
             snapshots: snapshots.collect(),
+            waits_for_disk: shared.paused_for_disk.holds(id).then(|| shared.goes_on_bytes()),
         };
         Ok(shared.shown_why(dorm_lifecycle::why(&sandbox, &facts)))
     }

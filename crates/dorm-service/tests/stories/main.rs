@@ -1,10 +1,11 @@
 //! Stories of sandboxes: the real service on the fake engine, a store in memory and a pool on disk.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::disallowed_methods)]
 
 mod background;
 mod checkpoints;
 mod clocks;
 mod damage;
+mod data_disk;
 mod faults;
 mod forks;
 mod full_disk;

@@ -4,7 +4,12 @@ use dorm_api::wire::{AttachVolume, Egress};
 
 /// CPUs, such as `1` or `0.5`, in thousandths.
 pub(crate) fn cpus(text: &str) -> Result<u32, String> {
-    let wrong = || format!("'{text}' is not a number of CPUs such as 2 or 0.5");
+    thousandths(text).map_err(|_| format!("'{text}' is not a number of CPUs such as 2 or 0.5"))
+}
+
+/// A ratio, in thousandths.
+pub(crate) fn thousandths(text: &str) -> Result<u32, String> {
+    let wrong = || format!("'{text}' is not a number such as 2 or 0.5");
     let count: f64 = text.parse().map_err(|_| wrong())?;
     let millis = (count * 1000.0).round();
     if !(1.0..=f64::from(u32::MAX)).contains(&millis) {

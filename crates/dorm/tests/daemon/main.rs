@@ -4,6 +4,7 @@
 mod bad_input;
 mod build;
 mod deleted;
+mod disks;
 mod endurance;
 mod forks;
 mod identity;

@@ -36,6 +36,16 @@ impl Place {
         Self { directory, daemon: Some(daemon) }
     }
 
+    /// One on a file system of its own, which guests can pass through.
+    pub(crate) fn on(disk: &Path, images: &Path, log: &Path, options: &[&str]) -> Self {
+        use std::os::unix::fs::PermissionsExt as _;
+        let directory = tempfile::Builder::new().prefix("place-").tempdir_in(disk).unwrap();
+        std::fs::set_permissions(directory.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+        let dorm = Path::new(env!("CARGO_BIN_EXE_dorm"));
+        let daemon = Daemon::start(dorm, &directory.path().join("data"), images, log, options).unwrap();
+        Self { directory, daemon: Some(daemon) }
+    }
+
     /// One with images of its own, of which there are none yet.
     pub(crate) fn without_images() -> Self {
         Self::with_images(&[])

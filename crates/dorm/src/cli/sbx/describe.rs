@@ -66,6 +66,9 @@ fn fields(sandbox: &wire::Sandbox) -> Vec<(&'static str, String)> {
         ("running since", moment(sandbox.running_since)),
         ("expires", moment(sandbox.expires_at)),
     ];
+    if sandbox.paused_for_disk {
+        fields.push(("paused", "until there is room on the host's disk".to_owned()));
+    }
     for attached in &sandbox.volumes {
         let part = attached.subpath.as_ref().map_or_else(String::new, |part| format!(", its directory {part}"));
         let access = if attached.read_only { ", read-only" } else { "" };

@@ -1,0 +1,169 @@
+//! Writes on their way from a file system on a loop device to the host's disk: whether any of them failed, and how many
+//! bytes may be on their way at once.
+//!
+//! ```text
+//! guest ─► page cache of the mounted file system ─► loop device ─► file on the host's disk
+//!                                                   └─ fails when the host's disk is full or broken
+//! ```
+//!
+//! The guest is not told of such a failure: its write succeeded when it reached the page cache. The kernel keeps one
+//! error for each file and forgets it when it has been reported once, so whoever asks must remember the answer.
+
+use std::fmt;
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::AsRawFd as _;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::StatVfsMountFlags;
+
+use crate::{Disk, DiskError, KeptDisk, loop_device};
+
+/// What a file system has lost.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum LostWrites {
+    /// Data that a program had written did not reach the disk.
+    Data(String),
+    /// The file system found this many errors in its own structures.
+    Errors(u64),
+    /// The kernel made the file system read-only after an error.
+    ReadOnly,
+}
+
+impl fmt::Display for LostWrites {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Data(cause) => write!(f, "data written to it did not reach the host's disk ({cause})"),
+            Self::Errors(count) => write!(f, "its file system reports {count} errors"),
+            Self::ReadOnly => f.write_str("its file system became read-only after an error"),
+        }
+    }
+}
+
+/// A range behind the end of every file: asking about it waits for no write.
+const BEHIND_ALL: i64 = 1 << 60;
+
+impl Disk {
+    /// Whether the file system or one of the `open` files on it has lost a write. Each lost write of a file is reported
+    /// once. Waits for nothing that is still being written.
+    ///
+    /// # Errors
+    /// When the host cannot tell.
+    pub fn lost_writes(&self, open: &[PathBuf]) -> Result<Option<LostWrites>, DiskError> {
+        if !self.is_limited() || !self.is_mounted()? {
+            return Ok(None);
+        }
+        if let Some(lost) = file_system(&self.path())? {
+            return Ok(Some(lost));
+        }
+        let device =
+            fs::metadata(self.path()).map_err(|source| DiskError::file("look at", &self.path(), source))?.dev();
+        for path in open {
+            // A file that is closed by now is not needed any more.
+            let Ok(file) = File::options().read(true).open(path) else { continue };
+            if !file.metadata().is_ok_and(|facts| facts.is_file() && facts.dev() == device) {
+                continue;
+            }
+            if let Some(cause) = reported(&file) {
+                return Ok(Some(LostWrites::Data(cause.to_string())));
+            }
+        }
+        Ok(None)
+    }
+}
+
+impl KeptDisk {
+    /// Writes all that was written to the mounted disk to the host's disk, through every cache between. A disk that is
+    /// not mounted has nothing to write.
+    ///
+    /// # Errors
+    /// When anything did not get there, also of what was written before. Each lost write is reported once.
+    pub fn sync(&self) -> Result<(), DiskError> {
+        if !self.is_mounted()? {
+            return Ok(());
+        }
+        let path = self.path();
+        let wrong = |source: io::Error| DiskError::file("write to the host's disk what is cached of", &path, source);
+        let top = File::open(&path).map_err(wrong)?;
+        rustix::fs::syncfs(&top).map_err(|error| wrong(error.into()))?;
+        if let Some(lost) = file_system(&path)? {
+            return Err(wrong(io::Error::other(lost.to_string())));
+        }
+        // The file system asks its device to flush only when it has a journal entry to make durable.
+        let image = self.image();
+        let wrong = |source| DiskError::file("sync", &image, source);
+        File::open(&image).and_then(|image| image.sync_all()).map_err(wrong)
+    }
+}
+
+fn file_system(mounted: &Path) -> Result<Option<LostWrites>, DiskError> {
+    let facts = rustix::fs::statvfs(mounted).map_err(|error| DiskError::file("look at", mounted, error.into()))?;
+    if facts.f_flag.contains(StatVfsMountFlags::RDONLY) {
+        return Ok(Some(LostWrites::ReadOnly));
+    }
+    let number = loop_device::number_below(mounted).map_err(|source| DiskError::file("look at", mounted, source))?;
+    let Some(number) = number else { return Ok(None) };
+    // Absent for other file systems than ext4.
+    let count = fs::read_to_string(format!("/sys/fs/ext4/loop{number}/errors_count")).ok();
+    let count = count.and_then(|text| text.trim().parse::<u64>().ok()).unwrap_or(0);
+    Ok((count > 0).then_some(LostWrites::Errors(count)))
+}
+
+/// The error of an earlier write to `file` that nobody has been told of.
+fn reported(file: &File) -> Option<io::Error> {
+    // SAFETY: the descriptor is open; the call takes numbers only and touches no memory of ours.
+    #[allow(unsafe_code)]
+    let answer =
+        unsafe { libc::sync_file_range(file.as_raw_fd(), BEHIND_ALL, 4096, libc::SYNC_FILE_RANGE_WAIT_BEFORE) };
+    if answer == 0 {
+        return None;
+    }
+    let error = io::Error::last_os_error();
+    // Errors of the call itself are no news of the file.
+    (!matches!(error.raw_os_error(), Some(libc::EINVAL | libc::ESPIPE | libc::EBADF))).then_some(error)
+}
+
+/// Bounds what may be on its way to each loop device that has a file below `directory` behind it, so that all of them
+/// together have `bytes` unwritten at most; `None` lifts the bound. Writers beyond it are slowed down to the speed of the
+/// disk. Answers how many devices there are.
+pub fn bound_unwritten(directory: &Path, bytes: Option<u64>) -> usize {
+    let devices: Vec<u32> = loop_device::below(directory);
+    let each = bytes.map(|bytes| (bytes / devices.len().max(1) as u64).max(UNWRITTEN_MIN));
+    for number in &devices {
+        bound_device(*number, each);
+    }
+    devices.len()
+}
+
+/// The least that a device may have unwritten: below, writes would hardly move.
+const UNWRITTEN_MIN: u64 = 1 << 20;
+
+/// Bounds one device. Kernels before 6.2 know no bound in bytes and keep their own.
+pub(crate) fn bound_device(number: u32, bytes: Option<u64>) {
+    let place = PathBuf::from(format!("/sys/class/bdi/7:{number}"));
+    let set = |name: &str, value: &str| fs::write(place.join(name), value);
+    let done = match bytes {
+        Some(bytes) => set("max_bytes", &bytes.to_string()).and_then(|()| set("strict_limit", "1")),
+        None => set("strict_limit", "0").and_then(|()| set("max_ratio", "100")),
+    };
+    if let Err(error) = done {
+        tracing::debug!(device = number, %error, "what may be unwritten on a device cannot be bounded");
+    }
+}
+
+/// The most that programs of this host may have unwritten in all page caches before the kernel slows them down.
+pub fn unwritten_max() -> u64 {
+    let pages = fs::read_to_string("/proc/vmstat").ok().and_then(|text| {
+        let line = text.lines().find_map(|line| line.strip_prefix("nr_dirty_threshold "))?;
+        line.trim().parse::<u64>().ok()
+    });
+    pages.unwrap_or(1 << 18).saturating_mul(page_bytes())
+}
+
+fn page_bytes() -> u64 {
+    // SAFETY: the call only reads a constant of the system.
+    #[allow(unsafe_code)]
+    let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    u64::try_from(bytes).unwrap_or(4096)
+}

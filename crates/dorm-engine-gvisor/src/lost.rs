@@ -1,0 +1,36 @@
+//! Writes of a guest that did not reach the host's disk. The guest is not told, and reads zeros when its pages have left
+//! the page cache. So its memory image is never taken for good again.
+
+#![allow(clippy::disallowed_methods, reason = "everything here is called in place or on threads that may block")]
+
+use std::fs;
+use std::path::PathBuf;
+
+use crate::disk::Disk;
+use crate::error::GvisorError;
+use crate::hull::{Hull, blocking};
+use crate::run::Turn;
+
+/// Refuses to go on with a guest whose disk has lost a write at any time.
+pub(crate) async fn refuse(hull: &Hull, turn: &mut Turn) -> Result<(), GvisorError> {
+    if let Some(known) = turn.note().and_then(|note| note.lost_writes.clone()) {
+        return Err(GvisorError::LostWrites(known));
+    }
+    let (home, pid) = (hull.home.disk(), hull.processes.sandbox.pid());
+    let lost = blocking(move || {
+        let Some(disk) = Disk::find(&home)?.filter(Disk::is_limited) else { return Ok(None) };
+        Ok(disk.lost_writes(&open_files(pid, &disk.path()))?)
+    });
+    let Some(lost) = lost.await? else { return Ok(()) };
+    let what = lost.to_string();
+    tracing::error!(hull = hull.home.id(), what, "the disk of a run has lost writes");
+    turn.set_lost_writes(what.clone());
+    Err(GvisorError::LostWrites(what))
+}
+
+/// The files on the disk that the sandbox process holds open. The engine unlinks them as soon as they are open, so they
+/// have no other name.
+fn open_files(pid: i32, disk: &std::path::Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+    entries.map(|entry| entry.path()).filter(|path| fs::read_link(path).is_ok_and(|to| to.starts_with(disk))).collect()
+}

@@ -1,0 +1,108 @@
+//! A small host file system in a file, which a test fills, empties, slows down and cuts the power of.
+
+use std::fs::{self, File};
+use std::io::{Seek as _, SeekFrom, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use rustix::fs::{FallocateFlags, fallocate, statvfs};
+use rustix::mount::{UnmountFlags, unmount};
+
+const BLOCK: u64 = 4096;
+
+/// The file system, mounted; unmounted and removed when dropped.
+pub(crate) struct SmallDisk {
+    place: tempfile::TempDir,
+}
+
+impl SmallDisk {
+    pub(crate) fn new(mib: u64) -> Self {
+        use std::os::unix::fs::PermissionsExt as _;
+        let place = tempfile::Builder::new().prefix("dorm-small-").tempdir_in("/var/tmp").unwrap();
+        fs::set_permissions(place.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        let disk = Self { place };
+        File::create(disk.image()).unwrap().set_len(mib << 20).unwrap();
+        fs::create_dir(disk.path()).unwrap();
+        // Without room for root alone: full means full for the daemon too.
+        let options = ["-q", "-F", "-b", "4096", "-m", "0", "-E", "lazy_itable_init=0"];
+        run(Command::new("mkfs.ext4").args(options).arg(disk.image()));
+        disk.mount();
+        disk
+    }
+
+    pub(crate) fn mount(&self) {
+        run(Command::new("mount").args(["-o", "loop,noatime"]).args([self.image(), self.path()]));
+    }
+
+    pub(crate) fn unmount(&self) -> rustix::io::Result<()> {
+        unmount(self.path(), UnmountFlags::empty())
+    }
+
+    fn image(&self) -> PathBuf {
+        self.place.path().join("disk.img")
+    }
+
+    pub(crate) fn path(&self) -> PathBuf {
+        self.place.path().join("d")
+    }
+
+    /// A file beside it, which never is full.
+    pub(crate) fn log(&self) -> PathBuf {
+        self.place.path().join("log")
+    }
+
+    pub(crate) fn free(&self) -> u64 {
+        let facts = statvfs(self.path()).unwrap();
+        facts.f_bavail * facts.f_frsize
+    }
+
+    /// Fills it until so many bytes are left.
+    pub(crate) fn fill(&self, left: u64) {
+        let mut ballast = File::options().create(true).append(true).open(self.ballast()).unwrap();
+        loop {
+            let more = self.free().saturating_sub(left) / BLOCK * BLOCK;
+            if more == 0 {
+                return;
+            }
+            let end = ballast.seek(SeekFrom::End(0)).unwrap();
+            if more > 64 * BLOCK && fallocate(&ballast, FallocateFlags::empty(), end, more - 32 * BLOCK).is_ok() {
+                continue;
+            }
+            if ballast.write_all(&[0; BLOCK as usize]).and_then(|()| ballast.sync_data()).is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Takes away what it was filled with.
+    pub(crate) fn empty(&self) {
+        fs::remove_file(self.ballast()).unwrap();
+    }
+
+    fn ballast(&self) -> PathBuf {
+        self.path().join("ballast")
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let path = self.path();
+        let _ = unmount(&path, UnmountFlags::empty()).or_else(|_| unmount(&path, UnmountFlags::DETACH));
+    }
+}
+
+pub(crate) fn run(command: &mut Command) {
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// The number of the loop device that has `file` behind it.
+pub(crate) fn loop_of(file: &Path) -> u32 {
+    let entries = fs::read_dir("/sys/block").unwrap().flatten();
+    let found = entries.filter_map(|entry| {
+        let number = entry.file_name().to_str()?.strip_prefix("loop")?.parse().ok()?;
+        let behind = fs::read_to_string(entry.path().join("loop/backing_file")).ok()?;
+        (Path::new(behind.trim_end()) == file).then_some(number)
+    });
+    found.last().unwrap_or_else(|| panic!("nothing has {} behind it", file.display()))
+}
