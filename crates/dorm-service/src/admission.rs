@@ -8,7 +8,6 @@ use std::fmt::Debug;
 use std::sync::{Mutex, PoisonError};
 
 use dorm_lifecycle::{Resources, Sandbox, SandboxId, State};
-use dorm_store::SandboxRecord;
 use tokio::sync::MutexGuard;
 
 use crate::actor::Message;
@@ -236,10 +235,7 @@ impl Shared {
     /// What the sleep images of the living and all snapshots occupy by their records, in bytes. Copies that share files
     /// count each.
     pub(crate) async fn captures_bytes(&self) -> Result<u64, ServiceError> {
-        let images = |records: &BTreeMap<SandboxId, SandboxRecord>| {
-            records.values().flat_map(|record| record.sandbox.images()).map(|image| image.bytes).sum::<u64>()
-        };
-        let bytes = self.living.look(&*self.store, images).await?;
+        let bytes = self.living.totals(&*self.store).await?.image_bytes;
         Ok(bytes.saturating_add(self.store.snapshot_bytes().await?))
     }
 

@@ -17,9 +17,43 @@ pub(crate) struct Living {
     records: Mutex<Records>,
 }
 
+/// What is told of all of them together.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Totals {
+    /// How many are in each state.
+    pub(crate) states: BTreeMap<StateName, usize>,
+    /// What their sleep images occupy by their records.
+    pub(crate) image_bytes: u64,
+}
+
+impl Totals {
+    fn of<'a>(records: impl Iterator<Item = &'a SandboxRecord>) -> Self {
+        let mut totals = Self::default();
+        records.for_each(|record| totals.add(record));
+        totals
+    }
+
+    fn add(&mut self, record: &SandboxRecord) {
+        *self.states.entry(record.sandbox.state.name()).or_default() += 1;
+        self.image_bytes += image_bytes(record);
+    }
+
+    fn remove(&mut self, record: &SandboxRecord) {
+        if let Some(count) = self.states.get_mut(&record.sandbox.state.name()) {
+            *count = count.saturating_sub(1);
+        }
+        self.image_bytes = self.image_bytes.saturating_sub(image_bytes(record));
+    }
+}
+
+fn image_bytes(record: &SandboxRecord) -> u64 {
+    record.sandbox.images().map(|image| image.bytes).sum()
+}
+
 #[derive(Default)]
 struct Records {
     all: BTreeMap<SandboxId, SandboxRecord>,
+    totals: Totals,
     /// Whether the records are those of the store.
     is_read: bool,
     /// Counts the beginnings and ends of commits that change sandboxes.
@@ -80,9 +114,21 @@ impl Living {
         let mut state = self.lock();
         for mut record in changed {
             record.revision += 1;
-            match record.sandbox.state.name() {
-                StateName::Terminated => _ = state.all.remove(&record.sandbox.id),
-                _ => _ = state.all.insert(record.sandbox.id.clone(), record),
+            let before = match record.sandbox.state.name() {
+                StateName::Terminated => state.all.remove(&record.sandbox.id),
+                StateName::Pending
+                | StateName::Running
+                | StateName::Snapshotting
+                | StateName::Suspending
+                | StateName::Suspended
+                | StateName::Resuming
+                | StateName::Terminating => {
+                    state.totals.add(&record);
+                    state.all.insert(record.sandbox.id.clone(), record)
+                }
+            };
+            if let Some(before) = before {
+                state.totals.remove(&before);
             }
         }
     }
@@ -93,6 +139,19 @@ impl Living {
         store: &dyn Store,
         look: impl Fn(&BTreeMap<SandboxId, SandboxRecord>) -> T,
     ) -> Result<T, StoreError> {
+        self.look_at(store, |records, _| look(records)).await
+    }
+
+    /// What is told of all of them together.
+    pub(crate) async fn totals(&self, store: &dyn Store) -> Result<Totals, StoreError> {
+        self.look_at(store, |_, totals| totals.clone()).await
+    }
+
+    async fn look_at<T>(
+        &self,
+        store: &dyn Store,
+        look: impl Fn(&BTreeMap<SandboxId, SandboxRecord>, &Totals) -> T,
+    ) -> Result<T, StoreError> {
         let states = StateName::ALL.into_iter().filter(|name| *name != StateName::Terminated).collect();
         let filter = SandboxFilter { states, ..SandboxFilter::default() };
         let mut attempt = 0;
@@ -100,18 +159,19 @@ impl Living {
             let version = {
                 let state = self.lock();
                 if state.is_read {
-                    return Ok(look(&state.all));
+                    return Ok(look(&state.all, &state.totals));
                 }
                 state.version
             };
             let read = store.sandboxes(&filter).await?;
+            let totals = Totals::of(read.iter());
             let records = read.into_iter().map(|record| (record.sandbox.id.clone(), record)).collect();
             let mut state = self.lock();
             attempt += 1;
             if state.version == version {
-                (state.all, state.is_read) = (records, true);
+                (state.all, state.totals, state.is_read) = (records, totals, true);
             } else if attempt == ATTEMPTS {
-                return Ok(look(&records));
+                return Ok(look(&records, &totals));
             }
         }
     }

@@ -42,6 +42,12 @@ fn change(sandbox: Sandbox, revision: u64) -> Change {
 }
 
 async fn states(living: &Living, store: &dyn Store) -> Vec<(u64, StateName)> {
+    let told = living.totals(store).await.unwrap();
+    let all = living.look(store, |records| Totals::of(records.values())).await.unwrap();
+    let there =
+        |totals: Totals| (totals.states.into_iter().filter(|(_, count)| *count > 0).collect(), totals.image_bytes);
+    let (told, all): ((Vec<_>, u64), (Vec<_>, u64)) = (there(told), there(all));
+    assert_eq!(told, all);
     let look = |records: &BTreeMap<SandboxId, SandboxRecord>| {
         records.values().map(|record| (record.revision, record.sandbox.state.name())).collect()
     };

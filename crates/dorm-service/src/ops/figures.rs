@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use dorm_lifecycle::{SandboxId, StateName};
-use dorm_store::{RowKind, SandboxRecord};
+use dorm_lifecycle::StateName;
+use dorm_store::RowKind;
 
 use crate::admission::Budgets;
 use crate::error::ServiceError;
@@ -49,14 +49,7 @@ impl Service {
         let shared = &self.shared;
         let states = StateName::ALL.into_iter().filter(|name| *name != StateName::Terminated);
         let mut sandboxes: BTreeMap<StateName, usize> = states.map(|state| (state, 0)).collect();
-        let counts = |records: &BTreeMap<SandboxId, SandboxRecord>| {
-            let mut counts: BTreeMap<StateName, usize> = BTreeMap::new();
-            for record in records.values() {
-                *counts.entry(record.sandbox.state.name()).or_default() += 1;
-            }
-            counts
-        };
-        sandboxes.extend(shared.living.look(&*shared.store, counts).await?);
+        sandboxes.extend(shared.living.totals(&*shared.store).await?.states);
         let (parked, parked_bytes) = shared.parking.held();
         let (unrecorded_runs, foreign_runs) = shared.left_alone.count();
         Ok(Figures {
