@@ -208,7 +208,12 @@ impl Volumes {
         };
         if inner.steps.in_place() {
             let _held = held.await;
-            return work(&inner);
+            let done = if inner.steps.alive() { Some(work(&inner)) } else { None };
+            return match done {
+                Some(done) if inner.steps.alive() => done,
+                // A dead daemon hears no answer.
+                Some(_) | None => std::future::pending().await,
+            };
         }
         // To its end, even if nobody waits any more.
         let done = tokio::spawn(async move {

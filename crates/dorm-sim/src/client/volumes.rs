@@ -1,7 +1,7 @@
 //! What callers do with volumes: few of them, some for one writer, so that sandboxes get into each other's way.
 
 use dorm_lifecycle::{MountPath, SandboxId, Writers};
-use dorm_service::AttachVolume;
+use dorm_service::{AttachVolume, Code};
 
 use super::{Client, Deed};
 
@@ -30,7 +30,17 @@ impl Client {
             }
             Deed::Attach(id, number) => {
                 let Some(path) = place(*number) else { return };
-                let answer = self.service.attach(id, AttachVolume::new(volume(*number), path.clone())).await;
+                let asked = AttachVolume::new(volume(*number), path.clone());
+                let mut answer = self.service.attach(id, asked.clone()).await;
+                if matches!(&answer, Err(error) if error.code() == Code::NotFound)
+                    && let (Ok(name), many) = (volume(*number).parse(), self.random.chance(50))
+                {
+                    let writers = if many { Writers::Many } else { Writers::One };
+                    if let Err(error) = self.service.create_volume(name, BYTES, writers).await {
+                        return self.refused(deed, &error);
+                    }
+                    answer = self.service.attach(id, asked).await;
+                }
                 self.viewed(deed, answer, since, |sandbox| sandbox.spec.attachments.iter().any(|one| one.path == path));
             }
             Deed::Detach(id, number) => {
