@@ -74,6 +74,14 @@ pub(crate) struct SnapshotAsked {
     pub(crate) begun: Option<oneshot::Sender<SnapshotRecord>>,
 }
 
+/// What is on record as open of the operation that a sandbox is in.
+#[derive(Default)]
+pub(crate) struct Open {
+    pub(crate) operation: Option<OperationRecord>,
+    /// The snapshot that it makes.
+    pub(crate) snapshot: Option<SnapshotRecord>,
+}
+
 /// What an actor does first.
 pub(crate) enum First {
     /// Carry out an effect that is already recorded, and answer when it is over.
@@ -143,14 +151,15 @@ impl Seat {
 
 impl Actor {
     /// Starts the task of `record`.
-    pub(crate) fn spawn(shared: &Arc<Shared>, record: SandboxRecord, by: By, first: First) {
+    pub(crate) fn spawn(shared: &Arc<Shared>, record: SandboxRecord, by: By, first: First, open: Open) {
         let seat = Seat::take(shared, &record.sandbox);
-        Self::spawn_in(seat, shared, record, by, first);
+        Self::spawn_in(seat, shared, record, by, first, open);
     }
 
     /// Starts the task of `record`, which may have been asked for things already.
-    pub(crate) fn spawn_in(seat: Seat, shared: &Arc<Shared>, record: SandboxRecord, by: By, first: First) {
+    pub(crate) fn spawn_in(seat: Seat, shared: &Arc<Shared>, record: SandboxRecord, by: By, first: First, open: Open) {
         let Seat { inbox, activity } = seat;
+        let Open { operation, snapshot } = open;
         shared.ledger.note(&record.sandbox);
         let actor = Self {
             shared: shared.clone(),
@@ -160,9 +169,9 @@ impl Actor {
             agent: None,
             work: None,
             relief: None,
-            capture: None,
-            operation: None,
-            snapshot: None,
+            capture: operation.as_ref().and_then(|operation| operation.capture.clone()),
+            operation,
+            snapshot,
             by,
             waiting: Vec::new(),
             failure: None,

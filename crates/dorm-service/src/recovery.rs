@@ -12,7 +12,7 @@ use dorm_store::{
     Change, OperationKind, OperationRecord, OperationResult, SandboxRecord, SnapshotFilter, SnapshotStatus,
 };
 
-use crate::actor::{Actor, First};
+use crate::actor::{Actor, First, Open};
 use crate::checkpointing;
 use crate::data_disk;
 use crate::effects::{self, Task};
@@ -125,8 +125,11 @@ impl Service {
             let found = runs.remove(&record.sandbox.id).unwrap_or_default();
             let (record, preferred) = living::prefer(&shared, record, &found, &mut report).await?;
             match preferred {
-                Some(run) => Actor::spawn(&shared, record, By::Recovery, First::Adopt(run)),
-                None => revive(&shared, record, &found, &mut report).await,
+                Some(run) => Actor::spawn(&shared, record, By::Recovery, First::Adopt(run), Open::default()),
+                None => {
+                    let open = left_open(&shared, &record).await?;
+                    revive(&shared, record, &found, open, &mut report).await;
+                }
             }
         }
         let service = Self { shared };
@@ -286,10 +289,28 @@ async fn finish_deletion(
     crate::ops::checkpoint::finish_deletion(shared, operation, doomed).await
 }
 
+/// What is still open of the operation that the sandbox is in, which whoever drives it ends: its record names what the
+/// operation had written, and the snapshot it was making has failed with it.
+async fn left_open(shared: &std::sync::Arc<Shared>, record: &SandboxRecord) -> Result<Open, ServiceError> {
+    let Some(id) = record.sandbox.state.operation() else { return Ok(Open::default()) };
+    let operation = shared.store.open_operations().await?.into_iter().find(|open| open.id == *id);
+    let written = operation.as_ref().and_then(|operation| operation.capture.clone());
+    let snapshot = match written {
+        Some(capture) => {
+            let made = SnapshotFilter { capture: Some(capture), ..SnapshotFilter::default() };
+            let mut made = shared.store.find_snapshots(&made).await?.into_iter();
+            made.find(|snapshot| snapshot.status == SnapshotStatus::InProgress)
+        }
+        None => None,
+    };
+    Ok(Open { operation, snapshot })
+}
+
 async fn revive(
     shared: &std::sync::Arc<Shared>,
     record: SandboxRecord,
     found: &[(RunId, RunCondition)],
+    open: Open,
     report: &mut RecoveryReport,
 ) {
     let id = record.sandbox.id.clone();
@@ -335,7 +356,7 @@ async fn revive(
     {
         park(shared, &record, run).await;
     }
-    Actor::spawn(shared, record, By::Recovery, first);
+    Actor::spawn(shared, record, By::Recovery, first, open);
 }
 
 /// Notes that a run stands still, and sees to it that it uses no CPU. One that cannot be parked is given back.

@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 
 use super::attach::{AttachVolume, FollowingVolumes, following};
 use super::settings::fits_host;
-use crate::actor::{Actor, First, Seat, record::first_operation};
+use crate::actor::{Actor, First, Open, Seat, record::first_operation};
 use crate::admission::Share;
 use crate::error::ServiceError;
 use crate::shared::Service;
@@ -159,7 +159,7 @@ impl Service {
                 return Err(error.into());
             }
             drop(leasing);
-            Actor::spawn_in(seat, &own, record, By::User, First::Effect(effect, Some(reply)));
+            Actor::spawn_in(seat, &own, record, By::User, First::Effect(effect, Some(reply)), Open::default());
             Ok(())
         };
         shared.tasks.spawn(begin).await.unwrap_or(Err(ServiceError::Stopping))?;
