@@ -84,8 +84,13 @@ impl Service {
                 }
                 Belonging::Over => {}
                 Belonging::Unrecorded => {
-                    tracing::warn!(%run, ?condition, "no record names this run; it is left alone: see `dorm gc -n`");
-                    report.lines.push(format!("run {run}: no record names it; it is left alone"));
+                    let why = match unreadable.may_need_run(&run) {
+                        true => "the record of its sandbox cannot be read",
+                        false => "no record names this run",
+                    };
+                    tracing::warn!(%run, ?condition, "{why}; it is left alone: see `dorm gc -n`");
+                    let said = why.replace("this run", "it");
+                    report.lines.push(format!("run {run}: {said}; it is left alone"));
                     known.push(run.clone());
                     shared.left_alone.note(run);
                 }

@@ -220,7 +220,7 @@ impl Store for FiledStore {
     async fn settle(&self, ticket: Ticket) -> Result<Settled, StoreError> {
         let settled = self.inner.settle(ticket).await?;
         let fates = self.unsettled().remove(&ticket).unwrap_or_default();
-        if let Settled::Made(_) = &settled {
+        if settled == Settled::Made {
             self.writer.write(fates);
         }
         Ok(settled)

@@ -11,7 +11,6 @@ use dorm_net::HostNetwork;
 use dorm_pool::Pool;
 use dorm_service::{Budgets, ParkLimits, Parts, Retention, Service, Settings};
 use dorm_store::{SteppedStore, Store};
-use dorm_store_sql::SqlStore;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;

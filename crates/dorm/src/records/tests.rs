@@ -19,7 +19,7 @@ fn sandbox(number: u8) -> Sandbox {
         restored: Restored::Nothing,
         rewound: None,
         older: Vec::new(),
-        state: State::Running { since: at, image: None },
+        state: State::Running { since: at, image: None, background: None },
     }
 }
 

@@ -93,7 +93,7 @@ impl Facts {
     /// database was put back, perhaps.
     async fn image_that_is_gone(&self, pool: &Pool) -> Option<Finding> {
         for record in &self.sandboxes {
-            let State::Suspended { image } = &record.sandbox.state else { continue };
+            let State::Suspended { image, .. } = &record.sandbox.state else { continue };
             let id = &record.sandbox.id;
             if self.is_told("sandbox", id.as_str()) {
                 continue;
@@ -112,7 +112,7 @@ impl Facts {
         };
         let mut record = record.clone();
         record.sandbox.generation = record.sandbox.generation.max(found.facts.generation);
-        record.sandbox.state = State::Suspended { image: sleep_image(found) };
+        record.sandbox.state = State::Suspended { image: sleep_image(found), background: None };
         let unknown = vec!["changes of settings since that record".to_owned()];
         Remedy::Rebuild {
             change: Box::new(Change { sandboxes: vec![record], ..Change::default() }),

@@ -61,7 +61,10 @@ pub(crate) fn sandbox() -> Sandbox {
         restored: Restored::Nothing,
         rewound: None,
         older: Vec::new(),
-        state: State::Suspended { image: SleepImage { capture: image_id(), generation: 2, taken: AT, bytes: 5 } },
+        state: State::Suspended {
+            image: SleepImage { capture: image_id(), generation: 2, taken: AT, bytes: 5 },
+            background: None,
+        },
     }
 }
 
@@ -129,7 +132,7 @@ impl Place {
         let sql = Arc::new(SqlStore::open(&place.database()).await.unwrap());
         let store = FiledStore::new(sql.clone(), place.data()).await.unwrap();
         let mut before = sandbox();
-        before.state = State::Running { since: AT, image: None };
+        before.state = State::Running { since: AT, image: None, background: None };
         let change = Change {
             sandboxes: vec![SandboxRecord { sandbox: before, revision: 0 }],
             snapshots: vec![snapshot()],

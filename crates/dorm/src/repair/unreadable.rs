@@ -150,7 +150,7 @@ fn bare(id: &SandboxId, project: Option<ProjectId>, name: Option<dorm_lifecycle:
         restored: Restored::Nothing,
         rewound: None,
         older: Vec::new(),
-        state: State::Suspended { image: sleep_image(image) },
+        state: State::Suspended { image: sleep_image(image), background: None },
     }
 }
 
@@ -168,12 +168,12 @@ fn settle(sandbox: &mut Sandbox, image: Option<&Capture>, run: Option<&RunId>) {
         sandbox.generation = sandbox.generation.max(run.generation);
         sandbox.run = run.generation;
         sandbox.state = match newest {
-            Some(image) if sleeps => State::Suspended { image },
-            image => State::Running { since: sandbox.last_active, image },
+            Some(image) if sleeps => State::Suspended { image, background: None },
+            image => State::Running { since: sandbox.last_active, image, background: None },
         };
     } else if let Some(image) = newest {
         sandbox.generation = sandbox.generation.max(image.generation).max(1);
-        sandbox.state = State::Suspended { image };
+        sandbox.state = State::Suspended { image, background: None };
     }
     let own = sandbox.state.image().map(|image| image.capture.clone());
     sandbox.older.retain(|older| Some(&older.capture) != own.as_ref());
