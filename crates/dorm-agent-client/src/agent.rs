@@ -1,6 +1,7 @@
 //! The handle, and the calls about the sandbox as a whole.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use dorm_agent_proto::{Account, Answer, Busy, GuestMount, Identity, Metrics, Request, Resumed, User};
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -141,6 +142,16 @@ impl Agent {
     /// [`AgentError::Refused`] when nobody listens there.
     pub async fn dial(&self, port: u16) -> Result<DialedStream, AgentError> {
         Ok(DialedStream::new(self.follow(&Request::Dial { port }).await?))
+    }
+
+    /// Whether anything has come from the agent in the last `time`.
+    pub fn was_heard_within(&self, time: Duration) -> bool {
+        self.connection.heard().elapsed() <= time
+    }
+
+    /// Whether both are handles to one connection.
+    pub fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.connection, &other.connection)
     }
 
     /// Resolves when the connection has ended.

@@ -12,6 +12,7 @@ use dorm_agent_proto::frame::{self, Assembler, Decoder, Frame, Kind};
 use dorm_agent_proto::{End, Event, Hello, Nonce, Resync, VERSION};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::credit::Credit;
@@ -53,6 +54,8 @@ pub(crate) struct Connection {
 struct Shared {
     table: Mutex<Table>,
     closed: CancellationToken,
+    /// When anything came in last.
+    heard: Mutex<Instant>,
 }
 
 #[derive(Debug, Default)]
@@ -97,7 +100,8 @@ impl Connection {
             return Err(AgentError::Version { agent: hello.version, host: VERSION });
         }
         let closed = CancellationToken::new();
-        let shared = Arc::new(Shared { table: Mutex::default(), closed: closed.clone() });
+        let shared =
+            Arc::new(Shared { table: Mutex::default(), closed: closed.clone(), heard: Mutex::new(Instant::now()) });
         let (outgoing, queue) = mpsc::unbounded_channel();
         tokio::spawn(write(writing, queue, Arc::clone(&shared)));
         tokio::spawn(read(reading, decoder, Arc::clone(&shared)));
@@ -110,6 +114,11 @@ impl Connection {
 
     pub(crate) async fn closed(&self) {
         self.shared.closed.cancelled().await;
+    }
+
+    /// When anything came from the agent last.
+    pub(crate) fn heard(&self) -> Instant {
+        *self.shared.heard.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn is_closed(&self) -> bool {
@@ -259,7 +268,10 @@ async fn read(mut reading: impl AsyncRead + Unpin, mut decoder: Decoder, shared:
         };
         match read {
             Ok(0) => break Reason::Ended,
-            Ok(length) => decoder.push(&buffer[..length]),
+            Ok(length) => {
+                *shared.heard.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+                decoder.push(&buffer[..length]);
+            }
             Err(error) => break Reason::Failed(Arc::new(error)),
         }
     };

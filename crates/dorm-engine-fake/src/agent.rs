@@ -37,7 +37,7 @@ pub(crate) async fn serve(machine: Arc<Machine>, stream: DuplexStream) {
             Ok(length) => decoder.push(&buffer[..length]),
         }
         while let Some(frame) = decoder.next_frame() {
-            session.machine.running().await;
+            session.machine.speaking().await;
             session.take(frame).await;
         }
     }

@@ -80,6 +80,7 @@ impl Call<'_> {
                     host.kill(&self.run, "a planned fault killed it");
                 }
                 Fault::Lose => host.lose(&self.run),
+                Fault::Silence(time) => host.silence(&self.run, time),
                 Fault::WriteShort => short = Some(fault),
             }
         }
@@ -111,9 +112,13 @@ impl Call<'_> {
     /// Refuses what cannot be done to a run that is half-made or dead.
     fn need_whole(&self, condition: RunCondition) -> Result<(), EngineError> {
         match condition {
-            RunCondition::Broken => Err(self.condition("dead or half-made: stop it")),
-            RunCondition::Running | RunCondition::Paused | RunCondition::Parked => Ok(()),
+            RunCondition::Broken => Err(self.ended()),
+            RunCondition::Running | RunCondition::Silent | RunCondition::Paused | RunCondition::Parked => Ok(()),
         }
+    }
+
+    fn ended(&self) -> EngineError {
+        EngineError::Ended { operation: self.operation.name(), run: self.run.clone() }
     }
 }
 
@@ -157,7 +162,7 @@ impl Engine for FakeEngine {
         machine.pause();
         self.breathe(&call).await?;
         let image = machine.look(|guest| Image::of(guest, &machine.spec, &self.capabilities));
-        let image = image.ok_or_else(|| call.condition("dead"))?.map_err(|error| call.failed(error))?;
+        let image = image.ok_or_else(|| call.ended())?.map_err(|error| call.failed(error))?;
         self.breathe(&call).await?;
         let files = image.write(into, None).map_err(|error| match error {
             FakeError::File { ref source, .. } if source.kind() == std::io::ErrorKind::StorageFull => {
@@ -176,7 +181,7 @@ impl Engine for FakeEngine {
                 return Err(error);
             }
         }
-        let stopped = machine.pause().ok_or_else(|| call.condition("dead"))?;
+        let stopped = machine.pause().ok_or_else(|| call.ended())?;
         Ok(Captured { files, stopped })
     }
 
@@ -201,7 +206,7 @@ impl Engine for FakeEngine {
         let call = self.begin(Operation::Park, run).await?;
         match self.machine(run)?.park() {
             RunCondition::Paused | RunCondition::Parked => call.end(()).await,
-            RunCondition::Running => Err(call.condition("running: capture it first")),
+            RunCondition::Running | RunCondition::Silent => Err(call.condition("running: capture it first")),
             RunCondition::Broken => call.need_whole(RunCondition::Broken),
         }
     }
@@ -243,7 +248,7 @@ impl Engine for FakeEngine {
 
     async fn usage(&self, run: &RunId) -> Result<Usage, EngineError> {
         let call = self.begin(Operation::Usage, run).await?;
-        let usage = self.machine(run)?.usage().ok_or_else(|| call.condition("dead or half-made: stop it"))?;
+        let usage = self.machine(run)?.usage().ok_or_else(|| call.ended())?;
         call.end(usage).await
     }
 

@@ -94,6 +94,8 @@ pub enum Fault {
     Die,
     /// The run is gone without any notice, as after a restart of the host; the call answers what it then must.
     Lose,
+    /// The agent of the run takes no frame and sends none for that long; its guest goes on, and the engine answers.
+    Silence(Duration),
     /// A capture claims success, but its last bytes are missing. Nothing for other calls.
     WriteShort,
 }

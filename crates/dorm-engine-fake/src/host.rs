@@ -111,6 +111,22 @@ impl FakeHost {
         }
     }
 
+    /// Keeps the agent of a run from answering for that long, by tokio's clock; [`Duration::MAX`] for until
+    /// [`FakeHost::let_all_answer`]. Its guest goes on.
+    pub fn silence(&self, run: &RunId, time: Duration) {
+        if let Some(machine) = self.machine(run) {
+            machine.silence(time);
+        }
+    }
+
+    /// Ends every silence.
+    pub fn let_all_answer(&self) {
+        let machines: Vec<_> = self.lock().values().cloned().collect();
+        for machine in machines {
+            machine.silence(Duration::ZERO);
+        }
+    }
+
     /// Makes a run and all that is left of it disappear, and nobody is told.
     pub fn lose(&self, run: &RunId) {
         let lost = self.lock().remove(run);

@@ -42,7 +42,12 @@ struct State {
     is_short: bool,
     /// Until when only the agent runs.
     relief: Option<Instant>,
+    /// Until when the agent neither takes nor sends a frame.
+    silent: Option<Instant>,
 }
+
+/// Longer than any test.
+const FOR_EVER: Duration = Duration::from_secs(1 << 30);
 
 /// How long only the agent runs while nobody names a victim.
 const NAMING: Duration = Duration::from_secs(10);
@@ -63,6 +68,7 @@ impl Machine {
                 stood_still_since: now,
                 is_short: false,
                 relief: None,
+                silent: None,
             }),
             changed: watch::Sender::new(0),
             ended: watch::Sender::new(false),
@@ -139,7 +145,7 @@ impl Machine {
                 drop(state);
                 self.tell();
             }
-            RunCondition::Running | RunCondition::Broken => {}
+            RunCondition::Running | RunCondition::Silent | RunCondition::Broken => {}
         }
         before
     }
@@ -218,6 +224,26 @@ impl Machine {
     /// Waits until the guest runs.
     pub(crate) async fn running(&self) {
         self.when_running(|_, _| Some(())).await;
+    }
+
+    /// Waits until the guest runs and its agent speaks.
+    pub(crate) async fn speaking(&self) {
+        let is_over = |silent: Instant| silent <= Instant::now();
+        self.when_running(|_, state| state.silent.is_none_or(is_over).then_some(())).await;
+    }
+
+    /// Keeps the agent from taking and sending frames for that long from now on; zero ends an earlier silence.
+    pub(crate) fn silence(self: &Arc<Self>, time: Duration) {
+        let time = time.min(FOR_EVER);
+        self.lock().silent = (time > Duration::ZERO).then(|| Instant::now() + time);
+        if time == Duration::ZERO {
+            return self.tell();
+        }
+        let machine = Arc::clone(self);
+        self.spawn(async move {
+            tokio::time::sleep(time).await;
+            machine.tell();
+        });
     }
 
     /// Something has changed about a process that may let it go on.

@@ -72,14 +72,14 @@ async fn a_run_may_die_or_be_lost_in_the_middle_of_a_call() {
         engine.start(&spec(number)).await.unwrap();
     }
     host.faults().next(Operation::Capture, Moment::Before, Fault::Die);
-    assert!(matches!(engine.capture(&spec(1).run, directory.path()).await, Err(EngineError::Condition { .. })));
+    assert!(matches!(engine.capture(&spec(1).run, directory.path()).await, Err(EngineError::Ended { .. })));
     assert!(matches!(notices.recv().await, Some(Notice::Ended { run, .. }) if run == spec(1).run));
     host.faults().next(Operation::Capture, Moment::Before, Fault::Lose);
     assert!(matches!(engine.capture(&spec(2).run, directory.path()).await, Err(EngineError::NoRun(_))));
     assert_eq!(host.runs(), [(spec(1).run, RunCondition::Broken), (spec(3).run, RunCondition::Running)]);
     host.die_silently(&spec(3).run);
     assert!(notices.try_recv().is_err());
-    assert!(matches!(engine.agent(&spec(3).run).await, Err(EngineError::Condition { .. })));
+    assert!(matches!(engine.agent(&spec(3).run).await, Err(EngineError::Ended { .. })));
 }
 
 #[tokio::test]

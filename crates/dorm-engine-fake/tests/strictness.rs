@@ -113,6 +113,10 @@ impl Engine for Flawed {
         self.engine.read_files(image, sink).await
     }
 
+    async fn pause(&self, run: &RunId) -> Result<(), EngineError> {
+        self.engine.pause(run).await
+    }
+
     async fn park(&self, run: &RunId) -> Result<(), EngineError> {
         if self.has(Flaw::ParkDoesNothing) { Ok(()) } else { self.engine.park(run).await }
     }

@@ -15,7 +15,7 @@ use dorm_lifecycle::Egress;
 use tokio::sync::OwnedMutexGuard;
 
 use crate::cgroup::Limits;
-use crate::control::ImageFiles;
+use crate::control::{ImageFiles, SOON};
 use crate::engine::Shared;
 use crate::error::{GvisorError, chain};
 use crate::hull::{Hull, Order, in_place};
@@ -127,7 +127,11 @@ impl Shared {
             match (origin, progress) {
                 (Origin::Cold, Progress::Booted) => Ok(()),
                 (Origin::Cold, Progress::Empty) => hull.control.start(hull.home.id()).await,
-                (Origin::Image(files), _) => hull.control.restore(files).await,
+                (Origin::Image(files), _) => {
+                    hull.control.restore(files).await?;
+                    // It may have been captured with its agent stopped by a signal from inside.
+                    hull.control.rouse(hull.home.id(), SOON).await
+                }
             }?;
             let begun = Instant::now();
             hull.reach("gvisor: guest begun")?;

@@ -8,12 +8,13 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use dorm_engine::{Captured, EngineError};
 use dorm_lifecycle::RunId;
 
 use crate::boot::IMAGE_FILES;
-use crate::control::ImageFiles;
+use crate::control::{ImageFiles, SOON};
 use crate::disk::Disk;
 use crate::engine::Shared;
 use crate::error::GvisorError;
@@ -153,13 +154,18 @@ pub(crate) async fn resume(hull: &Hull, turn: &mut Turn) -> Result<(), GvisorErr
 
 /// Finds out what the guest does when a call was begun of which nobody knows how far it came.
 pub(crate) async fn settle(hull: &Hull, turn: &mut Turn) -> Result<Phase, GvisorError> {
+    settle_within(hull, turn, SOON).await
+}
+
+/// The same, with a limit on how long the sandbox may take to answer.
+pub(crate) async fn settle_within(hull: &Hull, turn: &mut Turn, limit: Duration) -> Result<Phase, GvisorError> {
     match turn.phase() {
         Phase::Pausing | Phase::Resuming => {}
         known => return Ok(known),
     }
     // Only a paused guest is ever frozen, and it is thawed before it is let go on.
     let is_frozen = hull.group(crate::cgroup::Cgroup::is_frozen).await?;
-    let is_paused = is_frozen || hull.control.is_paused().await?;
+    let is_paused = is_frozen || hull.control.is_paused(hull.home.id(), limit).await?;
     turn.set_if_possible(if is_paused { Phase::Paused } else { Phase::Running });
     Ok(turn.phase())
 }

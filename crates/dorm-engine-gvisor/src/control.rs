@@ -19,9 +19,17 @@ use serde_json::{Value, json};
 use crate::error::GvisorError;
 
 /// How long a call may take that should be done in milliseconds; the host may be very busy.
-const SOON: Duration = Duration::from_secs(60);
-/// How long the memory of a big guest may take to be written or read.
-const LONG: Duration = Duration::from_secs(1800);
+pub(crate) const SOON: Duration = Duration::from_secs(60);
+/// How long a task may take to begin again after the signal that lets it.
+const ROUSED: Duration = Duration::from_millis(5);
+/// A sandbox that is not stopped answers within this.
+const PROMPT: Duration = Duration::from_secs(2);
+/// The agent's process id in every sandbox.
+pub(crate) const AGENT: u32 = 1;
+/// For calls whose outcome has to be known. A sandbox whose process is stopped carries them out when it goes on, however
+/// late: giving one up and making another would pause it twice, or kill it. They end with the sandbox's process; how long
+/// their callers wait is for those to say.
+const UNTIL_ANSWERED: Option<Duration> = None;
 
 /// One sandbox's control socket.
 #[derive(Clone, Debug)]
@@ -49,22 +57,22 @@ impl Control {
 
     /// Stops the guest. Pauses nest: each needs a [`Control::resume`] of its own.
     pub(crate) async fn pause(&self) -> Result<(), GvisorError> {
-        self.call("containerManager.Pause", Value::Null, Vec::new(), SOON).await.map(drop)
+        self.call("containerManager.Pause", Value::Null, Vec::new(), UNTIL_ANSWERED).await.map(drop)
     }
 
     /// Takes back one pause. **Kills the sandbox when the guest is not paused** (seen with 20240729).
     pub(crate) async fn resume(&self) -> Result<(), GvisorError> {
-        self.call("containerManager.Resume", Value::Null, Vec::new(), SOON).await.map(drop)
+        self.call("containerManager.Resume", Value::Null, Vec::new(), UNTIL_ANSWERED).await.map(drop)
     }
 
     /// Starts the container's first process.
     pub(crate) async fn start(&self, id: &str) -> Result<(), GvisorError> {
-        self.call("containerManager.StartRoot", json!(id), Vec::new(), SOON).await.map(drop)
+        self.call("containerManager.StartRoot", json!(id), Vec::new(), Some(SOON)).await.map(drop)
     }
 
     /// Gives an empty hull its links; `packets` is the raw socket of the one that leads out.
     pub(crate) async fn links(&self, links: Value, packets: Option<OwnedFd>) -> Result<(), GvisorError> {
-        self.call("Network.CreateLinksAndRoutes", links, packets.into_iter().collect(), SOON).await.map(drop)
+        self.call("Network.CreateLinksAndRoutes", links, packets.into_iter().collect(), Some(SOON)).await.map(drop)
     }
 
     /// Writes the guest's memory into `files`. The guest then does what it did before: a paused one stays paused.
@@ -76,18 +84,18 @@ impl Control {
             "have_pages_file": true,
             "Resume": true,
         });
-        self.call("containerManager.Checkpoint", argument, files.0.into(), LONG).await.map(drop)
+        self.call("containerManager.Checkpoint", argument, files.0.into(), UNTIL_ANSWERED).await.map(drop)
     }
 
     /// Fills an empty hull with the memory in `files`; the guest runs when this returns.
     pub(crate) async fn restore(&self, files: ImageFiles) -> Result<(), GvisorError> {
         let argument = json!({"HavePagesFile": true, "HaveDeviceFile": false});
-        self.call("containerManager.Restore", argument, files.0.into(), LONG).await.map(drop)
+        self.call("containerManager.Restore", argument, files.0.into(), UNTIL_ANSWERED).await.map(drop)
     }
 
     /// The guest's processes, the agent first.
     pub(crate) async fn processes(&self, id: &str) -> Result<Vec<u32>, GvisorError> {
-        let list = self.call("containerManager.Processes", json!(id), Vec::new(), SOON).await?;
+        let list = self.call("containerManager.Processes", json!(id), Vec::new(), Some(SOON)).await?;
         let pids = list.as_array().into_iter().flatten().filter_map(|process| process["pid"].as_u64());
         let mut pids: Vec<_> = pids.filter_map(|pid| u32::try_from(pid).ok()).collect();
         pids.sort_unstable();
@@ -97,13 +105,29 @@ impl Control {
     /// Sends a signal to the guest's process `pid`.
     pub(crate) async fn signal(&self, id: &str, pid: u32, signal: i32) -> Result<(), GvisorError> {
         let argument = json!({"CID": id, "Signo": signal, "PID": pid, "Mode": 0});
-        self.call("containerManager.Signal", argument, Vec::new(), SOON).await.map(drop)
+        self.call("containerManager.Signal", argument, Vec::new(), Some(SOON)).await.map(drop)
     }
 
-    /// Whether the guest stands still: whether every one of its tasks waits to be let go on.
-    pub(crate) async fn is_paused(&self) -> Result<bool, GvisorError> {
-        let stacks = self.call("debug.Stacks", Value::Null, Vec::new(), SOON).await?;
-        Ok(stand_still(stacks.as_str().unwrap_or_default()))
+    /// Lets the agent go on if a signal from inside has stopped it; a paused guest stays paused. The agent ignores the
+    /// signal otherwise.
+    pub(crate) async fn rouse(&self, id: &str, limit: Duration) -> Result<(), GvisorError> {
+        let argument = json!({"CID": id, "Signo": libc::SIGCONT, "PID": AGENT, "Mode": 0});
+        self.call("containerManager.Signal", argument, Vec::new(), Some(limit)).await.map(drop)
+    }
+
+    /// Whether the guest stands still: whether every one of its tasks waits to be let go on. An answer that comes late is
+    /// not believed: a call that an earlier daemon made may have been carried out at the same time.
+    pub(crate) async fn is_paused(&self, id: &str, limit: Duration) -> Result<bool, GvisorError> {
+        // Tasks that a signal has stopped look like paused ones. One of the agent's own runs in a guest that is not paused.
+        self.rouse(id, limit).await?;
+        loop {
+            tokio::time::sleep(ROUSED).await;
+            let asked = Instant::now();
+            let stacks = self.call("debug.Stacks", Value::Null, Vec::new(), Some(limit)).await?;
+            if asked.elapsed() < PROMPT {
+                return Ok(stand_still(stacks.as_str().unwrap_or_default()));
+            }
+        }
     }
 
     async fn call(
@@ -111,10 +135,14 @@ impl Control {
         method: &'static str,
         argument: Value,
         files: Vec<OwnedFd>,
-        limit: Duration,
+        limit: Option<Duration>,
     ) -> Result<Value, GvisorError> {
         let this = self.clone();
-        let answer = tokio::task::spawn_blocking(move || this.ask(method, &argument, &files, limit)).await?;
+        let ask = move || this.ask(method, &argument, &files, limit);
+        let answer = match limit {
+            Some(_) => tokio::task::spawn_blocking(ask).await?,
+            None => on_its_own_thread(ask).await,
+        };
         let answer = answer.map_err(|source| GvisorError::Control { method, source })?;
         if answer.success { Ok(answer.result) } else { Err(GvisorError::Refused { method, said: answer.err }) }
     }
@@ -127,20 +155,20 @@ impl Control {
         }
     }
 
-    fn ask(&self, method: &str, argument: &Value, files: &[OwnedFd], limit: Duration) -> io::Result<Answer> {
+    fn ask(&self, method: &str, argument: &Value, files: &[OwnedFd], limit: Option<Duration>) -> io::Result<Answer> {
         let mut stream = self.connect()?;
-        stream.set_write_timeout(Some(limit))?;
+        stream.set_write_timeout(limit)?;
         let question = serde_json::to_vec(&json!({"method": method, "arg": argument}))?;
         send(&stream, &question, files)?;
-        let end = Instant::now() + limit;
+        let end = limit.map(|limit| Instant::now() + limit);
         let mut answer = Vec::new();
         let mut buffer = vec![0_u8; 64 << 10];
         loop {
-            let left = end.saturating_duration_since(Instant::now());
-            if left.is_zero() {
+            let left = end.map(|end| end.saturating_duration_since(Instant::now()));
+            if left.is_some_and(|left| left.is_zero()) {
                 return Err(io::ErrorKind::TimedOut.into());
             }
-            stream.set_read_timeout(Some(left))?;
+            stream.set_read_timeout(left)?;
             let read = match stream.read(&mut buffer) {
                 Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
                 Ok(read) => read,
@@ -159,6 +187,14 @@ impl Control {
             }
         }
     }
+}
+
+/// Runs what may block for as long as a sandbox lives. The runtime waits for its own threads when it ends, and a daemon
+/// must not wait for a stopped sandbox.
+async fn on_its_own_thread<T: Send + 'static>(ask: impl FnOnce() -> io::Result<T> + Send + 'static) -> io::Result<T> {
+    let (sender, answer) = tokio::sync::oneshot::channel();
+    std::thread::Builder::new().name("control".to_owned()).spawn(move || drop(sender.send(ask())))?;
+    answer.await.unwrap_or_else(|_| Err(io::ErrorKind::BrokenPipe.into()))
 }
 
 fn send(stream: &UnixStream, question: &[u8], files: &[OwnedFd]) -> io::Result<()> {

@@ -5,6 +5,7 @@ use std::future::Future;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use dorm_engine::{
@@ -31,6 +32,9 @@ use crate::spares::{self, Spare, Spares};
 use crate::stream;
 
 pub(crate) const NAME: &str = "gvisor";
+
+/// How long it is waited for that an agent is told to go on. A sandbox that is stopped does it later all the same.
+const ROUSE: Duration = Duration::from_secs(1);
 
 /// What the engine works with.
 #[derive(Clone)]
@@ -212,6 +216,13 @@ impl Shared {
         run.cut(None);
         let (stream, thread) = in_place(|| stream::open(&hull.home)).map_err(|error| error.of(OPERATION, id))?;
         run.cut(Some(thread));
+        // A guest can stop its own agent. A sandbox that is stopped itself does as it is told when it goes on.
+        let (control, hull) = (hull.control.clone(), hull.home.id().to_owned());
+        tokio::spawn(async move {
+            if let Err(error) = control.rouse(&hull, ROUSE).await {
+                tracing::debug!(hull, error = %crate::error::chain(&error), "an agent could not be told to go on");
+            }
+        });
         Ok(Box::new(stream))
     }
 

@@ -6,11 +6,13 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use dorm_engine::{EngineError, ForeignRun, FoundRun, LeaseId};
 use dorm_lifecycle::{RunCondition, RunId};
+use tokio::task::JoinSet;
 
-use crate::capture::settle;
+use crate::capture::settle_within;
 use crate::cgroup::Cgroup;
 use crate::control::Control;
 use crate::engine::Shared;
@@ -19,6 +21,9 @@ use crate::hull::{Host, Hull, in_place};
 use crate::notes::{Home, Note, Phase, Processes};
 use crate::relief::adopt_relief;
 use crate::run::{Run, lock};
+
+/// How long a sandbox may take to say what its guest does while it is looked for.
+const LOOK: Duration = Duration::from_secs(10);
 
 impl Shared {
     /// Takes over the runs that the notes name.
@@ -40,29 +45,14 @@ impl Shared {
         Ok(())
     }
 
-    /// [`dorm_engine::Engine::inventory`].
+    /// [`dorm_engine::Engine::inventory`]. All runs are asked at once: one that is stopped must not keep the others
+    /// waiting.
     pub(crate) async fn inventory(&self) -> Result<Vec<FoundRun>, EngineError> {
-        let mut found = Vec::new();
+        let mut asked = JoinSet::new();
         for run in self.runs.all() {
-            let mut turn = run.turn().await;
-            if turn.note().is_none() && run.hull().is_none() {
-                // It could not begin, or was stopped, while we waited.
-                continue;
-            }
-            let condition = match run.hull() {
-                Some(hull) if hull.is_alive() && !run.is_stopping() => match settle(hull, &mut turn).await {
-                    Ok(phase) => condition(hull, phase).await,
-                    Err(error) => {
-                        tracing::warn!(run = %run.id, error = %chain(&error), "a run does not say what it does");
-                        RunCondition::Broken
-                    }
-                },
-                _ => RunCondition::Broken,
-            };
-            if turn.note().is_some() {
-                found.push(FoundRun { run: run.id.clone(), condition });
-            }
+            asked.spawn(look(run));
         }
+        let mut found: Vec<FoundRun> = asked.join_all().await.into_iter().flatten().collect();
         found.sort_by(|one, other| one.run.cmp(&other.run));
         Ok(found)
     }
@@ -127,13 +117,33 @@ impl Shared {
     }
 }
 
+/// What `run` does; nothing of one that was stopped, or could not begin, while we waited.
+async fn look(run: Arc<Run>) -> Option<FoundRun> {
+    let mut turn = run.turn().await;
+    if turn.note().is_none() && run.hull().is_none() {
+        return None;
+    }
+    let condition = match run.hull() {
+        Some(hull) if hull.is_alive() && !run.is_stopping() => match settle_within(hull, &mut turn, LOOK).await {
+            Ok(phase) => condition(hull, phase).await,
+            // Its process lives, so it may answer later.
+            Err(error) => {
+                tracing::warn!(run = %run.id, error = %chain(&error), "a run does not say what it does");
+                if hull.is_alive() { RunCondition::Silent } else { RunCondition::Broken }
+            }
+        },
+        _ => RunCondition::Broken,
+    };
+    turn.note().is_some().then(|| FoundRun { run: run.id.clone(), condition })
+}
+
 async fn condition(hull: &Hull, phase: Phase) -> RunCondition {
     match phase {
         Phase::Running => RunCondition::Running,
         Phase::Paused => match hull.group(Cgroup::is_frozen).await {
             Ok(true) => RunCondition::Parked,
             Ok(false) => RunCondition::Paused,
-            Err(_) => RunCondition::Broken,
+            Err(_) => RunCondition::Silent,
         },
         Phase::Beginning | Phase::Pausing | Phase::Resuming | Phase::Stopping => RunCondition::Broken,
     }

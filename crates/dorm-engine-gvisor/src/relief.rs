@@ -18,6 +18,7 @@ use tokio::sync::oneshot;
 
 use crate::capture::resume;
 use crate::cgroup::soft_threshold;
+use crate::control::AGENT;
 use crate::engine::Shared;
 use crate::error::{GvisorError, chain};
 use crate::hull::Hull;
@@ -83,9 +84,6 @@ pub(crate) fn adopt_relief(run: &Arc<Run>, hull: &Hull, limit: u64) {
         take_room_back(&run, &hull, limit, Relieved::Nobody).await;
     });
 }
-
-/// The agent's process id in every sandbox.
-const AGENT: u32 = 1;
 
 /// Stops every process but the agent, or lets them go on: the youngest first, so that no parent sees a child stopped.
 async fn signal_others(hull: &Hull, signal: i32) {

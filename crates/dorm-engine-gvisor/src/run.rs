@@ -94,10 +94,8 @@ impl Run {
 
     /// Its hull, whose sandbox must be alive.
     pub(crate) fn living(&self, operation: &'static str) -> Result<&Hull, EngineError> {
-        let wrong = |condition| EngineError::Condition { operation, run: self.id.clone(), condition };
-        match self.hull() {
-            None => Err(wrong("not begun to its end")),
-            Some(hull) if !hull.is_alive() => Err(wrong("dead")),
+        match self.hull().filter(|hull| hull.is_alive()) {
+            None => Err(EngineError::Ended { operation, run: self.id.clone() }),
             Some(hull) => Ok(hull),
         }
     }

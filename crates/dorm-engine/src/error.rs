@@ -26,6 +26,14 @@ pub enum EngineError {
     /// A run of that id exists already.
     #[error("run {0} exists already")]
     Exists(RunId),
+    /// The run has ended: its process is gone, or it was never begun to its end.
+    #[error("cannot {operation} run {run}: it has ended")]
+    Ended {
+        /// The call.
+        operation: &'static str,
+        /// Which run.
+        run: RunId,
+    },
     /// The call does not fit what the run does now.
     #[error("cannot {operation} run {run}: it is {condition}")]
     Condition {
@@ -98,7 +106,23 @@ impl EngineError {
     pub fn retry(&self) -> Retry {
         match self {
             Self::Refused { .. } | Self::NoRoom { .. } | Self::Files { .. } | Self::Failed { .. } => Retry::Later,
-            Self::NoRun(_) | Self::Exists(_) | Self::Condition { .. } | Self::Unusable { .. } => Retry::Never,
+            Self::NoRun(_) | Self::Exists(_) | Self::Ended { .. } | Self::Condition { .. } | Self::Unusable { .. } => {
+                Retry::Never
+            }
+        }
+    }
+
+    /// Whether it says that there is nothing left of the run that could go on. Any other error leaves that open.
+    pub fn says_that_the_run_is_over(&self) -> bool {
+        match self {
+            Self::NoRun(_) | Self::Ended { .. } => true,
+            Self::Exists(_)
+            | Self::Condition { .. }
+            | Self::Refused { .. }
+            | Self::NoRoom { .. }
+            | Self::Files { .. }
+            | Self::Failed { .. }
+            | Self::Unusable { .. } => false,
         }
     }
 

@@ -124,6 +124,10 @@ kinds! {
     DiskPaused = "disk_paused",
     /// There is room on the host's disk again, and it goes on.
     DiskResumed = "disk_resumed",
+    /// Its run lives and does not answer.
+    Unreachable = "unreachable",
+    /// Its run answers again.
+    Reachable = "reachable",
 }
 
 #[cfg(test)]

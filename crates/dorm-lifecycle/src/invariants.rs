@@ -29,6 +29,9 @@ pub enum Broken {
         /// The sandbox's.
         generation: u64,
     },
+    /// What is known of a run is kept although there is none.
+    #[error("it is {0}, and it keeps what was known of its run")]
+    NoRun(&'static str),
     /// A capture is kept twice.
     #[error("it keeps an image twice")]
     Twice,
@@ -59,6 +62,9 @@ pub fn check(sandbox: &Sandbox) -> Result<(), Broken> {
     }
     if let Some(image) = sandbox.older.iter().find(|image| image.generation > sandbox.generation) {
         return Err(Broken::Image { image: image.generation, generation: sandbox.generation });
+    }
+    if !sandbox.state.has_run() && (sandbox.unreachable.is_some() || sandbox.suspend_failures.is_some()) {
+        return Err(Broken::NoRun(sandbox.state.name().as_str()));
     }
     let mut captures: Vec<_> = sandbox.captures().collect();
     captures.sort();

@@ -17,6 +17,7 @@ mod denied;
 mod event;
 mod ids;
 mod invariants;
+mod reach;
 mod recovery;
 mod rewind;
 mod sandbox;
@@ -36,12 +37,16 @@ pub use ids::{
     CaptureId, Digest, HoldId, IdError, Name, OperationId, ProjectId, RunId, SandboxId, SnapshotId, VolumeId, WebhookId,
 };
 pub use invariants::{Broken, check};
+pub use reach::{SUSPEND_FAILURES_MAX, SuspendFailures, Unreachable};
 pub use recovery::{Recovery, RunCondition, prefer_run, preferred_run, recover};
 pub use rewind::{Abandoned, Future, Rewind, RewindFrom, Rewinding, Rewound};
 pub use sandbox::{
     Cause, Deadline, DeadlineKind, Hold, Origin, Restored, Sandbox, SleepImage, SnapshotKind, State, StateName,
 };
-pub use spec::{Egress, Keeping, OnTimeout, OnUnrestorable, Resources, SandboxSpec, SpecError, Timeouts, Variables};
+pub use spec::{
+    Egress, Keeping, OnSuspendFailure, OnTimeout, OnUnrestorable, Resources, SandboxSpec, SpecError, Timeouts,
+    Variables,
+};
 pub use step::{Command, Context, Effect, Input, Limits, Observation, Outcome, Step, create, step};
 pub use time::Timestamp;
 pub use volume::{

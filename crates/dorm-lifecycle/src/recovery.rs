@@ -9,7 +9,9 @@ pub enum RunCondition {
     Paused,
     /// Its guest stands still and no process of it uses any CPU.
     Parked,
-    /// It was never begun to its end, or cannot be asked: only stopping it is safe.
+    /// Its process lives and does not say what its guest does.
+    Silent,
+    /// It was never begun to its end, or its process is gone: only stopping it is safe.
     Broken,
 }
 
@@ -27,7 +29,7 @@ use crate::step::{Effect, Observation, rewind_effect};
 pub enum Recovery {
     /// Nothing: all is as recorded.
     Nothing,
-    /// Take up the connection to the run again; it is where it was. When that fails the run is lost.
+    /// Take up the connection to the run again; it is where it was. A run that does not answer is asked until it does.
     Adopt(RunId),
     /// Take up the connection to the run again as in [`Recovery::Adopt`], which leaves it as its record says, then report
     /// that its background operation has failed.
@@ -76,17 +78,19 @@ pub fn recover(sandbox: &Sandbox, found: &[(RunId, RunCondition)]) -> Recovery {
         }
         State::Running { background, .. } => match condition {
             // The freezer may have been closed by hand, or memory ran high just before the daemon ended.
-            Some(RunCondition::Running | RunCondition::Paused | RunCondition::Parked) => match background {
-                Some(background) => Recovery::AdoptThen { run: own, report: given_up(background) },
-                None => Recovery::Adopt(own),
-            },
+            Some(RunCondition::Running | RunCondition::Paused | RunCondition::Parked | RunCondition::Silent) => {
+                match background {
+                    Some(background) => Recovery::AdoptThen { run: own, report: given_up(background) },
+                    None => Recovery::Adopt(own),
+                }
+            }
             Some(RunCondition::Broken) | None => Recovery::Report {
                 stop: runs(),
                 report: Observation::RunLost("its run had ended while the daemon was not there".to_owned()),
             },
         },
         State::Snapshotting { .. } => match condition {
-            Some(RunCondition::Running | RunCondition::Paused | RunCondition::Parked) => {
+            Some(RunCondition::Running | RunCondition::Paused | RunCondition::Parked | RunCondition::Silent) => {
                 Recovery::GoOn { run: own, report: Observation::SnapshotFailed(STOPPED.to_owned()) }
             }
             Some(RunCondition::Broken) | None => {
@@ -94,7 +98,7 @@ pub fn recover(sandbox: &Sandbox, found: &[(RunId, RunCondition)]) -> Recovery {
             }
         },
         State::Suspending { .. } => match condition {
-            Some(RunCondition::Running | RunCondition::Paused | RunCondition::Parked) => {
+            Some(RunCondition::Running | RunCondition::Paused | RunCondition::Parked | RunCondition::Silent) => {
                 Recovery::GoOn { run: own, report: Observation::SaveFailed(STOPPED.to_owned()) }
             }
             Some(RunCondition::Broken) | None => {
@@ -127,7 +131,7 @@ pub fn recover(sandbox: &Sandbox, found: &[(RunId, RunCondition)]) -> Recovery {
                 Some(RunCondition::Parked | RunCondition::Paused) => {
                     found.iter().map(|(run, _)| run.clone()).filter(|run| *run != own).collect()
                 }
-                Some(RunCondition::Running | RunCondition::Broken) | None => runs(),
+                Some(RunCondition::Running | RunCondition::Silent | RunCondition::Broken) | None => runs(),
             };
             Recovery::Redo { stop, effect: Effect::Wake { parked: own, fresh, image: image.clone() } }
         }

@@ -4,8 +4,9 @@ use std::fmt;
 
 use crate::background::{Background, BackgroundWork};
 use crate::ids::{CaptureId, HoldId, OperationId, ProjectId, RunId, SandboxId, SnapshotId};
+use crate::reach::{SuspendFailures, Unreachable};
 use crate::rewind::{Rewind, Rewinding, Rewound};
-use crate::spec::SandboxSpec;
+use crate::spec::{OnTimeout, SandboxSpec};
 use crate::time::Timestamp;
 use crate::volume::Attachment;
 
@@ -310,6 +311,18 @@ impl fmt::Display for StateName {
 }
 
 impl State {
+    /// Whether a run of it is on record as going on: one that ends now loses what it did since its image.
+    pub const fn has_run(&self) -> bool {
+        match self {
+            Self::Running { .. } | Self::Snapshotting { .. } | Self::Suspending { .. } => true,
+            Self::Pending { .. }
+            | Self::Suspended { .. }
+            | Self::Resuming { .. }
+            | Self::Terminating { .. }
+            | Self::Terminated { .. } => false,
+        }
+    }
+
     /// Its name.
     pub const fn name(&self) -> StateName {
         match self {
@@ -395,6 +408,10 @@ pub struct Sandbox {
     pub rewound: Option<Rewound>,
     /// Images before the one its state names, the newest first: what is left to fall back to.
     pub older: Vec<SleepImage>,
+    /// Whether its present run answers; none where it does, or was not asked.
+    pub unreachable: Option<Unreachable>,
+    /// The suspends of its present run that failed, since the last that anybody asked for.
+    pub suspend_failures: Option<SuspendFailures>,
     /// Where it is in its life.
     pub state: State,
 }
@@ -466,11 +483,16 @@ impl Sandbox {
             Deadline { at: last.map_or(at, |hold| hold.until), kind, held: last.map(|hold| hold.id.clone()) }
         });
         let fixed = limits.max_run.map(|limit| since.after(limit));
-        match (movable, fixed) {
-            (Some(movable), Some(fixed)) if movable.at <= fixed => Some(movable),
-            (_, Some(at)) => Some(Deadline { at, kind: DeadlineKind::MaxRun, held: None }),
-            (movable, None) => movable,
+        let mut deadline = match (movable, fixed) {
+            (Some(movable), Some(fixed)) if movable.at <= fixed => movable,
+            (_, Some(at)) => Deadline { at, kind: DeadlineKind::MaxRun, held: None },
+            (movable, None) => movable?,
+        };
+        // A suspend that has failed is tried again later.
+        if let (OnTimeout::Suspend, Some(failed)) = (self.spec.on_timeout, &self.suspend_failures) {
+            deadline.at = deadline.at.max(failed.next);
         }
+        Some(deadline)
     }
 
     /// The same sandbox with every moment replaced that is told of it or limits it.
@@ -482,6 +504,11 @@ impl Sandbox {
         }
         next.holds.iter_mut().for_each(|hold| replace(&mut hold.until));
         next.older.iter_mut().for_each(|image| replace(&mut image.taken));
+        next.unreachable.iter_mut().for_each(|silent| replace(&mut silent.since));
+        if let Some(failed) = &mut next.suspend_failures {
+            replace(&mut failed.since);
+            replace(&mut failed.next);
+        }
         match &mut next.state {
             State::Running { since, image, background } => {
                 replace(since);

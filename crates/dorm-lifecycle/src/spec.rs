@@ -117,6 +117,16 @@ pub struct Timeouts {
     pub max_run: Option<Duration>,
 }
 
+/// What becomes of a sandbox that cannot be suspended at its deadline.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum OnSuspendFailure {
+    /// It goes on running, and is suspended as soon as that works. The default.
+    #[default]
+    Keep,
+    /// It is terminated after [`crate::SUSPEND_FAILURES_MAX`] failures in a row.
+    Terminate,
+}
+
 /// What a sandbox that cannot be brought back from any of its images becomes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum OnUnrestorable {
@@ -186,6 +196,8 @@ pub struct SandboxSpec {
     pub secrets: Variables,
     /// What a passed deadline does.
     pub on_timeout: OnTimeout,
+    /// What becomes of it when a passed deadline cannot suspend it.
+    pub on_suspend_failure: OnSuspendFailure,
     /// Whether it may be suspended. By default: whether it has a name.
     pub suspendable: bool,
     /// Whether traffic wakes it while it is suspended. Default: yes.
@@ -215,6 +227,7 @@ impl SandboxSpec {
             variables: Variables::default(),
             secrets: Variables::default(),
             on_timeout: if named { OnTimeout::Suspend } else { OnTimeout::Terminate },
+            on_suspend_failure: OnSuspendFailure::default(),
             suspendable: named,
             auto_resume: true,
             timeouts: Timeouts::default(),

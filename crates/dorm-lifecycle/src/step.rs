@@ -5,11 +5,11 @@
 
 mod background;
 mod commands;
+mod limits;
 mod observations;
 mod rewind;
 
-use std::time::Duration;
-
+pub use limits::Limits;
 pub(crate) use rewind::effect as rewind_effect;
 
 use crate::checkpoints::Checkpoints;
@@ -22,37 +22,6 @@ use crate::spec::{Keeping, Resources, SandboxSpec, SpecError, Timeouts};
 use crate::time::Timestamp;
 use crate::volume::Attachment;
 
-/// How long each operation may take before it is given up.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Limits {
-    /// Starting a first run. Default 60 s.
-    pub start: Duration,
-    /// Suspending. Default 300 s.
-    pub suspend: Duration,
-    /// Resuming. Default 300 s.
-    pub resume: Duration,
-    /// Taking a snapshot. Default 300 s.
-    pub snapshot: Duration,
-    /// Attaching or detaching a volume. Default 60 s.
-    pub attach: Duration,
-    /// Terminating; it is then reported as late and tried again. Default 60 s.
-    pub terminate: Duration,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        let minutes = |count: u64| Duration::from_secs(60 * count);
-        Self {
-            start: minutes(1),
-            suspend: minutes(5),
-            resume: minutes(5),
-            snapshot: minutes(5),
-            attach: minutes(1),
-            terminate: minutes(1),
-        }
-    }
-}
-
 /// What a decision depends on besides the sandbox and the input.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Context {
@@ -62,6 +31,8 @@ pub struct Context {
     pub operation: OperationId,
     /// How long operations may take.
     pub limits: Limits,
+    /// How many bytes of a memory snapshot a new sandbox starts from; 0 where it boots.
+    pub bytes: u64,
 }
 
 /// What is wanted of a sandbox.
@@ -131,6 +102,10 @@ pub enum Observation {
     WakeFailed(String),
     /// Its run has ended by itself; nothing of it is left.
     RunLost(String),
+    /// Its run lives and does not answer.
+    Unreachable(String),
+    /// Its run answers.
+    Reachable,
     /// Everything it held has been given back.
     Stopped,
 }
@@ -275,6 +250,11 @@ impl Step {
         self
     }
 
+    fn first_event_because(mut self, kind: EventKind, reason: impl Into<String>) -> Self {
+        self.events.insert(0, (kind, Some(reason.into())));
+        self
+    }
+
     fn effect(mut self, effect: Effect) -> Self {
         self.effect = Some(effect);
         self
@@ -317,9 +297,11 @@ pub fn create(
         },
         rewound: None,
         older: Vec::new(),
+        unreachable: None,
+        suspend_failures: None,
         state: State::Pending {
             operation: context.operation.clone(),
-            deadline: context.now.after(context.limits.start),
+            deadline: context.now.after(context.limits.start_of(context.bytes)),
         },
     };
     Ok(Step::silent(next).effect(Effect::Start { run, origin }).event(EventKind::Created))
@@ -332,10 +314,16 @@ pub fn create(
 /// # Errors
 /// [`Denied`] when a command is refused; nothing changes then.
 pub fn step(sandbox: &Sandbox, input: &Input, context: &Context) -> Result<Step, Denied> {
-    match input {
-        Input::Command(command) => commands::decide(sandbox, command, context),
-        Input::Observation(observation) => Ok(observations::decide(sandbox, observation, context)),
+    let mut made = match input {
+        Input::Command(command) => commands::decide(sandbox, command, context)?,
+        Input::Observation(observation) => observations::decide(sandbox, observation, context),
+    };
+    // Facts of a run end with it.
+    if !made.next.state.has_run() {
+        made.next.unreachable = None;
+        made.next.suspend_failures = None;
     }
+    Ok(made)
 }
 
 fn terminating(sandbox: &Sandbox, cause: Cause, context: &Context) -> Step {

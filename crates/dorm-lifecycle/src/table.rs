@@ -117,7 +117,7 @@ pub(crate) fn now() -> Timestamp {
 }
 
 pub(crate) fn context() -> Context {
-    Context { now: now(), operation: OperationId::from_random([9; 20]), limits: Limits::default() }
+    Context { now: now(), operation: OperationId::from_random([9; 20]), limits: Limits::default(), bytes: 0 }
 }
 
 pub(crate) fn image() -> SleepImage {
@@ -215,6 +215,8 @@ fn sandbox(named: bool, state: State) -> Sandbox {
         restored: Restored::Nothing,
         rewound: None,
         older: Vec::new(),
+        unreachable: None,
+        suspend_failures: None,
         state,
     }
 }
@@ -264,6 +266,8 @@ pub(crate) fn inputs() -> Vec<(Input, &'static str)> {
         seen(woken(Restored::Nothing), "woken_fresh"),
         seen(Observation::WakeFailed(why()), "wake_failed"),
         seen(Observation::RunLost(why()), "run_lost"),
+        seen(Observation::Unreachable(why()), "unreachable"),
+        seen(Observation::Reachable, "reachable"),
         seen(Observation::Stopped, "stopped"),
     ]
 }

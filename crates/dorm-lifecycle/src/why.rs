@@ -5,8 +5,9 @@ use std::time::Duration;
 use crate::background::BackgroundWork;
 use crate::event::{Actor, EventKind};
 use crate::ids::SnapshotId;
+use crate::reach::{SUSPEND_FAILURES_MAX, SuspendFailures, Unreachable};
 use crate::sandbox::{Cause, Restored, Sandbox, SleepImage, State};
-use crate::spec::{OnTimeout, OnUnrestorable};
+use crate::spec::{OnSuspendFailure, OnTimeout, OnUnrestorable};
 use crate::time::Timestamp;
 
 /// What can be told about a sandbox beside its record.
@@ -26,6 +27,8 @@ pub struct Facts {
     pub snapshots: Vec<(SnapshotId, u64)>,
     /// How many bytes of the host's disk must be free before it goes on, if it is paused for want of room there.
     pub waits_for_disk: Option<u64>,
+    /// After how long a run that does not answer is given up; none for never.
+    pub max_unreachable: Option<Duration>,
 }
 
 /// An event, as far as it matters here.
@@ -45,7 +48,7 @@ pub struct Happening {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Reason {
     /// The kind of signal: `event`, `use`, `hold`, `limit`, `operation`, `image`, `policy`, `memory`, `disk`,
-    /// `snapshot`.
+    /// `snapshot`, `run`.
     pub signal: &'static str,
     /// What it says, as a sentence.
     pub says: String,
@@ -83,16 +86,20 @@ pub fn why(sandbox: &Sandbox, facts: &Facts) -> Why {
     let mut why = Why {
         summary: summary(sandbox, facts),
         because: came_here(facts).into_iter().collect(),
-        refused: refused(facts),
+        refused: not_suspended(sandbox).or_else(|| refused(facts)),
         next: Vec::new(),
         on_disk: on_disk(sandbox, facts),
     };
     match &sandbox.state {
         State::Running { .. } => {
             why.because.extend(waits_for_disk(facts));
+            if let Some(silent) = &sandbox.unreachable {
+                why.because.insert(0, Reason::new("run", does_not_answer(silent)).at(silent.since));
+                why.next.push(asked_again(silent, facts));
+            }
             why.because.extend(awake(sandbox, facts));
             let ends = if sandbox.state.background().is_some() { Vec::new() } else { ends(sandbox) };
-            why.next = goes_on(facts).into_iter().chain(ends).collect();
+            why.next.extend(goes_on(facts).into_iter().chain(ends));
         }
         State::Suspended { .. } => why.next = wakes(sandbox, facts),
         State::Terminated { cause, at } => why.because.insert(0, Reason::new("event", over(cause)).at(*at)),
@@ -227,7 +234,9 @@ fn leads(kind: EventKind) -> bool {
         | EventKind::CheckpointsSet
         | EventKind::Attached
         | EventKind::Detached
-        | EventKind::AttachFailed => false,
+        | EventKind::AttachFailed
+        | EventKind::Unreachable
+        | EventKind::Reachable => false,
     }
 }
 
@@ -315,17 +324,56 @@ fn awake(sandbox: &Sandbox, facts: &Facts) -> Vec<Reason> {
     reasons
 }
 
+fn does_not_answer(silent: &Unreachable) -> String {
+    format!("its run lives and does not answer: {}", silent.reason)
+}
+
+fn asked_again(silent: &Unreachable, facts: &Facts) -> Reason {
+    match facts.max_unreachable {
+        None => Reason::new("run", "it is asked again until it answers; nothing ends it for being silent"),
+        Some(max) => {
+            let says = "if it does not answer by then, its run is ended, as --max-unreachable says";
+            Reason::new("run", says).at(silent.since.after(max))
+        }
+    }
+}
+
+fn not_suspended(sandbox: &Sandbox) -> Option<Reason> {
+    let failed = sandbox.suspend_failures.as_ref()?;
+    let says = match failed.count {
+        1 => format!("suspending it has failed: {}", failed.reason),
+        count => format!("suspending it has failed {count} times in a row: {}", failed.reason),
+    };
+    Some(Reason::new("event", says).at(failed.since))
+}
+
 fn ends(sandbox: &Sandbox) -> Vec<Reason> {
     let Some(deadline) = sandbox.deadline() else {
         return vec![Reason::new("limit", "nothing ends it but a command")];
     };
-    let what = match sandbox.spec.on_timeout {
-        OnTimeout::Suspend => "suspended",
-        OnTimeout::Terminate => "terminated",
+    let what = match (sandbox.spec.on_timeout, &sandbox.suspend_failures) {
+        (OnTimeout::Suspend, Some(failed)) if failed.next >= deadline.at => return suspends_again(sandbox, failed),
+        (OnTimeout::Suspend, _) => "suspended",
+        (OnTimeout::Terminate, _) => "terminated",
     };
     let held = if deadline.held.is_some() { ", which waits for a hold" } else { "" };
     let limit = deadline.kind.as_str();
     vec![Reason::new("limit", format!("it is {what} when its {limit} passes{held}")).at(deadline.at)]
+}
+
+fn suspends_again(sandbox: &Sandbox, failed: &SuspendFailures) -> Vec<Reason> {
+    let again =
+        format!("its deadline has passed; attempt {} to suspend it is made then", failed.count.saturating_add(1));
+    let says = match sandbox.spec.on_suspend_failure {
+        OnSuspendFailure::Keep => again,
+        OnSuspendFailure::Terminate if failed.count >= SUSPEND_FAILURES_MAX => {
+            "its deadline has passed and it could not be suspended; it is terminated then".to_owned()
+        }
+        OnSuspendFailure::Terminate => {
+            format!("{again}; it is terminated once {SUSPEND_FAILURES_MAX} in a row have failed")
+        }
+    };
+    vec![Reason::new("limit", says).at(failed.next)]
 }
 
 fn wakes(sandbox: &Sandbox, facts: &Facts) -> Vec<Reason> {

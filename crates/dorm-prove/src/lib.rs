@@ -20,6 +20,7 @@ mod probe;
 mod proof;
 mod report;
 mod scenario;
+mod silent;
 mod small_disk;
 mod steps;
 mod voice;
@@ -31,6 +32,7 @@ use std::time::Duration;
 
 pub use proof::{names, prove};
 pub use report::{Finding, Kind, Report, Row};
+pub use silent::{Silenced, silence};
 pub use walks::{Stumble, Walked, WalkedDeed, walk};
 
 /// What is to be proved, and with what.

@@ -7,6 +7,7 @@ mod answers;
 mod attach;
 mod background;
 mod data_disk;
+mod reach;
 pub(crate) mod record;
 pub(crate) mod rewind;
 mod unrecorded;
@@ -25,7 +26,7 @@ use futures_util::future::BoxFuture;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::activity::{Activity, InUse, Use};
-use crate::effects::{self, Seen, Task};
+use crate::effects::{self, Quiesced, Seen, Task};
 use crate::error::ServiceError;
 use crate::ops::attach::AttachmentChange;
 use crate::shared::{ActorHandle, Shared, chain};
@@ -48,6 +49,8 @@ pub(crate) enum Message {
     Attachments { change: AttachmentChange, by: By, reply: Reply<SandboxView> },
     /// A caller wants to speak to the agent.
     Use { what: Use, reply: Reply<(Agent, InUse)> },
+    /// The agent that a caller was lent does not answer.
+    Unanswered { silent: Agent, what: Use, reply: Reply<(Agent, InUse)> },
     /// Its memory is to be given back, if it is parked.
     Evict { reply: Option<Reply<SandboxView>> },
     /// A run has ended by itself.
@@ -114,6 +117,8 @@ pub(crate) struct Actor {
     inbox: mpsc::UnboundedReceiver<Message>,
     agent: Option<Agent>,
     work: Option<BoxFuture<'static, Option<Seen>>>,
+    /// What is done about a run that does not answer.
+    reaching: reach::Reaching,
     /// Lets the agent of a run go on that became short of memory while an operation is in progress.
     relief: Option<BoxFuture<'static, ()>>,
     /// The capture the operation in progress writes.
@@ -168,6 +173,7 @@ impl Actor {
             inbox,
             agent: None,
             work: None,
+            reaching: reach::Reaching::default(),
             relief: None,
             capture: operation.as_ref().and_then(|operation| operation.capture.clone()),
             operation,
@@ -194,6 +200,7 @@ impl Actor {
                 break;
             }
             self.set_timer();
+            self.seek();
             let stopping = self.shared.stopping.clone();
             let message = match &mut self.work {
                 Some(work) => tokio::select! {
@@ -210,6 +217,10 @@ impl Actor {
                 None => tokio::select! {
                     biased;
                     () = stopping.cancelled() => return,
+                    attempt = self.reaching.over() => {
+                        self.reached(attempt).await;
+                        continue;
+                    }
                     message = self.inbox.recv() => message,
                 },
             };
@@ -250,11 +261,9 @@ impl Actor {
     }
 
     async fn adopt(&mut self, run: &RunId) {
-        let task = self.task();
-        match self.meanwhile(effects::adopt(&task, run)).await {
-            Ok(agent) => self.agent = Some(agent),
-            Err(reason) => self.observe(Seen::of(Observation::RunLost(reason))).await,
-        }
+        let (task, patience) = (self.task(), self.shared.settings.agent);
+        let attempt = self.meanwhile(effects::reach(&task, run, patience)).await;
+        self.reached(attempt).await;
     }
 
     /// Waits for what a sandbox begins with, and leaves what it is told meanwhile for later.
@@ -292,6 +301,7 @@ impl Actor {
         if !matches!(effect, Effect::Snapshot { .. }) && self.record.sandbox.state.background().is_none() {
             self.agent = None;
         }
+        self.reaching.pause();
         self.work = Some(Box::pin(effects::carry_out(task, effect)));
     }
 
@@ -308,6 +318,7 @@ impl Actor {
             Message::Rewind { asked, reply } => self.rewind(asked, reply).await,
             Message::Attachments { change, by, reply } => self.change_attachments(change, by, reply).await,
             Message::Use { what, reply } => self.lend(what, reply).await,
+            Message::Unanswered { silent, what, reply } => self.unanswered(&silent, what, reply).await,
             Message::Evict { reply } => self.evict(reply).await,
             Message::RunEnded { run, reason } => self.run_ended(&run, reason).await,
             Message::MemoryHigh { run } => self.memory_high(run).await,
@@ -411,12 +422,24 @@ impl Actor {
     }
 
     async fn agent_now(&mut self) -> Result<Agent, ServiceError> {
+        if self.is_silent() {
+            return Err(self.does_not_answer());
+        }
         if let Some(agent) = self.agent.as_ref().filter(|agent| !agent.is_closed()) {
             return Ok(agent.clone());
         }
-        let agent = effects::connect(&self.task(), &self.record.sandbox.run_id()).await?;
-        self.agent = Some(agent.clone());
-        Ok(agent)
+        let (task, run, patience) = (self.task(), self.record.sandbox.run_id(), self.shared.settings.agent);
+        match self.beside(effects::connect(&task, &run, patience)).await {
+            Ok(agent) => {
+                self.agent = Some(agent.clone());
+                Ok(agent)
+            }
+            Err(error) if error.says_that_the_run_is_over() => Err(error),
+            Err(error) => {
+                self.falls_silent(chain(&error)).await;
+                Err(self.does_not_answer())
+            }
+        }
     }
 
     async fn run_ended(&mut self, run: &RunId, reason: String) {
@@ -516,13 +539,24 @@ impl Actor {
     }
 
     async fn observe(&mut self, seen: Seen) {
-        let Seen { observation, agent, bytes, cause } = seen;
+        let Seen { observation, agent, quiesced, silent, bytes, cause } = seen;
+        match quiesced {
+            Quiesced::Unasked => {}
+            Quiesced::Yes => _ = self.note_reach(Observation::Reachable).await,
+            Quiesced::No(reason) => _ = self.note_reach(Observation::Unreachable(reason)).await,
+        }
         let background = self.record.sandbox.state.background().map(|background| background.work.clone());
         let recorded = self.record_observation(observation, bytes).await;
         let Some((observation, effect)) = recorded else { return };
+        let answers = agent.is_some() && background.is_none();
         // One that was lent meanwhile stays.
         let kept = self.agent.take().filter(|agent| background.is_some() && !agent.is_closed());
         self.agent = kept.or(agent);
+        match silent {
+            Some(reason) => self.falls_silent(reason).await,
+            None if answers => self.answers().await,
+            None => {}
+        }
         if let (Observation::Saved(_), None) = (&observation, &effect)
             && let Some(memory) = effects::park(&self.task(), &self.record.sandbox.run_id()).await
         {

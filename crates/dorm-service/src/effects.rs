@@ -10,10 +10,13 @@
 //!
 //! A rewind is a sleep and a wake in one: what it leaves is recorded as asleep before the run is ended.
 //!
-//! On any failure before the record the draft goes and the guest simply continues. A guest of which a snapshot is taken
+//! An agent that does not answer keeps nothing from being saved: its guest is held still without being quiesced, and the
+//! event says so. On any failure before the record the draft goes and the guest simply continues; where it was not held
+//! yet, the engine is not asked for anything, and where it does not answer, it is asked again later, by the actor. A guest of which a snapshot is taken
 //! continues as soon as it is written, since nothing of it is given up for that.
 
 mod background;
+mod reach;
 mod save;
 mod wake;
 
@@ -28,15 +31,13 @@ use crate::error::ServiceError;
 use crate::shared::{Shared, chain};
 use crate::volumes;
 
+pub(crate) use reach::{Unreached, connect, late, reach};
 #[cfg(feature = "planted-bugs")]
 pub(crate) use save::give_up_image;
 pub(crate) use save::{files_of_image, go_on_after_restart, park};
 pub(crate) use wake::verify;
 
-/// How long the agent may take for anything that does not depend on what runs in the sandbox.
-const AGENT: Duration = Duration::from_secs(30);
-
-/// How long giving up may take before the run itself is given up.
+/// How long an engine may take to end or park a run.
 pub(crate) const UNDO: Duration = Duration::from_secs(30);
 
 /// How long relieving a run of its greediest process may take.
@@ -53,11 +54,33 @@ pub(crate) struct Task {
     pub(crate) kind: SnapshotKind,
 }
 
+impl Task {
+    /// How long the agent may take for anything that does not depend on what runs in the sandbox.
+    fn patience(&self) -> Duration {
+        self.shared.settings.agent
+    }
+}
+
+/// Whether an agent did what it was asked before the guest was held still.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Quiesced {
+    /// It was not asked.
+    Unasked,
+    /// It did.
+    Yes,
+    /// It did not answer.
+    No(Reason),
+}
+
 /// What was seen when an effect was over.
 pub(crate) struct Seen {
     pub(crate) observation: Observation,
     /// The agent of the run that goes on.
     pub(crate) agent: Option<Agent>,
+    /// Whether the agent of a run that was saved made itself quiet.
+    pub(crate) quiesced: Quiesced,
+    /// Why the run that goes on has no agent, if it does not answer.
+    pub(crate) silent: Option<Reason>,
     /// The size of what was written.
     pub(crate) bytes: u64,
     /// The error behind a failure, for the caller who waits.
@@ -66,7 +89,7 @@ pub(crate) struct Seen {
 
 impl Seen {
     pub(crate) fn of(observation: Observation) -> Self {
-        Self { observation, agent: None, bytes: 0, cause: None }
+        Self { observation, agent: None, quiesced: Quiesced::Unasked, silent: None, bytes: 0, cause: None }
     }
 
     fn with(observation: Observation, agent: Agent) -> Self {
@@ -97,7 +120,7 @@ pub(crate) async fn carry_out(task: Task, effect: Effect) -> Option<Seen> {
 }
 
 /// Why an attempt did not work, in one line.
-type Reason = String;
+pub(crate) type Reason = String;
 
 fn reason(error: &dyn std::error::Error) -> Reason {
     chain(error)
@@ -109,6 +132,29 @@ async fn within<T>(limit: Duration, what: &str, work: impl Future<Output = Resul
         Err(_) => Err(format!("{what} took longer than its limit of {} s", limit.as_secs())),
     }
 }
+
+/// The same for an operation, whose limit `option` of the daemon changes.
+async fn within_limit<T>(
+    (limit, option): (Duration, &str),
+    what: &str,
+    work: impl Future<Output = Result<T, Reason>>,
+) -> Result<T, Reason> {
+    match tokio::time::timeout(limit, work).await {
+        Ok(result) => result,
+        Err(_) => Err(too_late(what, (limit, option))),
+    }
+}
+
+fn too_late(what: &str, (limit, option): (Duration, &str)) -> Reason {
+    format!(
+        "{what} took longer than its limit of {} s; raise it with {option} of `dorm serve`, or lower its \
+         --min-throughput-mib",
+        limit.as_secs()
+    )
+}
+
+/// What sets the limit of suspends, resumes, rewinds and snapshots.
+const OPERATION_LIMIT: &str = "--operation-limit";
 
 async fn spec(task: &Task, run: &RunId) -> Result<RunSpec, Reason> {
     let pool = &task.shared.pool;
@@ -129,7 +175,15 @@ async fn spec(task: &Task, run: &RunId) -> Result<RunSpec, Reason> {
 }
 
 async fn start(task: &Task, run: &RunId, origin: &Origin) -> Seen {
-    let limit = task.shared.settings.limits.start;
+    let limits = &task.shared.settings.limits;
+    let limit = match origin {
+        Origin::Image | Origin::Filesystem { .. } => limits.start_of(0),
+        // One that is not there, or cannot be read, is told of by the restore.
+        Origin::Snapshot { capture, .. } => {
+            let found = task.shared.pool.capture(capture).await;
+            limits.start_of(found.map_or(0, |found| found.bytes()))
+        }
+    };
     let attempt = async {
         let spec = spec(task, run).await?;
         match origin {
@@ -144,7 +198,7 @@ async fn start(task: &Task, run: &RunId, origin: &Origin) -> Seen {
         }
         .map_err(|error| reason(&error))
     };
-    match within(limit, "starting", attempt).await {
+    match within_limit((limit, "--start-limit"), "starting", attempt).await {
         Ok(agent) => Seen::with(Observation::Started, agent),
         Err(reason) => {
             end(task, run).await;
@@ -161,9 +215,15 @@ enum Memory {
 }
 
 /// Makes the volumes of `sandbox` appear in its guest where they are wanted, and no others.
-pub(crate) async fn mount_inside(sandbox: &Sandbox, agent: &Agent, busy: Busy) -> Result<(), ServiceError> {
+pub(crate) async fn mount_inside(
+    shared: &Shared,
+    sandbox: &Sandbox,
+    agent: &Agent,
+    busy: Busy,
+) -> Result<(), ServiceError> {
+    let patience = shared.settings.agent;
     let mounts = volumes::inside(sandbox)?;
-    match tokio::time::timeout(AGENT, agent.mount(mounts, busy)).await.map_err(|_| silent())? {
+    match tokio::time::timeout(patience, agent.mount(mounts, busy)).await.map_err(|_| reach::silent(patience))? {
         // An agent of an earlier build does not know volumes, and has none.
         Err(AgentError::Invalid(_)) if sandbox.spec.attachments.is_empty() => Ok(()),
         mounted => Ok(mounted?),
@@ -174,19 +234,20 @@ pub(crate) async fn mount_inside(sandbox: &Sandbox, agent: &Agent, busy: Busy) -
 pub(crate) async fn mount_all(shared: &Arc<Shared>, sandbox: &Sandbox, agent: &Agent) -> Result<(), ServiceError> {
     let mounts = shared.mounts(sandbox).await?;
     let mounted = tokio::time::timeout(UNDO, shared.engine.mount(&sandbox.run_id(), &mounts)).await;
-    mounted.map_err(|_| silent())??;
-    mount_inside(sandbox, agent, Busy::Hide).await
+    mounted.map_err(|_| reach::silent(UNDO))??;
+    mount_inside(shared, sandbox, agent, Busy::Hide).await
 }
 
 /// Connects to the agent of a run that has just begun or goes on, and tells it who it is.
 async fn introduce(task: &Task, run: &RunId, memory: Memory) -> Result<Agent, ServiceError> {
-    let agent = connect(task, run).await?;
+    let patience = task.patience();
+    let agent = connect(task, run, patience).await?;
     // A guest that comes out of memory may have volumes that this run has not.
     if memory == Memory::Kept || !task.sandbox.spec.attachments.is_empty() {
-        mount_inside(&task.sandbox, &agent, Busy::Hide).await?;
+        mount_inside(&task.shared, &task.sandbox, &agent, Busy::Hide).await?;
     }
-    let resumed = tokio::time::timeout(AGENT, agent.resumed(&wake::identity(task).await)).await;
-    for hook in resumed.map_err(|_| silent())??.hooks {
+    let resumed = tokio::time::timeout(patience, agent.resumed(&wake::identity(task).await)).await;
+    for hook in resumed.map_err(|_| reach::silent(patience))??.hooks {
         if hook.outcome != HookOutcome::Done {
             tracing::warn!(%run, program = ?hook.path, outcome = ?hook.outcome, "a program has not taken the new identity");
         }
@@ -194,45 +255,11 @@ async fn introduce(task: &Task, run: &RunId, memory: Memory) -> Result<Agent, Se
     Ok(agent)
 }
 
-fn silent() -> AgentError {
-    let source = std::io::Error::new(std::io::ErrorKind::TimedOut, "it did not answer in time");
-    AgentError::Closed { source: Some(Arc::new(source)) }
-}
-
-/// A fresh connection to the agent of a running run.
-pub(crate) async fn connect(task: &Task, run: &RunId) -> Result<Agent, ServiceError> {
-    let hello = async {
-        let stream = task.shared.engine.agent(run).await?;
-        Ok(Agent::connect(stream, task.sandbox.generation).await?)
-    };
-    tokio::time::timeout(AGENT, hello).await.unwrap_or_else(|_| Err(silent().into()))
-}
-
 async fn remount(task: &Task, agent: &Agent) -> Result<(), ServiceError> {
     // An interrupted operation may have left volumes on the host's side that the sandbox does not have.
     match task.sandbox.attachments().next().is_none() {
-        true => mount_inside(&task.sandbox, agent, Busy::Hide).await,
+        true => mount_inside(&task.shared, &task.sandbox, agent, Busy::Hide).await,
         false => mount_all(&task.shared, &task.sandbox, agent).await,
-    }
-}
-
-/// Takes up the connection to a run that went on without the daemon.
-pub(crate) async fn adopt(task: &Task, run: &RunId) -> Result<Agent, Reason> {
-    let attempt = async {
-        task.shared.engine.go_on(run).await.map_err(|error| error.chain())?;
-        let agent = connect(task, run).await.map_err(|error| reason(&error))?;
-        // The daemon may have died between the wish and what it leads to.
-        if let Err(error) = remount(task, &agent).await {
-            tracing::error!(%run, error = %chain(&error), "its volumes may not be as they should; it goes on");
-        }
-        Ok(agent)
-    };
-    match within(UNDO, "taking up its run", attempt).await {
-        Ok(agent) => Ok(agent),
-        Err(reason) => {
-            end(task, run).await;
-            Err(format!("its run did not answer after the daemon's restart: {reason}"))
-        }
     }
 }
 
@@ -312,9 +339,9 @@ async fn relieve_now(task: &Task, run: &RunId, lately: Lately) -> Result<Option<
     }
     let agent = match &task.agent {
         Some(agent) if !agent.is_closed() => agent.clone(),
-        Some(_) | None => connect(task, run).await.map_err(|error| reason(&error))?,
+        Some(_) | None => connect(task, run, task.patience()).await.map_err(|error| reason(&error))?,
     };
-    let greediest = tokio::time::timeout(AGENT, agent.greediest()).await;
+    let greediest = tokio::time::timeout(task.patience(), agent.greediest()).await;
     let victim = greediest.map_err(|_| "its agent does not answer".to_owned())?;
     match victim {
         Some(pid) => {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use dorm_agent_client::AgentError;
 use dorm_engine::EngineError;
-use dorm_lifecycle::{Denied, Digest, IdError, SandboxId, SnapshotId, SpecError, StateName, WebhookId};
+use dorm_lifecycle::{Denied, Digest, IdError, SandboxId, SnapshotId, SpecError, StateName, Timestamp, WebhookId};
 use dorm_pool::PoolError;
 use dorm_store::StoreError;
 use thiserror::Error;
@@ -143,6 +143,18 @@ pub enum ServiceError {
         sandbox: SandboxId,
         /// What it is.
         state: StateName,
+    },
+    /// The sandbox runs, and its agent does not answer.
+    #[error("sandbox {sandbox} runs and has not answered for {} s: {reason}", silent.as_secs())]
+    Unreachable {
+        /// Which.
+        sandbox: SandboxId,
+        /// Since when.
+        since: Timestamp,
+        /// For how long.
+        silent: Duration,
+        /// What was tried and how it failed.
+        reason: String,
     },
     /// A fork was asked for that cannot be made.
     #[error("cannot fork sandbox {sandbox}: {what}")]
@@ -342,6 +354,11 @@ impl From<RegistryError> for ServiceError {
 }
 
 impl ServiceError {
+    /// Whether the engine says that there is nothing left of a run that could go on.
+    pub(crate) fn says_that_the_run_is_over(&self) -> bool {
+        matches!(self, Self::Engine(error) if error.says_that_the_run_is_over())
+    }
+
     /// Its kind.
     pub fn code(&self) -> Code {
         match self {
@@ -370,7 +387,9 @@ impl ServiceError {
             Self::ForkFailed { source, .. } | Self::TrialFailed { source, .. } => source.code(),
             Self::NotTheSame(_) | Self::NotReady { .. } => Code::Failed,
             Self::NotAdmitted { .. } | Self::PausedForDisk { .. } => Code::NoRoom,
-            Self::Stopping | Self::ForkNotRecorded { .. } | Self::StillWaking(_) => Code::Unavailable,
+            Self::Stopping | Self::ForkNotRecorded { .. } | Self::StillWaking(_) | Self::Unreachable { .. } => {
+                Code::Unavailable
+            }
             Self::Agent(error) => agent_code(error),
             Self::Engine(EngineError::Refused { .. }) => Code::PortClosed,
             Self::Engine(EngineError::NoRoom { .. }) => Code::NoRoom,
@@ -431,6 +450,9 @@ impl ServiceError {
                 "make room on that disk: terminate sandboxes, or delete snapshots and images; then try again"
             }
             Self::StillWaking(_) => "try again in a moment",
+            Self::Unreachable { .. } => {
+                "it is asked again until it answers, and nothing ends it for being silent; suspending it saves what it holds"
+            }
             Self::Stopping | Self::ForkNotRecorded { .. } => "try again when the daemon is back",
             Self::Store(StoreError::NameTaken { .. }) => "choose another name, or terminate its holder",
             Self::Volume(problem) => problem.next_step(),

@@ -24,6 +24,8 @@ pub(crate) struct Totals {
     pub(crate) states: BTreeMap<StateName, usize>,
     /// What their sleep images occupy by their records.
     pub(crate) image_bytes: u64,
+    /// How many have a run that does not answer.
+    pub(crate) unreachable: usize,
 }
 
 impl Totals {
@@ -36,6 +38,7 @@ impl Totals {
     fn add(&mut self, record: &SandboxRecord) {
         *self.states.entry(record.sandbox.state.name()).or_default() += 1;
         self.image_bytes += image_bytes(record);
+        self.unreachable += usize::from(record.sandbox.unreachable.is_some());
     }
 
     fn remove(&mut self, record: &SandboxRecord) {
@@ -43,6 +46,8 @@ impl Totals {
             *count = count.saturating_sub(1);
         }
         self.image_bytes = self.image_bytes.saturating_sub(image_bytes(record));
+        let unreachable = usize::from(record.sandbox.unreachable.is_some());
+        self.unreachable = self.unreachable.saturating_sub(unreachable);
     }
 }
 

@@ -59,6 +59,10 @@ pub struct Settings {
     pub park: ParkLimits,
     /// What may be used of the host.
     pub budgets: Budgets,
+    /// How long an agent may take to answer before its run is unreachable. Default 30 s.
+    pub agent: Duration,
+    /// After how long a run that does not answer is ended. Default: never.
+    pub max_unreachable: Option<Duration>,
     /// How long traffic waits for a sandbox to wake; the waking itself goes on. Default 60 s.
     pub wake: Duration,
     /// Who knows the host.
@@ -80,6 +84,8 @@ impl Default for Settings {
             limits: Limits::default(),
             park: ParkLimits { memory_bytes: 4 << 30, count: 64 },
             budgets: Budgets::default(),
+            agent: Duration::from_secs(30),
+            max_unreachable: None,
             wake: Duration::from_secs(60),
             host: Arc::new(ThisHost),
             randomness: Arc::new(SystemRandomness),
@@ -187,7 +193,7 @@ impl Shared {
 
     /// What a decision of this moment depends on.
     pub(crate) fn context(&self) -> Context {
-        Context { now: self.now(), operation: self.ids().operation(), limits: self.settings.limits }
+        Context { now: self.now(), operation: self.ids().operation(), limits: self.settings.limits, bytes: 0 }
     }
 
     /// Every sandbox that is not over.

@@ -16,6 +16,7 @@ use dorm_steps::Steps as _;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::mpsc;
 
+use crate::model::Model;
 use crate::steps::Life;
 use crate::trace::Trace;
 
@@ -25,12 +26,26 @@ pub(crate) struct WatchedEngine {
     host: FakeHost,
     life: Arc<Life>,
     trace: Trace,
+    model: Arc<Model>,
 }
 
 impl WatchedEngine {
     /// Opens the engine of `host`; the one before is dead from now on.
-    pub(crate) fn open(host: &FakeHost, life: &Arc<Life>, trace: &Trace) -> Self {
-        Self { inner: host.open(), host: host.clone(), life: Arc::clone(life), trace: trace.clone() }
+    pub(crate) fn open(host: &FakeHost, life: &Arc<Life>, trace: &Trace, model: &Arc<Model>) -> Self {
+        let (inner, life, model) = (host.open(), Arc::clone(life), Arc::clone(model));
+        Self { inner, host: host.clone(), life, trace: trace.clone(), model }
+    }
+
+    /// Nobody ends a run that lives and is on record as going on: it is the only place of what it did since its image.
+    fn may_end(&self, run: &RunId) {
+        let Some(record) = self.model.record(&run.sandbox) else { return };
+        let is_newest = record.sandbox.run_id() == *run && record.sandbox.state.has_run();
+        let found = self.host.runs().into_iter().find(|(found, _)| found == run);
+        let lives = found.is_some_and(|(_, condition)| condition != RunCondition::Broken);
+        if is_newest && lives {
+            let state = record.sandbox.state.name();
+            self.trace.wrong(format_args!("run {run} lives, its sandbox is {state}, and it is ended"));
+        }
     }
 
     /// No other run of the same sandbox may run.
@@ -96,6 +111,9 @@ impl Engine for WatchedEngine {
     }
 
     async fn stop(&self, run: &RunId) -> Result<(), EngineError> {
+        if self.life.alive() {
+            self.may_end(run);
+        }
         self.heard(self.inner.stop(run).await).await
     }
 

@@ -115,6 +115,7 @@ impl History {
     async fn recover(&mut self) -> Result<Option<Daemon>> {
         self.world.host.faults().clear();
         self.world.host.faults().release();
+        self.world.host.let_all_answer();
         self.set_clock_meanwhile();
         while self.random.chance(35) {
             let life = self.world.life();
@@ -138,6 +139,7 @@ impl History {
         }
         self.world.host.faults().clear();
         self.world.host.faults().release();
+        self.world.host.let_all_answer();
         self.world.trace.note("a daemon starts");
         self.figures.daemons += 1;
         let life = self.world.life();
@@ -214,6 +216,7 @@ impl History {
         daemon.life.forgive();
         self.world.host.faults().clear();
         self.world.host.faults().release();
+        self.world.host.let_all_answer();
         match self.plan.misfortune {
             Misfortune::OnlyDeaths => check::is_sound(&self.world).await,
             Misfortune::Any => {
@@ -292,13 +295,14 @@ impl History {
     fn plan_fault(&mut self) {
         let Some(operation) = self.random.pick(&Operation::ALL).copied() else { return };
         let moment = if self.random.chance(50) { Moment::Before } else { Moment::After };
-        let fault = match self.random.below(20) {
+        let fault = match self.random.below(24) {
             0..6 => Fault::Fail,
             6..9 => Fault::NoRoom,
             9..12 => Fault::Hang,
             12..15 => Fault::Delay(Duration::from_millis(self.random.below(30_000))),
             15..17 => Fault::Die,
             17..19 => Fault::Lose,
+            19..23 => Fault::Silence(Duration::from_secs(1 + self.random.below(120))),
             _ => {
                 self.world.model.engine_lies();
                 Fault::WriteShort

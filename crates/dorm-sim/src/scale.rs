@@ -198,6 +198,8 @@ fn sandbox(number: u8, at: Timestamp, state: State) -> Sandbox {
         restored: Restored::Nothing,
         rewound: None,
         older: Vec::new(),
+        unreachable: None,
+        suspend_failures: None,
         state,
     }
 }

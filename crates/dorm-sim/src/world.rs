@@ -117,6 +117,7 @@ impl World {
                 snapshot: limit,
                 attach: limit,
                 terminate: limit,
+                bytes_per_second: u64::MAX,
             },
             park: ParkLimits {
                 count: usize::try_from(random.below(4)).unwrap_or_default(),
@@ -184,7 +185,7 @@ impl World {
             slow: self.slow,
             hidden: Mutex::default(),
         };
-        let engine = WatchedEngine::open(&self.host, &life, &self.trace);
+        let engine = WatchedEngine::open(&self.host, &life, &self.trace, &self.model);
         let parts = Parts {
             volumes: Volumes::with_steps(self.data.join("volumes"), Limiting::Never, steps.clone()),
             store: Arc::new(SteppedStore::new(Arc::new(store), steps.clone())),

@@ -35,6 +35,8 @@ fn sandbox(number: u8) -> SandboxRecord {
         restored: dorm_lifecycle::Restored::Nothing,
         rewound: None,
         older: Vec::new(),
+        unreachable: None,
+        suspend_failures: None,
         state: State::Running { since: at, image: None, background: None },
     };
     SandboxRecord { sandbox, revision: 0 }

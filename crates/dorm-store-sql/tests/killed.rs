@@ -39,6 +39,8 @@ fn change(task: u8, revision: u64) -> Change {
         restored: dorm_lifecycle::Restored::Nothing,
         rewound: None,
         older: Vec::new(),
+        unreachable: None,
+        suspend_failures: None,
         state: State::Running { since: at, image: None, background: None },
     };
     let event = NewEvent {

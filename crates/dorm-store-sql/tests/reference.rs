@@ -182,6 +182,8 @@ async fn sandbox(plan: &PlannedSandbox, present: &MemoryStore) -> SandboxRecord 
         restored: Restored::Nothing,
         rewound: None,
         older: Vec::new(),
+        unreachable: None,
+        suspend_failures: None,
         state: state(plan.state),
     };
     let stored = present.sandbox(&sandbox.id).await.unwrap().map_or(0, |record| record.revision);

@@ -25,6 +25,18 @@ pub fn held_by_kernel(directory: &Path) -> Vec<String> {
     found
 }
 
+/// The process in which the run of a sandbox lives, as the engine of the daemon with this data directory has noted it.
+pub fn sandbox_process(data: &Path, sandbox: &str) -> Option<u32> {
+    let homes = std::fs::read_dir(data.join("gvisor/hulls")).ok()?;
+    homes.flatten().find_map(|home| {
+        let note: serde_json::Value =
+            serde_json::from_slice(&std::fs::read(home.path().join("note.json")).ok()?).ok()?;
+        let run = note["duty"]["run"]["run"].as_str()?;
+        let pid = note["processes"]["sandbox"]["pid"].as_u64().and_then(|pid| u32::try_from(pid).ok())?;
+        (run.rsplit_once('-')?.0 == sandbox).then_some(pid)
+    })
+}
+
 /// Processes whose command line names `directory`, with their command lines.
 pub fn processes_of(directory: &Path) -> Vec<(u32, String)> {
     let wanted = directory.display().to_string();

@@ -3,10 +3,12 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use dorm_engine::Engine;
 use dorm_engine_gvisor::GvisorEngine;
+use dorm_lifecycle::Limits;
 use dorm_net::HostNetwork;
 use dorm_pool::Pool;
 use dorm_service::{Budgets, ParkLimits, Parts, Retention, Service, Settings};
@@ -91,6 +93,22 @@ pub(crate) struct ServeOptions {
     /// the daemon's start use it. 0 for none
     #[arg(long, env = "DORM_DISK_KEEP_MIB", default_value_t = 64)]
     disk_keep_mib: u64,
+    /// How long the agent in a sandbox may take to answer before the sandbox is shown as unreachable, such as 30s
+    #[arg(long, env = "DORM_AGENT_LIMIT", value_name = "TIME", default_value = "30s", value_parser = crate::cli::values::duration)]
+    agent_limit: f64,
+    /// End the run of a sandbox that has been unreachable for so long, such as 12h. By default never: it goes on, and is
+    /// asked again until it answers
+    #[arg(long, env = "DORM_MAX_UNREACHABLE", value_name = "TIME", value_parser = crate::cli::values::duration)]
+    max_unreachable: Option<f64>,
+    /// How long a sandbox may take to start, beside the time that reading a memory snapshot takes
+    #[arg(long, env = "DORM_START_LIMIT", value_name = "TIME", default_value = "60s", value_parser = crate::cli::values::duration)]
+    start_limit: f64,
+    /// How long a suspend, resume, rewind or checkpoint may take, beside the time that its data takes
+    #[arg(long, env = "DORM_OPERATION_LIMIT", value_name = "TIME", default_value = "300s", value_parser = crate::cli::values::duration)]
+    operation_limit: f64,
+    /// How many MiB a second are written and read at least: each operation has that much more time for its data
+    #[arg(long, env = "DORM_MIN_THROUGHPUT_MIB", value_name = "MIB", default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..))]
+    min_throughput_mib: u64,
     /// Report each step at this Unix socket and wait there to be let on: `dorm prove`.
     #[arg(long, hide = true, value_name = "SOCKET")]
     steps: Option<PathBuf>,
@@ -197,6 +215,9 @@ async fn open(
             registry: Some(registry.shared()),
             retention: Retention { terminated: options.keep_terminated.0, events: options.keep_events.0 },
             data_disk: Some(Arc::new(disk)),
+            limits: limits(options),
+            agent: length(options.agent_limit),
+            max_unreachable: options.max_unreachable.map(length),
             ..Settings::default()
         },
     };
@@ -229,6 +250,24 @@ fn budgets(options: &ServeOptions, data: &Path) -> Result<Budgets> {
         disk_floor_bytes: mib(options.disk_floor_mib).unwrap_or((disk_bytes / 20).min(512 << 20)),
         disk_reserve_bytes: mib(options.disk_reserve_mib).unwrap_or((disk_bytes / 50).min(1 << 30)),
     })
+}
+
+/// A length of time, ten years at most.
+fn length(seconds: f64) -> Duration {
+    const LONGEST: Duration = Duration::from_secs(10 * 365 * 86_400);
+    Duration::try_from_secs_f64(seconds).unwrap_or(LONGEST).min(LONGEST)
+}
+
+fn limits(options: &ServeOptions) -> Limits {
+    let operation = length(options.operation_limit);
+    Limits {
+        start: length(options.start_limit),
+        suspend: operation,
+        resume: operation,
+        snapshot: operation,
+        bytes_per_second: options.min_throughput_mib.saturating_mul(1 << 20),
+        ..Limits::default()
+    }
 }
 
 /// Makes the next create of every image fast; nothing waits for it.

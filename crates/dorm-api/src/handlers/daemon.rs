@@ -99,6 +99,7 @@ fn gauges(figures: &Figures) {
         metrics::gauge!("dorm_quarantined", "kind" => kind.as_str()).set(count as f64);
     }
     metrics::gauge!("dorm_disk_paused").set(figures.paused_for_disk as f64);
+    metrics::gauge!("dorm_unreachable").set(figures.unreachable as f64);
     metrics::gauge!("dorm_parked").set(figures.parked as f64);
     metrics::gauge!("dorm_unrecorded_runs").set(figures.unrecorded_runs as f64);
     metrics::gauge!("dorm_foreign_runs").set(figures.foreign_runs as f64);

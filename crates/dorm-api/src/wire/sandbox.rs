@@ -49,6 +49,9 @@ pub struct CreateSandbox {
     /// What a passed deadline does. Default: `suspend` with a name, `terminate` without.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub on_timeout: Option<OnTimeout>,
+    /// What becomes of it when a passed deadline cannot suspend it. Default `keep`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub on_suspend_failure: Option<OnSuspendFailure>,
     /// Whether it may be suspended. Default: whether it has a name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub suspendable: Option<bool>,
@@ -132,6 +135,18 @@ pub enum OnTimeout {
     Terminate,
     /// It is suspended.
     Suspend,
+}
+
+/// What becomes of a sandbox that cannot be suspended at its deadline. It is tried again later and later, every 10
+/// minutes in the end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum OnSuspendFailure {
+    /// It goes on running, and is suspended as soon as that works.
+    #[default]
+    Keep,
+    /// It is terminated after 11 failures in a row, about 17 minutes after the first.
+    Terminate,
 }
 
 /// What a sandbox that cannot be brought back from any of its images becomes.
@@ -245,6 +260,12 @@ pub struct Sandbox {
     pub residence: Residence,
     /// Whether it is paused until there is room on the host's disk.
     pub paused_for_disk: bool,
+    /// That its run lives and does not answer, if so. It is asked again until it does.
+    #[serde(default)]
+    pub unreachable: Option<Unreachable>,
+    /// The suspends that have failed in a row, if the last one has.
+    #[serde(default)]
+    pub suspend_failures: Option<SuspendFailures>,
     /// Counts its runs from 1; one more with every resume.
     pub generation: u64,
     /// What its present or last run began with.
@@ -270,6 +291,9 @@ pub struct Sandbox {
     pub secrets: Vec<String>,
     /// What a passed deadline does.
     pub on_timeout: OnTimeout,
+    /// What becomes of it when a passed deadline cannot suspend it.
+    #[serde(default)]
+    pub on_suspend_failure: OnSuspendFailure,
     /// Whether it may be suspended.
     pub suspendable: bool,
     /// Whether traffic wakes it.
@@ -313,6 +337,28 @@ pub struct Sandbox {
     pub terminated_at: Option<Time>,
 }
 
+/// A run that does not answer, although its process lives.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct Unreachable {
+    /// Since when, as far as it was noticed.
+    pub since: Time,
+    /// What was tried and how it failed.
+    pub reason: String,
+}
+
+/// Suspends that have failed in a row.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct SuspendFailures {
+    /// How many.
+    pub count: u32,
+    /// When the first of them failed.
+    pub since: Time,
+    /// Why the last one failed.
+    pub reason: String,
+    /// Before this moment a passed deadline does not suspend it again.
+    pub next_attempt_at: Time,
+}
+
 /// The saved state of a sandbox.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct SleepImage {
@@ -350,7 +396,7 @@ pub enum CauseKind {
     Requested,
     /// Its time was over.
     Timeout,
-    /// There was nothing left to return to.
+    /// There was nothing left to return to, or it could not be suspended and was not to be kept then.
     Failed,
 }
 

@@ -90,7 +90,7 @@ pub(super) async fn write(
     mut spoken: watch::Receiver<u64>,
 ) {
     while let Some(outgoing) = queue.recv().await {
-        machine.running().await;
+        machine.speaking().await;
         let (frames, quiet) = match outgoing {
             Outgoing::Frames(frames) => (frames, None),
             Outgoing::ThenQuiet(frames, until) => (frames, Some(until)),

@@ -19,7 +19,7 @@ pub fn preferred_run(
     is_gone: impl Fn(&CaptureId) -> bool,
 ) -> Option<RunId> {
     let alive = |(_, condition): &&(RunId, RunCondition)| match condition {
-        RunCondition::Running | RunCondition::Paused | RunCondition::Parked => true,
+        RunCondition::Running | RunCondition::Silent | RunCondition::Paused | RunCondition::Parked => true,
         RunCondition::Broken => false,
     };
     // A generation is on record before its run begins, so that the record of a later run is missing.

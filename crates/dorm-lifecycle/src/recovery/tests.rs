@@ -3,11 +3,12 @@
 use super::*;
 use crate::table::{image, sandboxes};
 
-const CONDITIONS: [Option<RunCondition>; 5] = [
+const CONDITIONS: [Option<RunCondition>; 6] = [
     None,
     Some(RunCondition::Running),
     Some(RunCondition::Paused),
     Some(RunCondition::Parked),
+    Some(RunCondition::Silent),
     Some(RunCondition::Broken),
 ];
 
@@ -21,7 +22,7 @@ fn a_run_that_can_go_on_is_never_stopped_while_its_guest_is_the_newest() {
         for condition in CONDITIONS {
             let newest =
                 matches!(sandbox.state, State::Running { .. } | State::Snapshotting { .. } | State::Suspending { .. });
-            let alive = matches!(condition, Some(RunCondition::Running | RunCondition::Paused | RunCondition::Parked));
+            let alive = !matches!(condition, Some(RunCondition::Broken) | None);
             let plan = recover(&sandbox, &found(&sandbox, condition));
             if newest && alive {
                 assert!(

@@ -69,7 +69,8 @@ pub(super) fn prepare_rewind(sandbox: &Sandbox, wanted: &Rewind, context: &Conte
     let target = wanted.target.as_ref()?.capture.clone();
     let work = BackgroundWork::PrepareRewind(wanted.clone());
     let effect = Effect::PrepareRewind { to: wanted.to.clone(), target };
-    Some(begun(sandbox, work, context.limits.resume, context).effect(effect))
+    let limit = context.limits.copy_of(wanted.target.iter());
+    Some(begun(sandbox, work, limit, context).effect(effect))
 }
 
 pub(super) fn rewind_prepared(sandbox: &Sandbox, context: &Context) -> Step {
@@ -89,7 +90,8 @@ pub(super) fn rewind_not_prepared(sandbox: &Sandbox, reason: &str) -> Step {
 
 /// Makes a snapshot from the sleep image of a suspended sandbox.
 pub(super) fn snapshot(sandbox: &Sandbox, snapshot: &SnapshotId, context: &Context) -> Step {
-    let step = begun(sandbox, BackgroundWork::Snapshot(snapshot.clone()), context.limits.snapshot, context);
+    let limit = context.limits.copy_of(sandbox.state.image().into_iter());
+    let step = begun(sandbox, BackgroundWork::Snapshot(snapshot.clone()), limit, context);
     match sandbox.state.image() {
         Some(image) => step.effect(Effect::SnapshotImage { image: image.clone(), snapshot: snapshot.clone() }),
         None => late(sandbox),

@@ -5,8 +5,9 @@ use crate::checkpoints::Checkpoints;
 use crate::denied::Denied;
 use crate::event::EventKind;
 use crate::ids::{HoldId, RunId, SnapshotId};
+use crate::reach::{SUSPEND_FAILURES_MAX, SuspendFailures};
 use crate::sandbox::{Cause, Hold, Sandbox, SleepImage, State};
-use crate::spec::{Keeping, OnTimeout, Timeouts};
+use crate::spec::{Keeping, OnSuspendFailure, OnTimeout, Timeouts};
 use crate::time::Timestamp;
 use crate::volume::Attachment;
 
@@ -36,7 +37,12 @@ fn suspend(sandbox: &Sandbox, context: &Context) -> Result<Step, Denied> {
     match &sandbox.state {
         State::Terminated { cause, .. } | State::Terminating { cause, .. } => Err(over(cause)),
         _ if !sandbox.spec.suspendable => Err(Denied::NotSuspendable),
-        State::Running { since, image, background: None } => Ok(suspending(sandbox, *since, image.as_ref(), context)),
+        State::Running { since, image, background: None } => {
+            let mut step = suspending(sandbox, *since, image.as_ref(), context).event(EventKind::Suspending);
+            // Whoever asks is told of the first failure, whatever failed before.
+            step.next.suspend_failures = None;
+            Ok(step)
+        }
         State::Suspended { .. } => Ok(Step::stays(sandbox, Outcome::Already)),
         State::Running { background: Some(_), .. }
         | State::Pending { .. }
@@ -49,12 +55,12 @@ fn suspend(sandbox: &Sandbox, context: &Context) -> Result<Step, Denied> {
 pub(super) fn suspending(sandbox: &Sandbox, since: Timestamp, image: Option<&SleepImage>, context: &Context) -> Step {
     let state = State::Suspending {
         operation: context.operation.clone(),
-        deadline: context.now.after(context.limits.suspend),
+        deadline: context.now.after(context.limits.suspend_of(sandbox)),
         since,
         image: image.cloned(),
         rewind: None,
     };
-    Step::to(sandbox, state).event(EventKind::Suspending).effect(Effect::Save { run: sandbox.run_id() })
+    Step::to(sandbox, state).effect(Effect::Save { run: sandbox.run_id() })
 }
 
 fn resume(sandbox: &Sandbox, context: &Context) -> Result<Step, Denied> {
@@ -74,7 +80,7 @@ pub(super) fn resuming(sandbox: &Sandbox, image: &SleepImage, context: &Context)
     let fresh = RunId { sandbox: sandbox.id.clone(), generation };
     let state = State::Resuming {
         operation: context.operation.clone(),
-        deadline: context.now.after(context.limits.resume),
+        deadline: context.now.after(context.limits.resume_of(sandbox)),
         image: image.clone(),
         rewind: None,
     };
@@ -89,7 +95,7 @@ fn take_snapshot(sandbox: &Sandbox, snapshot: &SnapshotId, context: &Context) ->
         State::Running { since, image, background: None } => {
             let state = State::Snapshotting {
                 operation: context.operation.clone(),
-                deadline: context.now.after(context.limits.snapshot),
+                deadline: context.now.after(context.limits.snapshot_of(sandbox)),
                 snapshot: snapshot.clone(),
                 since: *since,
                 image: image.clone(),
@@ -117,6 +123,7 @@ fn set_timeouts(sandbox: &Sandbox, timeouts: Timeouts, context: &Context) -> Res
     step.next.spec.timeouts = timeouts;
     // The new limits count from now, as a caller who extends them expects.
     step.next.timeouts_set = context.now;
+    step.next.suspend_failures = None;
     Ok(step.active(context.now))
 }
 
@@ -210,12 +217,27 @@ fn expire(sandbox: &Sandbox, context: &Context) -> Step {
     let State::Running { since, image, background: None } = &sandbox.state else {
         return Step::stays(sandbox, Outcome::Already);
     };
-    let mut step = match sandbox.spec.on_timeout {
-        OnTimeout::Suspend => suspending(sandbox, *since, image.as_ref(), context),
-        OnTimeout::Terminate => terminating(sandbox, Cause::Timeout, context),
+    let passed = format!("its {} has passed", deadline.kind.as_str());
+    let (step, passed) = match (sandbox.spec.on_timeout, &sandbox.suspend_failures) {
+        (OnTimeout::Terminate, _) => (terminating(sandbox, Cause::Timeout, context), passed),
+        (OnTimeout::Suspend, Some(failed)) if gives_up(sandbox, failed) => {
+            let reason = format!("{passed} and it could not be suspended: {}", failed.detail());
+            (terminating(sandbox, Cause::Failed { reason: reason.clone() }, context), reason)
+        }
+        // The events of the first attempt stand for those that follow it.
+        (OnTimeout::Suspend, Some(_)) => return suspending(sandbox, *since, image.as_ref(), context),
+        (OnTimeout::Suspend, None) => {
+            (suspending(sandbox, *since, image.as_ref(), context).event(EventKind::Suspending), passed)
+        }
     };
-    step.events.insert(0, (EventKind::DeadlinePassed, Some(format!("its {} has passed", deadline.kind.as_str()))));
-    step
+    step.first_event_because(EventKind::DeadlinePassed, passed)
+}
+
+fn gives_up(sandbox: &Sandbox, failed: &SuspendFailures) -> bool {
+    match sandbox.spec.on_suspend_failure {
+        OnSuspendFailure::Keep => false,
+        OnSuspendFailure::Terminate => failed.count >= SUSPEND_FAILURES_MAX,
+    }
 }
 
 fn terminate(sandbox: &Sandbox, context: &Context) -> Step {

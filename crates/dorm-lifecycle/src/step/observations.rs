@@ -2,6 +2,7 @@
 
 use super::{Context, Observation, Outcome, Step, background, rewind};
 use crate::event::EventKind;
+use crate::reach::{SuspendFailures, Unreachable};
 use crate::rewind::Rewind;
 use crate::sandbox::{Cause, Restored, Sandbox, SleepImage, State};
 use crate::time::Timestamp;
@@ -11,9 +12,9 @@ pub(super) fn decide(sandbox: &Sandbox, observation: &Observation, context: &Con
         Observation::Started => started(sandbox, context),
         Observation::StartFailed(reason) => start_failed(sandbox, reason, context),
         Observation::Saved(image) => saved(sandbox, image, context),
-        Observation::SaveFailed(reason) => goes_on(sandbox, Over::Save(reason)),
-        Observation::SnapshotTaken => goes_on(sandbox, Over::Snapshot(Ok(()))),
-        Observation::SnapshotFailed(reason) => goes_on(sandbox, Over::Snapshot(Err(reason))),
+        Observation::SaveFailed(reason) => goes_on(sandbox, Over::Save(reason), context),
+        Observation::SnapshotTaken => goes_on(sandbox, Over::Snapshot(Ok(())), context),
+        Observation::SnapshotFailed(reason) => goes_on(sandbox, Over::Snapshot(Err(reason)), context),
         Observation::Attached => background::attached(sandbox),
         Observation::AttachFailed(reason) => background::not_attached(sandbox, reason),
         Observation::RewindPrepared => background::rewind_prepared(sandbox, context),
@@ -21,6 +22,8 @@ pub(super) fn decide(sandbox: &Sandbox, observation: &Observation, context: &Con
         Observation::Woken { run, restored, because } => woken(sandbox, *run, *restored, because.as_deref(), context),
         Observation::WakeFailed(reason) => wake_failed(sandbox, reason, context),
         Observation::RunLost(reason) => run_lost(sandbox, reason, context),
+        Observation::Unreachable(reason) => unreachable(sandbox, reason, context),
+        Observation::Reachable => reachable(sandbox, context),
         Observation::Stopped => stopped(sandbox, context),
     }
 }
@@ -68,8 +71,13 @@ fn saved(sandbox: &Sandbox, image: &SleepImage, context: &Context) -> Step {
     match &sandbox.state {
         State::Suspending { operation, image: before, rewind, .. } => {
             let mut step = match rewind {
-                None => Step::to(sandbox, State::Suspended { image: image.clone(), background: None })
-                    .event(EventKind::Suspended),
+                None => {
+                    let step = Step::to(sandbox, State::Suspended { image: image.clone(), background: None });
+                    match &sandbox.unreachable {
+                        None => step.event(EventKind::Suspended),
+                        Some(silent) => step.event_because(EventKind::Suspended, unquiesced("saved", silent)),
+                    }
+                }
                 Some(rewind) => rewind::saved(sandbox, operation, image, rewind, context),
             };
             let older = before.iter().chain(&sandbox.older).cloned();
@@ -94,16 +102,35 @@ enum Over<'a> {
     Snapshot(Result<(), &'a String>),
 }
 
-fn goes_on(sandbox: &Sandbox, over: Over<'_>) -> Step {
+/// What is told of a guest that could not be asked to make itself quiet before it was held still.
+fn unquiesced(done: &str, silent: &Unreachable) -> String {
+    format!("it was {done} without being quiesced, since its agent does not answer: {}", silent.reason)
+}
+
+fn goes_on(sandbox: &Sandbox, over: Over<'_>, context: &Context) -> Step {
     let running = |since: &Timestamp, image: &Option<SleepImage>| {
         Step::to(sandbox, State::Running { since: *since, image: image.clone(), background: None })
     };
     match (&sandbox.state, over) {
-        (State::Suspending { since, image, rewind, .. }, Over::Save(reason)) => {
-            running(since, image).event_because(not_saved(rewind.as_deref()), reason)
+        (State::Suspending { since, image, rewind: Some(_), .. }, Over::Save(reason)) => {
+            running(since, image).event_because(EventKind::RewindFailed, reason)
+        }
+        (State::Suspending { since, image, rewind: None, .. }, Over::Save(reason)) => {
+            let before = sandbox.suspend_failures.as_ref();
+            let failed = SuspendFailures::another(before, reason, context.now);
+            let mut step = running(since, image);
+            if failed.is_told(before) {
+                step = step.event_because(EventKind::SuspendFailed, failed.detail());
+            }
+            step.next.suspend_failures = Some(failed);
+            step
         }
         (State::Snapshotting { since, image, snapshot, .. }, Over::Snapshot(Ok(()))) => {
-            running(since, image).event_because(EventKind::SnapshotTaken, snapshot.as_str())
+            let detail = match &sandbox.unreachable {
+                None => snapshot.to_string(),
+                Some(silent) => format!("{snapshot}: {}", unquiesced("taken", silent)),
+            };
+            running(since, image).event_because(EventKind::SnapshotTaken, detail)
         }
         (State::Snapshotting { since, image, snapshot, .. }, Over::Snapshot(Err(reason))) => {
             running(since, image).event_because(EventKind::SnapshotFailed, format!("{snapshot}: {reason}"))
@@ -243,6 +270,23 @@ fn lost(sandbox: &Sandbox, since: Timestamp, image: Option<&SleepImage>, reason:
             failed(sandbox, EventKind::RunLost, &reason, context)
         }
     }
+}
+
+fn unreachable(sandbox: &Sandbox, reason: &str, context: &Context) -> Step {
+    if !sandbox.state.has_run() || sandbox.unreachable.is_some() {
+        return late(sandbox);
+    }
+    let mut step = Step::to(sandbox, sandbox.state.clone()).event_because(EventKind::Unreachable, reason);
+    step.next.unreachable = Some(Unreachable { since: context.now, reason: reason.to_owned() });
+    step
+}
+
+fn reachable(sandbox: &Sandbox, context: &Context) -> Step {
+    let Some(silent) = &sandbox.unreachable else { return late(sandbox) };
+    let detail = format!("after {} s", context.now.since(silent.since).as_secs());
+    let mut step = Step::to(sandbox, sandbox.state.clone()).event_because(EventKind::Reachable, detail);
+    step.next.unreachable = None;
+    step
 }
 
 fn stopped(sandbox: &Sandbox, context: &Context) -> Step {

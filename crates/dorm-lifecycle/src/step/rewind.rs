@@ -36,7 +36,7 @@ pub(super) fn begin(sandbox: &Sandbox, wanted: &Rewind, context: &Context) -> Re
 pub(super) fn leave_present(sandbox: &Sandbox, wanted: &Rewind, context: &Context) -> Option<Step> {
     match &sandbox.state {
         State::Running { since, image, background: _ } => {
-            let mut step = suspending(sandbox, *since, image.as_ref(), context);
+            let mut step = suspending(sandbox, *since, image.as_ref(), context).event(EventKind::Suspending);
             if let State::Suspending { rewind, .. } = &mut step.next.state {
                 *rewind = Some(Box::new(wanted.clone()));
             }
@@ -77,7 +77,7 @@ fn goes_back(
     let effect = effect(sandbox, sandbox.generation + 1, &rewinding.rewind);
     let state = State::Resuming {
         operation: operation.clone(),
-        deadline: context.now.after(context.limits.resume),
+        deadline: context.now.after(context.limits.rewind_of(sandbox, &rewinding.rewind)),
         image: image.clone(),
         rewind: Some(Box::new(rewinding)),
     };

@@ -21,6 +21,7 @@ fn facts(events: &[(EventKind, Actor, &str)]) -> Facts {
         events: events.collect(),
         snapshots: Vec::new(),
         waits_for_disk: None,
+        max_unreachable: None,
     }
 }
 

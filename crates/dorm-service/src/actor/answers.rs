@@ -58,6 +58,8 @@ pub(super) fn failure(observation: &Observation) -> Option<String> {
         | Observation::Attached
         | Observation::RewindPrepared
         | Observation::Woken { .. }
+        | Observation::Unreachable(_)
+        | Observation::Reachable
         | Observation::Stopped => None,
         Observation::StartFailed(reason)
         | Observation::SaveFailed(reason)

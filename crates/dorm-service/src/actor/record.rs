@@ -22,7 +22,7 @@ const AGAIN: Duration = Duration::from_millis(500);
 
 /// What is told of an operation that has ended.
 #[derive(Clone, Copy, Default)]
-struct Measured {
+pub(super) struct Measured {
     took: Option<Duration>,
     bytes: Option<u64>,
 }
@@ -123,6 +123,8 @@ impl Actor {
             | Observation::Attached
             | Observation::RewindPrepared
             | Observation::Woken { .. }
+            | Observation::Unreachable(_)
+            | Observation::Reachable
             | Observation::Stopped => OperationResult::Done,
         };
         let open = self
@@ -166,7 +168,18 @@ impl Actor {
         change
     }
 
-    async fn commit(&mut self, made: Step, mut change: Change, by: By, measured: Measured) -> Result<(), ServiceError> {
+    /// What `observation` changes, if it changes anything.
+    pub(super) fn changes(&mut self, observation: Observation) -> Option<Step> {
+        self.ask(Input::Observation(observation)).ok().filter(|made| made.outcome == Outcome::Changed)
+    }
+
+    pub(super) async fn commit(
+        &mut self,
+        made: Step,
+        mut change: Change,
+        by: By,
+        measured: Measured,
+    ) -> Result<(), ServiceError> {
         let operation = made.next.state.operation().or(self.record.sandbox.state.operation()).cloned();
         for (kind, detail) in made.events {
             change.events.push(NewEvent {

@@ -34,6 +34,7 @@ impl Actor {
                 let (task, run) = (self.task(), self.record.sandbox.run_id());
                 let seen = effects::go_on_after_restart(&task, &run, Observation::SaveFailed(reason)).await;
                 self.agent = seen.agent;
+                self.remember_silence(seen.silent);
                 seen.observation
             }
             Observation::SnapshotTaken => Observation::SnapshotFailed(reason),
@@ -54,6 +55,8 @@ impl Actor {
             | Observation::RewindNotPrepared(_)
             | Observation::Woken { .. }
             | Observation::WakeFailed(_)
+            | Observation::Unreachable(_)
+            | Observation::Reachable
             | Observation::Stopped) => other,
         })
     }

@@ -5,9 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dorm_agent_client::{Agent, Busy};
-use dorm_lifecycle::{Attachment, CaptureId, Observation, RunId, Sandbox, SleepImage, SnapshotId, SnapshotKind};
+use dorm_lifecycle::{
+    Attachment, BackgroundWork, CaptureId, Observation, RunId, Sandbox, SleepImage, SnapshotId, SnapshotKind,
+};
 
-use super::{Seen, Task, UNDO, connect, files_of_image, mount_all, mount_inside};
+use super::{OPERATION_LIMIT, Seen, Task, UNDO, connect, files_of_image, mount_all, mount_inside, too_late};
 use crate::error::ServiceError;
 use crate::shared::chain;
 
@@ -43,15 +45,21 @@ pub(super) async fn attach(task: &Task, run: &RunId, before: &[Attachment], afte
     let limit = task.shared.settings.limits.attach;
     let staying: Vec<_> = before.iter().filter(|one| after.contains(one)).cloned().collect();
     let mut agent = task.agent.clone().filter(|agent| !agent.is_closed());
-    let mut touched = false;
+    let (mut touched, mut silent) = (false, None);
     let attempt = async {
         let agent = match &agent {
             Some(agent) => agent.clone(),
-            None => agent.insert(connect(task, run).await?).clone(),
+            None => match connect(task, run, task.patience()).await {
+                Ok(new) => agent.insert(new).clone(),
+                Err(error) => {
+                    silent = (!error.says_that_the_run_is_over()).then(|| chain(&error));
+                    return Err(error.into());
+                }
+            },
         };
         touched = true;
         if staying.len() < before.len() {
-            mount_inside(&with(task, &staying), &agent, Busy::Refuse).await?;
+            mount_inside(&task.shared, &with(task, &staying), &agent, Busy::Refuse).await?;
         }
         mount_all(&task.shared, &with(task, after), &agent).await?;
         Ok::<_, Failure>(())
@@ -63,7 +71,7 @@ pub(super) async fn attach(task: &Task, run: &RunId, before: &[Attachment], afte
             if touched && let Err(error) = put_back(task, run, before, &mut agent).await {
                 tracing::error!(%run, error = %chain(&error), "its volumes may not be as they were; its next run has them");
             }
-            failure.seen(Observation::AttachFailed, agent)
+            Seen { silent, ..failure.seen(Observation::AttachFailed, agent) }
         }
     }
 }
@@ -76,7 +84,7 @@ async fn put_back(
 ) -> Result<(), ServiceError> {
     let agent = match agent {
         Some(agent) if !agent.is_closed() => agent.clone(),
-        Some(_) | None => agent.insert(connect(task, run).await?).clone(),
+        Some(_) | None => agent.insert(connect(task, run, task.patience()).await?).clone(),
     };
     mount_all(&task.shared, &with(task, before), &agent).await
 }
@@ -102,7 +110,11 @@ pub(super) async fn evict(task: &Task, run: &RunId) -> Seen {
 
 /// Makes the sandbox's own copy of a memory snapshot's saved state, which was read to its last byte a moment ago.
 pub(super) async fn prepare_rewind(task: &Task, to: &SnapshotId, target: &CaptureId) -> Seen {
-    let limit = task.shared.settings.limits.resume;
+    let copied = task.sandbox.state.background().and_then(|background| match &background.work {
+        BackgroundWork::PrepareRewind(rewind) => rewind.target.as_ref(),
+        BackgroundWork::Attach { .. } | BackgroundWork::Snapshot(_) => None,
+    });
+    let limit = task.shared.settings.limits.copy_of(copied.into_iter());
     let (shared, to, copy) = (task.shared.clone(), to.clone(), target.clone());
     let copied = async move {
         let snapshot = shared.store.snapshot(&to).await?.ok_or(ServiceError::NoSnapshot(to))?;
@@ -119,7 +131,7 @@ pub(super) async fn prepare_rewind(task: &Task, to: &SnapshotId, target: &Captur
 
 /// Makes a snapshot from the sleep image of a suspended sandbox. Nothing runs.
 pub(super) async fn snapshot_image(task: &Task, image: &SleepImage) -> Seen {
-    let limit = task.shared.settings.limits.snapshot;
+    let limit = task.shared.settings.limits.copy_of(std::iter::once(image));
     let Some(capture) = task.capture.clone() else {
         let reason = "no capture was recorded for it".to_owned();
         return Failure::Late(reason).seen(Observation::SnapshotFailed, None);
@@ -160,7 +172,7 @@ async fn to_its_end(
                     tracing::warn!(%capture, error = %chain(&error), "a half-written capture is cleared away at the next start");
                 }
             });
-            Err(Failure::late(what, limit))
+            Err(Failure::Late(too_late(what, (limit, OPERATION_LIMIT))))
         }
     }
 }

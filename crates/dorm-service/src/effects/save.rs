@@ -5,12 +5,16 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use dorm_agent_client::{Agent, AgentError};
+use dorm_engine::EngineError;
 #[cfg(feature = "planted-bugs")]
 use dorm_lifecycle::CaptureId;
 use dorm_lifecycle::{Access, Observation, Origin, RunId, SleepImage, SnapshotKind, State};
 use dorm_pool::{Capture, CaptureDraft, CaptureFacts};
 
-use super::{Reason, Seen, Task, UNDO, connect, end, reason, within};
+use super::{
+    OPERATION_LIMIT, Quiesced, Reason, Seen, Task, UNDO, Unreached, connect, end, late, reach, reason, within,
+    within_limit,
+};
 
 /// How long the agent may take to finish what is on its way before it is captured as it is.
 const QUIESCE: Duration = Duration::from_secs(10);
@@ -18,19 +22,54 @@ const QUIESCE: Duration = Duration::from_secs(10);
 /// How long it may take to copy deleted files of volumes to its own disk.
 const EXCHANGE: Duration = Duration::from_secs(60);
 
+/// How far an operation on a running guest has come, whichever way it ends.
+#[derive(Default)]
+struct Progress {
+    /// The engine was asked to hold the guest still.
+    held: bool,
+    /// The agent that was asked to make itself quiet.
+    agent: Option<Agent>,
+    /// Why it has not, or could not be asked.
+    silent: Option<Reason>,
+    /// The engine says that there is nothing left of the run.
+    over: bool,
+}
+
+impl Progress {
+    /// Notes an error of the engine.
+    fn met(&mut self, error: &EngineError) -> Reason {
+        self.over |= error.says_that_the_run_is_over();
+        match &self.silent {
+            None => error.chain(),
+            Some(silent) => format!("{}; its agent does not answer: {silent}", error.chain()),
+        }
+    }
+
+    fn quiesced(&self) -> Quiesced {
+        match (&self.silent, &self.agent) {
+            (Some(reason), _) => Quiesced::No(reason.clone()),
+            (None, Some(_)) => Quiesced::Yes,
+            (None, None) => Quiesced::Unasked,
+        }
+    }
+}
+
 pub(super) async fn save(task: &Task, run: &RunId) -> Seen {
-    let limit = task.shared.settings.limits.suspend;
+    let limit = task.shared.settings.limits.suspend_of(&task.sandbox);
     let taken = task.shared.now();
-    match within(limit, "suspending", capture(task, run)).await {
+    let mut progress = Progress::default();
+    let captured = within_limit((limit, OPERATION_LIMIT), "suspending", capture(task, run, &mut progress)).await;
+    match captured {
         Ok(capture) => {
             let image =
                 SleepImage { bytes: capture.bytes(), capture: capture.id, generation: task.sandbox.generation, taken };
-            if let Some(agent) = &task.agent {
+            for agent in [&task.agent, &progress.agent].into_iter().flatten() {
                 agent.close();
             }
-            Seen { bytes: image.bytes, ..Seen::of(Observation::Saved(image)) }
+            let quiesced = progress.quiesced();
+            Seen { bytes: image.bytes, quiesced, ..Seen::of(Observation::Saved(image)) }
         }
-        Err(reason) => undo(task, run, Observation::SaveFailed(reason)).await,
+        Err(reason) => undo(task, run, progress, Observation::SaveFailed(reason)).await,
     }
 }
 
@@ -53,18 +92,19 @@ pub(crate) async fn park(task: &Task, run: &RunId) -> Option<u64> {
 }
 
 pub(super) async fn snapshot(task: &Task, run: &RunId) -> Seen {
-    let limit = task.shared.settings.limits.snapshot;
-    let written = match within(limit, "taking a snapshot", write(task, run)).await {
+    let limit = (task.shared.settings.limits.snapshot_of(&task.sandbox), OPERATION_LIMIT);
+    let mut progress = Progress::default();
+    let written = match within_limit(limit, "taking a snapshot", write(task, run, &mut progress)).await {
         Ok(written) => written,
-        Err(reason) => return undo(task, run, Observation::SnapshotFailed(reason)).await,
+        Err(reason) => return undo(task, run, progress, Observation::SnapshotFailed(reason)).await,
     };
     // The guest need not wait until its image is on disk: unlike a sleep, nothing is given up for it.
-    let seen = undo_nothing(task, run, Observation::SnapshotTaken).await;
+    let seen = release(task, run, progress, Observation::SnapshotTaken).await;
     if seen.observation != Observation::SnapshotTaken {
         abandon(written.draft).await;
         return seen;
     }
-    match within(limit, "taking a snapshot", commit(task, written)).await {
+    match within_limit(limit, "taking a snapshot", commit(task, written)).await {
         Ok(capture) => Seen { bytes: capture.bytes(), ..seen },
         Err(reason) => {
             remove_capture(task).await;
@@ -73,8 +113,8 @@ pub(super) async fn snapshot(task: &Task, run: &RunId) -> Seen {
     }
 }
 
-async fn capture(task: &Task, run: &RunId) -> Result<Capture, Reason> {
-    commit(task, write(task, run).await?).await
+async fn capture(task: &Task, run: &RunId, progress: &mut Progress) -> Result<Capture, Reason> {
+    commit(task, write(task, run, progress).await?).await
 }
 
 /// An image that is written, and no capture yet.
@@ -86,30 +126,29 @@ struct Written {
 }
 
 /// Holds the guest still and has its image written.
-async fn write(task: &Task, run: &RunId) -> Result<Written, Reason> {
+async fn write(task: &Task, run: &RunId, progress: &mut Progress) -> Result<Written, Reason> {
     let shared = &task.shared;
     let Some(id) = &task.capture else { return Err("no capture was recorded for it".to_owned()) };
     if shared.paused_for_disk.leave(&task.sandbox.id) {
         // Its agent has to answer once more. If this fails, the next look at the disk pauses it again.
-        shared.engine.go_on(run).await.map_err(|error| error.chain())?;
+        progress.held = true;
+        shared.engine.go_on(run).await.map_err(|error| progress.met(&error))?;
     }
-    match &task.agent {
-        Some(agent) if !agent.is_closed() => make_ready(task, agent).await?,
-        _ => make_ready(task, &connect(task, run).await.map_err(|error| reason(&error))?).await?,
-    }
+    make_ready(task, run, progress).await?;
     let began = Instant::now();
-    let need = shared.engine.usage(run).await.map_err(|error| error.chain())?.memory_bytes;
+    let need = shared.engine.usage(run).await.map_err(|error| progress.met(&error))?.memory_bytes;
     let draft = shared.pool.begin(id, need).await.map_err(|error| reason(&error))?;
     let into = match task.kind {
         SnapshotKind::Memory => draft.directory().to_owned(),
         SnapshotKind::Filesystem => draft.make_memory().await.map_err(|error| reason(&error))?,
     };
+    progress.held = true;
     let written = shared.engine.capture(run, &into).await;
     let written = match written {
         Ok(written) => written,
         Err(error) => {
             abandon(draft).await;
-            return Err(error.chain());
+            return Err(progress.met(&error));
         }
     };
     if matches!(task.sandbox.state, State::Suspending { .. })
@@ -180,25 +219,48 @@ pub(crate) async fn files_of_image(task: &Task, image: &SleepImage) -> Result<Ca
         let facts = CaptureFacts { generation: image.generation, taken: image.taken, ..facts(task) };
         read_files(task, draft, &source.directory, facts).await
     };
-    attempt.await
+    let limit = shared.settings.limits.copy_of(std::iter::once(image));
+    within_limit((limit, OPERATION_LIMIT), "taking a snapshot", attempt).await
 }
 
-/// What must be done inside before the guest is held still.
-async fn make_ready(task: &Task, agent: &Agent) -> Result<(), Reason> {
+/// What must be done inside before the guest is held still. An agent that does not answer is noted: the guest is held
+/// still without it. Then the engine refuses a guest that has a deleted file of a volume open.
+async fn make_ready(task: &Task, run: &RunId, progress: &mut Progress) -> Result<(), Reason> {
+    let patience = QUIESCE.min(task.patience());
+    let agent = match &task.agent {
+        Some(agent) if !agent.is_closed() => agent.clone(),
+        Some(_) | None => match connect(task, run, patience).await.map_err(Unreached::from) {
+            Ok(agent) => agent,
+            Err(Unreached::Over(reason)) => {
+                progress.over = true;
+                return Err(reason);
+            }
+            Err(Unreached::Silent(reason)) => {
+                progress.silent = Some(reason);
+                return Ok(());
+            }
+        },
+    };
+    progress.agent = Some(agent.clone());
     if !task.sandbox.spec.attachments.is_empty() {
-        match tokio::time::timeout(EXCHANGE, agent.exchange_deleted()).await {
+        match tokio::time::timeout(EXCHANGE.min(2 * task.patience()), agent.exchange_deleted()).await {
             // An agent of an earlier build does not know how; the engine refuses where it matters.
             Ok(Ok(()) | Err(AgentError::Invalid(_))) => {}
+            Ok(Err(error @ AgentError::Closed { .. })) => progress.silent = Some(reason(&error)),
             Ok(Err(error)) => return Err(reason(&error)),
-            Err(_) => return Err("its deleted files on volumes could not be kept in time".to_owned()),
+            Err(_) => {
+                progress.silent = Some("its deleted files on volumes could not be kept in time".to_owned());
+            }
         }
     }
-    quiesce(agent).await
-}
-
-async fn quiesce(agent: &Agent) -> Result<(), Reason> {
-    let quiet = tokio::time::timeout(QUIESCE, agent.quiesce()).await;
-    quiet.map_err(|_| "its agent does not answer".to_owned())?.map_err(|error| reason(&error))
+    if progress.silent.is_none() {
+        progress.silent = match tokio::time::timeout(patience, agent.quiesce()).await {
+            Ok(Ok(())) => None,
+            Ok(Err(error)) => Some(reason(&error)),
+            Err(_) => Some(late("its agent", patience)),
+        };
+    }
+    Ok(())
 }
 
 async fn abandon(draft: CaptureDraft) {
@@ -228,24 +290,45 @@ fn facts(task: &Task) -> CaptureFacts {
     }
 }
 
-/// Lets the guest go on and answers `report`; a guest that cannot go on is lost.
-async fn undo_nothing(task: &Task, run: &RunId, report: Observation) -> Seen {
-    let attempt = async {
-        task.shared.engine.go_on(run).await.map_err(|error| error.chain())?;
-        // The guest is the same, so its callers may keep their session.
-        if let Some(agent) = &task.agent
-            && matches!(tokio::time::timeout(QUIESCE, agent.go_on()).await, Ok(Ok(())))
-        {
-            return Ok(agent.clone());
-        }
-        connect(task, run).await.map_err(|error| reason(&error))
-    };
-    match within(UNDO, "going on", attempt).await {
-        Ok(agent) => Seen::with(report, agent),
-        Err(reason) => {
+/// Lets the guest continue, if it was held, and reports. One that does not answer stays as it is, and is asked again by
+/// whoever drives it.
+async fn release(task: &Task, run: &RunId, progress: Progress, report: Observation) -> Seen {
+    let quiesced = progress.quiesced();
+    let agent = progress.agent.clone().or_else(|| task.agent.clone());
+    match reached(task, run, progress).await {
+        Ok(Some(agent)) => Seen { quiesced, ..Seen::with(report, agent) },
+        Ok(None) => Seen { quiesced, ..Seen::of(report) },
+        Err(Unreached::Silent(reason)) => Seen { quiesced, silent: Some(reason), agent, ..Seen::of(report) },
+        Err(Unreached::Over(reason)) => {
             end(task, run).await;
-            Seen::of(Observation::RunLost(format!("it could not go on after it was held still: {reason}")))
+            Seen::of(Observation::RunLost(reason))
         }
+    }
+}
+
+async fn reached(task: &Task, run: &RunId, progress: Progress) -> Result<Option<Agent>, Unreached> {
+    let Progress { held, agent, silent, over } = progress;
+    if over {
+        return Err(Unreached::Over("it ended while it was being saved".to_owned()));
+    }
+    if held {
+        let task = Task { agent: agent.or_else(|| task.agent.clone()), ..task.clone() };
+        return match silent {
+            None => reach(&task, run, task.patience()).await.map(Some),
+            // It was asked a moment ago.
+            Some(silent) => {
+                super::reach::release(&task, run, task.patience()).await.and(Err(Unreached::Silent(silent)))
+            }
+        };
+    }
+    match (silent, agent) {
+        (Some(silent), _) => Err(Unreached::Silent(silent)),
+        (None, None) => Ok(None),
+        (None, Some(agent)) => match tokio::time::timeout(task.patience(), agent.go_on()).await {
+            Ok(Ok(())) => Ok(Some(agent)),
+            Ok(Err(error)) => Err(Unreached::Silent(reason(&error))),
+            Err(_) => Err(Unreached::Silent(late("its agent", task.patience()))),
+        },
     }
 }
 
@@ -257,14 +340,14 @@ async fn remove_capture(task: &Task) {
     }
 }
 
-/// Clears away what was written and lets the guest go on.
-async fn undo(task: &Task, run: &RunId, report: Observation) -> Seen {
+/// Clears away what was written and lets the guest continue.
+async fn undo(task: &Task, run: &RunId, progress: Progress, report: Observation) -> Seen {
     remove_capture(task).await;
     #[cfg(feature = "planted-bugs")]
     if dorm_steps::planted::is(dorm_steps::planted::Planted::MissedUndo) {
         return Seen::of(report);
     }
-    undo_nothing(task, run, report).await
+    release(task, run, progress, report).await
 }
 
 /// Removes an image of which it is not known whether it was recorded: [`dorm_steps::planted::Planted::CommitReportedFailed`].
@@ -272,10 +355,11 @@ async fn undo(task: &Task, run: &RunId, report: Observation) -> Seen {
 pub(crate) async fn give_up_image(task: &Task, capture: &CaptureId, why: &str) -> Seen {
     let task = Task { capture: Some(capture.clone()), ..task.clone() };
     let run = task.sandbox.run_id();
-    undo(&task, &run, Observation::SaveFailed(why.to_owned())).await
+    let held = Progress { held: true, ..Progress::default() };
+    undo(&task, &run, held, Observation::SaveFailed(why.to_owned())).await
 }
 
-/// After a restart of the daemon: lets a guest that was held still go on, then reports.
+/// After a restart of the daemon: lets a guest continue that was held still, then reports.
 pub(crate) async fn go_on_after_restart(task: &Task, run: &RunId, report: Observation) -> Seen {
-    undo_nothing(task, run, report).await
+    release(task, run, Progress { held: true, ..Progress::default() }, report).await
 }

@@ -8,7 +8,9 @@ use dorm_engine::RunSpec;
 use dorm_lifecycle::{CaptureId, Observation, OnUnrestorable, Restored, RunId, SleepImage};
 use dorm_pool::{Capture, Expected, PoolError};
 
-use super::{Memory, Reason, Seen, Task, UNDO, end, introduce, must_end_all, reason, spec, within};
+use super::{
+    Memory, OPERATION_LIMIT, Reason, Seen, Task, UNDO, end, introduce, must_end_all, reason, spec, within, within_limit,
+};
 use crate::shared::Shared;
 
 /// The variable that tells every process which sandbox it is in.
@@ -24,8 +26,8 @@ struct Back {
 }
 
 pub(super) async fn wake(task: &Task, parked: &RunId, fresh: &RunId, image: &SleepImage) -> Seen {
-    let limit = task.shared.settings.limits.resume;
-    match within(limit, "resuming", attempt(task, parked, fresh, image)).await {
+    let limit = (task.shared.settings.limits.resume_of(&task.sandbox), OPERATION_LIMIT);
+    match within_limit(limit, "resuming", attempt(task, parked, fresh, image)).await {
         Ok(Back { run, agent, restored, because }) => {
             Seen::with(Observation::Woken { run: run.generation, restored, because }, agent)
         }
@@ -39,7 +41,11 @@ pub(super) async fn wake(task: &Task, parked: &RunId, fresh: &RunId, image: &Sle
 
 /// Brings the guest back as it was in `target`. Nothing of the present is touched but its run, whose image is on record.
 pub(super) async fn rewind(task: &Task, parked: &RunId, fresh: &RunId, target: Option<&CaptureId>) -> Seen {
-    let limit = task.shared.settings.limits.resume;
+    let limits = &task.shared.settings.limits;
+    let limit = match task.sandbox.state.rewind() {
+        Some(rewind) => limits.rewind_of(&task.sandbox, rewind),
+        None => limits.resume_of(&task.sandbox),
+    };
     task.shared.parking.leave(&task.sandbox.id);
     let attempt = async {
         within(UNDO, "ending its run before", must_end_all(task, parked)).await?;
@@ -57,7 +63,7 @@ pub(super) async fn rewind(task: &Task, parked: &RunId, fresh: &RunId, target: O
         let memory = if target.is_some() { Memory::Kept } else { Memory::Fresh };
         Ok((introduce(task, fresh, memory).await.map_err(|error| reason(&error))?, restored))
     };
-    match within(limit, "rewinding", attempt).await {
+    match within_limit((limit, OPERATION_LIMIT), "rewinding", attempt).await {
         Ok((agent, restored)) => {
             Seen::with(Observation::Woken { run: fresh.generation, restored, because: None }, agent)
         }

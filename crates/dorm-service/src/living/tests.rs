@@ -21,6 +21,8 @@ fn sandbox(number: u8, state: State) -> Sandbox {
         restored: Restored::Nothing,
         rewound: None,
         older: Vec::new(),
+        unreachable: None,
+        suspend_failures: None,
         state,
     }
 }

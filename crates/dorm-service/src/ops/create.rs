@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use dorm_lifecycle::{
-    Actor as By, CaptureId, Checkpoints, Digest, Effect, Egress, Keeping, Name, OnTimeout, Origin, Resources,
-    SandboxId, SandboxSpec, SnapshotId, SnapshotKind, Timeouts, Variables, create,
+    Actor as By, CaptureId, Checkpoints, Context, Digest, Effect, Egress, Keeping, Name, OnSuspendFailure, OnTimeout,
+    Origin, Resources, SandboxId, SandboxSpec, SnapshotId, SnapshotKind, Timeouts, Variables, create,
 };
 use dorm_store::{Change, NewEvent, SandboxRecord, SnapshotRecord};
 use tokio::sync::oneshot;
@@ -44,6 +44,8 @@ pub struct CreateSandbox {
     pub secrets: Variables,
     /// What a passed deadline does; by default suspend with a name, terminate without.
     pub on_timeout: Option<OnTimeout>,
+    /// What becomes of it when a passed deadline cannot suspend it.
+    pub on_suspend_failure: OnSuspendFailure,
     /// Whether it may be suspended; by default when it has a name.
     pub suspendable: Option<bool>,
     /// Whether traffic wakes it. Default: yes.
@@ -71,6 +73,7 @@ impl CreateSandbox {
             variables: BTreeMap::new(),
             secrets: Variables::default(),
             on_timeout: None,
+            on_suspend_failure: OnSuspendFailure::default(),
             suspendable: None,
             auto_resume: true,
             timeouts: Timeouts::default(),
@@ -88,6 +91,7 @@ impl CreateSandbox {
             egress: source.egress.clone(),
             variables: source.variables.0.clone(),
             auto_resume: source.auto_resume,
+            on_suspend_failure: source.on_suspend_failure,
             timeouts: source.timeouts,
             keeping: source.keeping,
             checkpoints: source.checkpoints.clone(),
@@ -119,13 +123,13 @@ impl Service {
             CreateFrom::Snapshot(_) => Some(shared.holding.clone().read_owned().await),
             CreateFrom::Image(_) => None,
         };
-        let Source { image, layer, resources, origin } = self.source(&asked).await?;
+        let Source { image, layer, resources, origin, bytes } = self.source(&asked).await?;
         shared.admit_write("create a sandbox", 0).await?;
         let admitted = shared.admit_run("create a sandbox", Share::of(&resources)).await?;
         shared.admit_another("create a sandbox", &admitted).await?;
         let attachments = self.attachments(asked.attachments.clone()).await?;
         let spec = SandboxSpec { attachments, ..spec(asked, image, layer, resources) };
-        let context = shared.context();
+        let context = Context { bytes, ..shared.context() };
         let made = create(id, shared.settings.project.clone(), spec, origin, &context)?;
         let leasing = shared.grant_leases(None, &made.next).await?;
         let effect = made.effect.clone().unwrap_or(Effect::Stop { run: made.next.run_id() });
@@ -173,7 +177,7 @@ impl Service {
                 let image = self.shared.pool.resolve(reference).await?;
                 fits_host(&image)?;
                 let resources = asked.resources.unwrap_or_default();
-                Ok(Source { image: image.digest, layer: None, resources, origin: Origin::Image })
+                Ok(Source { image: image.digest, layer: None, resources, origin: Origin::Image, bytes: 0 })
             }
             CreateFrom::Snapshot(id) => {
                 let snapshot = self.complete(id).await?;
@@ -190,10 +194,12 @@ struct Source {
     layer: Option<CaptureId>,
     resources: Resources,
     origin: Origin,
+    /// How much memory is read before it runs.
+    bytes: u64,
 }
 
 fn from_snapshot(snapshot: SnapshotRecord, asked: Option<Resources>) -> Result<Source, ServiceError> {
-    let SnapshotRecord { id, kind, source, capture, image, layer, resources, .. } = snapshot;
+    let SnapshotRecord { id, kind, source, capture, image, layer, resources, bytes, .. } = snapshot;
     let source = Some(source);
     match kind {
         SnapshotKind::Memory if asked.is_some_and(|asked| asked != resources) => {
@@ -201,7 +207,8 @@ fn from_snapshot(snapshot: SnapshotRecord, asked: Option<Resources>) -> Result<S
             Err(ServiceError::FixedBySnapshot { snapshot: id, what })
         }
         SnapshotKind::Memory => {
-            Ok(Source { image, layer, resources, origin: Origin::Snapshot { snapshot: id, capture, source } })
+            let origin = Origin::Snapshot { snapshot: id, capture, source };
+            Ok(Source { image, layer, resources, origin, bytes })
         }
         SnapshotKind::Filesystem => {
             let (asked, least) = (asked.unwrap_or(resources), resources.disk_bytes);
@@ -209,7 +216,7 @@ fn from_snapshot(snapshot: SnapshotRecord, asked: Option<Resources>) -> Result<S
                 return Err(ServiceError::DiskShrinks { snapshot: id, asked: asked.disk_bytes, least });
             }
             let origin = Origin::Filesystem { snapshot: id, source };
-            Ok(Source { image, layer: Some(capture), resources: asked, origin })
+            Ok(Source { image, layer: Some(capture), resources: asked, origin, bytes: 0 })
         }
     }
 }
@@ -223,6 +230,7 @@ fn spec(asked: CreateSandbox, image: Digest, layer: Option<CaptureId>, resources
         variables: Variables(asked.variables),
         secrets: asked.secrets,
         on_timeout: asked.on_timeout.unwrap_or(defaults.on_timeout),
+        on_suspend_failure: asked.on_suspend_failure,
         suspendable: asked.suspendable.unwrap_or(defaults.suspendable),
         auto_resume: asked.auto_resume,
         timeouts: asked.timeouts,

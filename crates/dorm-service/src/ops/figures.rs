@@ -14,6 +14,8 @@ use crate::shared::Service;
 pub struct Figures {
     /// Living sandboxes by state.
     pub sandboxes: BTreeMap<StateName, usize>,
+    /// How many have a run that does not answer.
+    pub unreachable: usize,
     /// How many suspended ones are still held in memory.
     pub parked: usize,
     /// The host memory those hold, in bytes.
@@ -49,11 +51,13 @@ impl Service {
         let shared = &self.shared;
         let states = StateName::ALL.into_iter().filter(|name| *name != StateName::Terminated);
         let mut sandboxes: BTreeMap<StateName, usize> = states.map(|state| (state, 0)).collect();
-        sandboxes.extend(shared.living.totals(&*shared.store).await?.states);
+        let totals = shared.living.totals(&*shared.store).await?;
+        sandboxes.extend(totals.states);
         let (parked, parked_bytes) = shared.parking.held();
         let (unrecorded_runs, foreign_runs) = shared.left_alone.count();
         Ok(Figures {
             sandboxes,
+            unreachable: totals.unreachable,
             parked,
             parked_bytes,
             committed_bytes: shared.ledger.committed().memory_bytes,

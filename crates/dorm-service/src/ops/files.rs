@@ -33,10 +33,10 @@ impl Service {
         }
         let now = shared.now();
         let to = shared.ids().capture();
-        let mut operation = OperationRecord {
-            capture: Some(to.clone()),
-            ..shared.operation(OperationKind::Snapshot, By::User, shared.settings.limits.snapshot)
-        };
+        let limits = &shared.settings.limits;
+        let limit = limits.snapshot + limits.time_for(source.bytes);
+        let mut operation =
+            OperationRecord { capture: Some(to.clone()), ..shared.operation(OperationKind::Snapshot, By::User, limit) };
         shared.commit(Change { operations: vec![operation.clone()], ..Change::default() }).await?;
         let error = match self.read_files(&source, &to).await {
             Ok(capture) => {

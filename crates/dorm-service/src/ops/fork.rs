@@ -122,13 +122,16 @@ impl Service {
         asked: ForkAsked,
     ) -> Result<Vec<Result<SandboxView, ServiceError>>, ServiceError> {
         let shared = &self.shared;
+        let limits = &shared.settings.limits;
+        // What it writes is read again by its children.
+        let content = source.resources.memory_bytes.saturating_add(source.resources.disk_bytes);
         let operation = OperationRecord {
             sandbox: Some(id.clone()),
             fork: Some(plan.clone()),
             ..shared.operation(
                 OperationKind::Fork,
                 By::User,
-                shared.settings.limits.snapshot + shared.settings.limits.start,
+                limits.snapshot + limits.time_for(content) + limits.start_of(content),
             )
         };
         let _using = Using::of(shared, &plan.snapshot);

@@ -66,9 +66,11 @@ impl Service {
             return Ok(());
         }
         let to = shared.ids().capture();
+        let limits = &shared.settings.limits;
+        let limit = limits.snapshot + limits.time_for(snapshot.bytes);
         let mut operation = OperationRecord {
             capture: Some(to.clone()),
-            ..shared.operation(OperationKind::MergeLayers, By::Host, shared.settings.limits.snapshot)
+            ..shared.operation(OperationKind::MergeLayers, By::Host, limit)
         };
         shared.commit(Change { operations: vec![operation.clone()], ..Change::default() }).await?;
         let merged = match shared.pool.flatten(&snapshot.capture, &to).await {

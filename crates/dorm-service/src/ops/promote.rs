@@ -79,11 +79,14 @@ impl Service {
     ) -> Result<Promoted, ServiceError> {
         let shared = &self.shared;
         let limits = shared.settings.limits;
+        let source = self.record(&child).await?.sandbox;
+        // What is saved of the child is read into its parent, which is saved before.
+        let limit = limits.snapshot_of(&source) + limits.suspend_of(&source) + limits.resume_of(&source);
         let plan = PromotePlan { child: child.clone(), snapshot: shared.ids().snapshot() };
         let operation = OperationRecord {
             sandbox: Some(parent.clone()),
             promote: Some(plan.clone()),
-            ..shared.operation(OperationKind::Promote, By::User, limits.snapshot + limits.suspend + limits.resume)
+            ..shared.operation(OperationKind::Promote, By::User, limit)
         };
         let _using = Using::of(shared, &plan.snapshot);
         shared.commit(Change { operations: vec![operation.clone()], ..Change::default() }).await?;

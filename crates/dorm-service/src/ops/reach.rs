@@ -14,6 +14,9 @@ use crate::shared::Service;
 /// How often one connection may wake a sandbox that falls asleep again before it is used.
 const WAKES: usize = 3;
 
+/// An agent that was heard so lately is not asked for a sign of life before it is used.
+const FRESH: Duration = Duration::from_secs(5);
+
 /// How long a port inside may take to answer.
 const CONNECT: Duration = Duration::from_secs(60);
 
@@ -22,14 +25,30 @@ impl Service {
     /// sandbox is on its way to running.
     ///
     /// # Errors
-    /// `NotRunning` for one that is suspended or over.
+    /// `NotRunning` for one that is suspended or over; `Unreachable` for one that runs and does not answer.
     pub async fn agent(&self, id: &SandboxId, what: Use) -> Result<(Agent, InUse), ServiceError> {
         match self.ask(id, |reply| Message::Use { what, reply }).await {
             Err(ServiceError::NoSandbox(_)) => {
                 let view = self.describe(id).await?;
                 Err(ServiceError::NotRunning { sandbox: id.clone(), state: view.sandbox.state.name() })
             }
+            Ok((agent, in_use)) if !agent.was_heard_within(FRESH) => self.proven(id, what, agent, in_use).await,
             other => other,
+        }
+    }
+
+    /// An agent that has not been heard for a while has to give a sign of life first.
+    async fn proven(
+        &self,
+        id: &SandboxId,
+        what: Use,
+        agent: Agent,
+        in_use: InUse,
+    ) -> Result<(Agent, InUse), ServiceError> {
+        match tokio::time::timeout(self.shared.settings.agent, agent.ping()).await {
+            Ok(Ok(())) => Ok((agent, in_use)),
+            Ok(Err(_)) => self.ask(id, |reply| Message::Use { what, reply }).await,
+            Err(_) => self.ask(id, |reply| Message::Unanswered { silent: agent, what, reply }).await,
         }
     }
 

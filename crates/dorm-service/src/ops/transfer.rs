@@ -126,9 +126,11 @@ impl Service {
         let name = ImportAs { capture: shared.ids().capture(), layer: shared.ids().capture() };
         let mut captures = vec![name.capture.clone()];
         captures.extend((about.is_of_memory() && about.tree.is_some()).then(|| name.layer.clone()));
+        let limits = &shared.settings.limits;
+        let limit = limits.snapshot + limits.time_for(about.need_bytes().unwrap_or_default());
         let operations = captures.iter().map(|capture| OperationRecord {
             capture: Some(capture.clone()),
-            ..shared.operation(OperationKind::Import, By::User, shared.settings.limits.snapshot)
+            ..shared.operation(OperationKind::Import, By::User, limit)
         });
         let operations: Vec<_> = operations.collect();
         let ended = |result: &OperationResult| {

@@ -46,6 +46,7 @@ impl Service {
             events: events.collect(),
             snapshots: snapshots.collect(),
             waits_for_disk: shared.paused_for_disk.holds(id).then(|| shared.goes_on_bytes()),
+            max_unreachable: shared.settings.max_unreachable,
         };
         Ok(shared.shown_why(dorm_lifecycle::why(&sandbox, &facts)))
     }

@@ -108,8 +108,16 @@ async fn a_start_that_fails_leaves_a_record_with_its_reason_and_nothing_else() {
 #[tokio::test(start_paused = true)]
 async fn an_operation_that_hangs_is_given_up_at_its_limit() {
     let short = Duration::from_secs(20);
-    let limits =
-        Limits { start: short, suspend: short, resume: short, snapshot: short, attach: short, terminate: short };
+    let bytes_per_second = u64::MAX;
+    let limits = Limits {
+        start: short,
+        suspend: short,
+        resume: short,
+        snapshot: short,
+        attach: short,
+        terminate: short,
+        bytes_per_second,
+    };
     for operation in [Operation::Capture, Operation::Restore, Operation::Start] {
         let world = World::new().await.limits(limits);
         let service = world.daemon().await;

@@ -4,9 +4,9 @@
 //! in the text.
 
 use dorm_lifecycle::{
-    Attachment, Background, Cause, Checkpoints, Egress, Future, Hold, Keeping, OnTimeout, OnUnrestorable, Origin,
-    Resources, Restored, Rewind, RewindFrom, Rewinding, Rewound, Sandbox, SandboxSpec, SleepImage, SnapshotKind, State,
-    Timeouts, Variables,
+    Attachment, Background, Cause, Checkpoints, Egress, Future, Hold, Keeping, OnSuspendFailure, OnTimeout,
+    OnUnrestorable, Origin, Resources, Restored, Rewind, RewindFrom, Rewinding, Rewound, Sandbox, SandboxSpec,
+    SleepImage, SnapshotKind, State, SuspendFailures, Timeouts, Unreachable, Variables,
 };
 
 use super::background::BackgroundRow;
@@ -15,8 +15,9 @@ use super::v2::{
     EventRow, ForkRow, HoldRow, KeepingRow, OnUnrestorableRow, RemovalRow, TimeoutsRow, TogetherRow, WebhookRow,
 };
 use super::v3::{
-    CheckpointsRow, FutureRow, KindRow, MakerRow, OperationRow, OriginRow, PromoteRow, RestoredRow, RewindFromRow,
-    RewindRow, RewindingRow, RewoundRow, SandboxRow, SnapshotRow, SpecRow, StateRow,
+    CheckpointsRow, FutureRow, KindRow, MakerRow, OnSuspendFailureRow, OperationRow, OriginRow, PromoteRow,
+    RestoredRow, RewindFromRow, RewindRow, RewindingRow, RewoundRow, SandboxRow, SnapshotRow, SpecRow, StateRow,
+    SuspendFailuresRow, UnreachableRow,
 };
 use super::volume::AttachmentRow;
 use super::word::{Length, Millis, Text, Word};
@@ -45,6 +46,8 @@ impl From<&Sandbox> for SandboxRow {
             restored,
             rewound,
             older,
+            unreachable,
+            suspend_failures,
             state,
         } = sandbox;
         Self {
@@ -62,6 +65,8 @@ impl From<&Sandbox> for SandboxRow {
             restored: restored.into(),
             rewound: rewound.as_ref().map(RewoundRow::from),
             older: older.iter().map(SleepImageRow::from).collect(),
+            unreachable: unreachable.as_ref().map(UnreachableRow::from),
+            suspend_failures: suspend_failures.as_ref().map(SuspendFailuresRow::from),
             state: state.into(),
         }
     }
@@ -83,8 +88,36 @@ impl From<SandboxRow> for Sandbox {
             restored: row.restored.into(),
             rewound: row.rewound.map(Rewound::from),
             older: row.older.into_iter().map(SleepImage::from).collect(),
+            unreachable: row.unreachable.map(Unreachable::from),
+            suspend_failures: row.suspend_failures.map(SuspendFailures::from),
             state: row.state.into(),
         }
+    }
+}
+
+impl From<&Unreachable> for UnreachableRow {
+    fn from(unreachable: &Unreachable) -> Self {
+        let Unreachable { since, reason } = unreachable;
+        Self { since: Millis(*since), reason: reason.clone() }
+    }
+}
+
+impl From<UnreachableRow> for Unreachable {
+    fn from(row: UnreachableRow) -> Self {
+        Self { since: row.since.0, reason: row.reason }
+    }
+}
+
+impl From<&SuspendFailures> for SuspendFailuresRow {
+    fn from(failures: &SuspendFailures) -> Self {
+        let SuspendFailures { count, since, reason, next } = failures;
+        Self { count: *count, since: Millis(*since), reason: reason.clone(), next: Millis(*next) }
+    }
+}
+
+impl From<SuspendFailuresRow> for SuspendFailures {
+    fn from(row: SuspendFailuresRow) -> Self {
+        Self { count: row.count, since: row.since.0, reason: row.reason, next: row.next.0 }
     }
 }
 
@@ -99,6 +132,7 @@ impl From<&SandboxSpec> for SpecRow {
             variables,
             secrets,
             on_timeout,
+            on_suspend_failure,
             suspendable,
             auto_resume,
             timeouts: Timeouts { total, idle, max_run },
@@ -122,6 +156,10 @@ impl From<&SandboxSpec> for SpecRow {
             on_timeout: match on_timeout {
                 OnTimeout::Terminate => OnTimeoutRow::Terminate,
                 OnTimeout::Suspend => OnTimeoutRow::Suspend,
+            },
+            on_suspend_failure: match on_suspend_failure {
+                OnSuspendFailure::Keep => OnSuspendFailureRow::Keep,
+                OnSuspendFailure::Terminate => OnSuspendFailureRow::Terminate,
             },
             suspendable: *suspendable,
             auto_resume: *auto_resume,
@@ -157,6 +195,10 @@ impl From<SpecRow> for SandboxSpec {
             on_timeout: match row.on_timeout {
                 OnTimeoutRow::Terminate => OnTimeout::Terminate,
                 OnTimeoutRow::Suspend => OnTimeout::Suspend,
+            },
+            on_suspend_failure: match row.on_suspend_failure {
+                OnSuspendFailureRow::Keep => OnSuspendFailure::Keep,
+                OnSuspendFailureRow::Terminate => OnSuspendFailure::Terminate,
             },
             suspendable: row.suspendable,
             auto_resume: row.auto_resume,

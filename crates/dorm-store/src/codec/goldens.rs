@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use dorm_lifecycle::{
     Access, Actor, Attachment, Background, BackgroundWork, CaptureId, Cause, Checkpoints, Egress, EventKind, Future,
-    Hold, HoldId, Keeping, Ladder, OnTimeout, OnUnrestorable, OperationId, Origin, ProjectId, Resources, Restored,
-    Rewind, RewindFrom, Rewinding, Rewound, Sandbox, SandboxId, SandboxSpec, SleepImage, SnapshotId, SnapshotKind,
-    State, Timeouts, Timestamp, VolumeId, WebhookId, Writers,
+    Hold, HoldId, Keeping, Ladder, OnSuspendFailure, OnTimeout, OnUnrestorable, OperationId, Origin, ProjectId,
+    Resources, Restored, Rewind, RewindFrom, Rewinding, Rewound, Sandbox, SandboxId, SandboxSpec, SleepImage,
+    SnapshotId, SnapshotKind, State, SuspendFailures, Timeouts, Timestamp, Unreachable, VolumeId, WebhookId, Writers,
 };
 
 use super::{
@@ -100,6 +100,8 @@ fn sandboxes() -> Vec<(String, Sandbox)> {
         restored: Restored::Memory { generation: None },
         rewound: None,
         older: Vec::new(),
+        unreachable: None,
+        suspend_failures: None,
         state: State::Suspended { image: image(), background: None },
     };
     let mut list: Vec<_> = states()
@@ -439,6 +441,22 @@ fn in_background(sandbox: &Sandbox) -> Vec<(String, Sandbox)> {
     states.map(|(name, state)| (name.to_owned(), Sandbox { state, ..sandbox.clone() })).into()
 }
 
+/// Sandboxes whose run gives trouble, which were not on record at first.
+fn troubled_sandboxes() -> Vec<(String, Sandbox)> {
+    let running = sandboxes().remove(1).1;
+    let since = at(1_790_000_001_000);
+    let silent = Unreachable { since, reason: "its agent did not answer within 30 s".to_owned() };
+    let failed =
+        SuspendFailures { count: 4, since, reason: "no space left on device".to_owned(), next: at(1_790_000_016_000) };
+    let mut ending = running.clone();
+    ending.spec.on_suspend_failure = OnSuspendFailure::Terminate;
+    ending.suspend_failures = Some(failed);
+    vec![
+        ("sandbox-unreachable".to_owned(), Sandbox { unreachable: Some(silent), ..running }),
+        ("sandbox-that-cannot-be-suspended".to_owned(), ending),
+    ]
+}
+
 fn newer_events() -> Vec<(String, NewEvent)> {
     let took = Some(Duration::from_millis(1234));
     let measured = NewEvent { took, bytes: Some(73_400_320), ..events().remove(0).1 };
@@ -508,7 +526,8 @@ fn event_of(text: &str) -> NewEvent {
 #[test]
 fn every_golden_loads_and_is_written_the_same() {
     let second_sandboxes = || sandboxes().into_iter().chain(newer_sandboxes());
-    let all_sandboxes = second_sandboxes().chain(newest_sandboxes()).chain(attached_sandboxes()).collect();
+    let all_sandboxes = second_sandboxes().chain(newest_sandboxes()).chain(attached_sandboxes());
+    let all_sandboxes = all_sandboxes.chain(troubled_sandboxes()).collect();
     let all_events = events().into_iter().chain(newer_events()).collect();
     let mut third = written(3, all_sandboxes, |record| encode_sandbox(record).unwrap(), sandbox_of);
     let mut second = upgraded(2, known(2, second_sandboxes().collect()), sandbox_of);

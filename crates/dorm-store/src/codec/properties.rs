@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use dorm_lifecycle::{
     Access, Actor, Attachment, Background, BackgroundWork, CaptureId, Cause, Checkpoints, Egress, EventKind, Future,
-    Hold, HoldId, Keeping, OnTimeout, OnUnrestorable, OperationId, Origin, ProjectId, Resources, Restored, Rewind,
-    RewindFrom, Rewinding, Rewound, Sandbox, SandboxId, SandboxSpec, SleepImage, SnapshotId, SnapshotKind, State,
-    SubPath, Timeouts, Timestamp, Variables, VolumeId,
+    Hold, HoldId, Keeping, OnSuspendFailure, OnTimeout, OnUnrestorable, OperationId, Origin, ProjectId, Resources,
+    Restored, Rewind, RewindFrom, Rewinding, Rewound, Sandbox, SandboxId, SandboxSpec, SleepImage, SnapshotId,
+    SnapshotKind, State, SubPath, SuspendFailures, Timeouts, Timestamp, Unreachable, Variables, VolumeId,
 };
 use proptest::collection::vec;
 use proptest::option;
@@ -188,6 +188,7 @@ fn spec() -> impl Strategy<Value = SandboxSpec> {
                     egress,
                     variables: Variables(variables),
                     secrets: Variables(secrets),
+                    on_suspend_failure: if afresh { OnSuspendFailure::Terminate } else { OnSuspendFailure::Keep },
                     on_timeout: if suspend { OnTimeout::Suspend } else { OnTimeout::Terminate },
                     suspendable,
                     auto_resume,
@@ -220,23 +221,29 @@ fn sandbox() -> impl Strategy<Value = Sandbox> {
         Some((snapshot, Some(capture), source)) => Origin::Snapshot { snapshot, capture, source },
     });
     let rewound = option::of((snapshot_id(), any::<u64>()).prop_map(|(to, generation)| Rewound { to, generation }));
-    let since = (option::of(option::of(any::<u64>())), prop::collection::vec(hold(), 0..3), older(), rewound);
+    let since =
+        (option::of(option::of(any::<u64>())), prop::collection::vec(hold(), 0..3), older(), rewound, trouble());
     (sandbox_id(), project(), spec(), origin, [time(), time(), time()], any::<(u64, u64)>(), since, state()).prop_map(
-        |(id, project, spec, origin, times, (generation, run), (restored, holds, older, rewound), state)| Sandbox {
-            id,
-            project,
-            spec,
-            origin,
-            created: times[0],
-            generation,
-            run,
-            last_active: times[1],
-            timeouts_set: times[2],
-            holds,
-            restored: restored.map_or(Restored::Nothing, |generation| Restored::Memory { generation }),
-            rewound,
-            older,
-            state,
+        |(id, project, spec, origin, times, (generation, run), (restored, holds, older, rewound, trouble), state)| {
+            let (unreachable, suspend_failures) = trouble;
+            Sandbox {
+                id,
+                project,
+                spec,
+                origin,
+                created: times[0],
+                generation,
+                run,
+                last_active: times[1],
+                timeouts_set: times[2],
+                holds,
+                restored: restored.map_or(Restored::Nothing, |generation| Restored::Memory { generation }),
+                rewound,
+                older,
+                unreachable,
+                suspend_failures,
+                state,
+            }
         },
     )
 }
@@ -244,6 +251,13 @@ fn sandbox() -> impl Strategy<Value = Sandbox> {
 fn hold() -> impl Strategy<Value = Hold> {
     let id = any::<[u8; 20]>().prop_map(HoldId::from_random);
     (id, any::<String>(), time()).prop_map(|(id, reason, until)| Hold { id, reason, until })
+}
+
+fn trouble() -> impl Strategy<Value = (Option<Unreachable>, Option<SuspendFailures>)> {
+    let silent = (time(), any::<String>()).prop_map(|(since, reason)| Unreachable { since, reason });
+    let failed = (any::<u32>(), time(), any::<String>(), time())
+        .prop_map(|(count, since, reason, next)| SuspendFailures { count, since, reason, next });
+    (option::of(silent), option::of(failed))
 }
 
 fn older() -> impl Strategy<Value = Vec<SleepImage>> {
@@ -383,8 +397,9 @@ proptest! {
             more.pointer_mut(&pointer).unwrap()["colour"] = "red".into();
             prop_assert!(decode_sandbox(&more.to_string()).is_err(), "one more at '{}'", pointer);
             let keys: Vec<_> = whole.pointer(&pointer).unwrap().as_object().unwrap().keys().cloned().collect();
-            // Left out where there is none: it came after the version.
-            for key in keys.into_iter().filter(|key| key != "background") {
+            // These are left out where there is nothing to say.
+            let optional = ["background", "unreachable", "suspend_failures", "on_suspend_failure"];
+            for key in keys.into_iter().filter(|key| !optional.contains(&key.as_str())) {
                 let mut less = whole.clone();
                 less.pointer_mut(&pointer).unwrap().as_object_mut().unwrap().remove(&key);
                 prop_assert!(decode_sandbox(&less.to_string()).is_err(), "without '{}' at '{}'", key, pointer);

@@ -137,6 +137,8 @@ impl From<v2::SandboxRow> for v3::SandboxRow {
             restored: row.restored.into(),
             rewound: None,
             older: row.older,
+            unreachable: None,
+            suspend_failures: None,
             state: row.state.into(),
         }
     }
@@ -194,6 +196,7 @@ impl From<v2::SpecRow> for v3::SpecRow {
             variables: row.variables,
             secrets: BTreeMap::new(),
             on_timeout: row.on_timeout,
+            on_suspend_failure: v3::OnSuspendFailureRow::Keep,
             suspendable: row.suspendable,
             auto_resume: row.auto_resume,
             timeouts: row.timeouts,

@@ -32,7 +32,29 @@ pub(super) struct SandboxRow {
     #[serde(deserialize_with = "present")]
     pub(super) rewound: Option<RewoundRow>,
     pub(super) older: Vec<SleepImageRow>,
+    /// Not there where the run answers, as before anybody looked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) unreachable: Option<UnreachableRow>,
+    /// Not there where no suspend has failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) suspend_failures: Option<SuspendFailuresRow>,
     pub(super) state: StateRow,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct UnreachableRow {
+    pub(super) since: Millis,
+    pub(super) reason: String,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SuspendFailuresRow {
+    pub(super) count: u32,
+    pub(super) since: Millis,
+    pub(super) reason: String,
+    pub(super) next: Millis,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -65,6 +87,9 @@ pub(super) struct SpecRow {
     pub(super) variables: BTreeMap<String, String>,
     pub(super) secrets: BTreeMap<String, String>,
     pub(super) on_timeout: OnTimeoutRow,
+    /// Not there for `keep`.
+    #[serde(default, skip_serializing_if = "OnSuspendFailureRow::is_keep")]
+    pub(super) on_suspend_failure: OnSuspendFailureRow,
     pub(super) suspendable: bool,
     pub(super) auto_resume: bool,
     pub(super) timeouts: TimeoutsRow,
@@ -75,6 +100,20 @@ pub(super) struct SpecRow {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) attachments: Vec<AttachmentRow>,
     pub(super) labels: BTreeMap<String, String>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum OnSuspendFailureRow {
+    #[default]
+    Keep,
+    Terminate,
+}
+
+impl OnSuspendFailureRow {
+    fn is_keep(&self) -> bool {
+        *self == Self::Keep
+    }
 }
 
 #[derive(Serialize, Deserialize)]

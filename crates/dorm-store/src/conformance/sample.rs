@@ -76,6 +76,8 @@ pub(super) fn sandbox(number: u32, name: Option<&str>, in_state: StateName) -> S
         restored: Restored::Nothing,
         rewound: None,
         older: Vec::new(),
+        unreachable: None,
+        suspend_failures: None,
         state: state(in_state),
     };
     SandboxRecord { sandbox, revision: 0 }

@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use dorm_prove::{Outcome, Report, Row, Setting, Walked};
+use dorm_prove::{Outcome, Report, Row, Setting, Silenced, Walked};
 use serde::Serialize;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -44,6 +44,9 @@ pub(crate) struct ProveOptions {
     /// with a model of every file and of memory
     #[arg(long, value_name = "N", conflicts_with_all = ["minutes", "only", "power"], value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     walks: Option<u64>,
+    /// Suspend and resume a sandbox so many times instead, while its process is stopped now and then, for up to 60 s
+    #[arg(long, value_name = "CYCLES", conflicts_with_all = ["minutes", "only", "walks"], value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    silent_agents: Option<u64>,
     /// Repeat the order of an earlier proof, or the walk that has this seed
     #[arg(long, value_name = "NUMBER")]
     seed: Option<u64>,
@@ -74,6 +77,11 @@ pub(crate) async fn run(options: ProveOptions) -> Done {
         let walked = dorm_prove::walk(&setting, count, interrupted()?, &tell).await;
         let walked = walked.map_err(|error| Problem::failed(format!("the walks broke off: {error:#}"), ""))?;
         return print_walked(&walked, &options);
+    }
+    if let Some(count) = options.silent_agents {
+        let silenced = dorm_prove::silence(&setting, count, interrupted()?, &tell).await;
+        let silenced = silenced.map_err(|error| Problem::failed(format!("it could not begin: {error:#}"), ""))?;
+        return print_silenced(&silenced, &options);
     }
     let outcome = dorm_prove::prove(&setting, interrupted()?, &tell).await;
     let outcome = outcome.map_err(|error| Problem::failed(format!("the proof could not begin: {error:#}"), ""))?;
@@ -166,6 +174,44 @@ fn print_walked(walked: &Walked, options: &ProveOptions) -> Done {
         (false, false) => "it does not hold",
     };
     output::talk(&format!("{walks} walks from seed {seed}, {checks} comparisons, {seconds} s: {how}"));
+    Ok(if holds { exit::OK } else { exit::FAILED })
+}
+
+#[derive(Serialize)]
+struct PrintedSilence<'a> {
+    holds: bool,
+    #[serde(flatten)]
+    silenced: &'a Silenced,
+}
+
+fn print_silenced(silenced: &Silenced, options: &ProveOptions) -> Done {
+    let holds = silenced.holds();
+    let Silenced { cycles, stopped, stopped_seconds, refused, unquiesced, restarts, .. } = silenced;
+    match options.output {
+        Format::Json => output::json(&PrintedSilence { holds, silenced })?,
+        Format::Table => output::fields(&[
+            ("cycles", cycles.to_string()),
+            ("stopped", format!("{stopped} times, {stopped_seconds} s in all")),
+            ("operations refused", refused.to_string()),
+            ("suspends not quiesced", unquiesced.to_string()),
+            ("restarts of the daemon", restarts.to_string()),
+        ])?,
+    }
+    for what in &silenced.losses {
+        output::talk(&format!("found: {what}"));
+    }
+    for what in &silenced.remains {
+        output::talk(&format!("could not be cleared away: {what}"));
+    }
+    if let Some(log) = &silenced.log {
+        output::talk(&format!("the daemon's words are in {}", log.display()));
+    }
+    let how = match (holds, silenced.interrupted) {
+        (true, _) => "nothing was lost and no run was ended",
+        (false, true) => "broken off",
+        (false, false) => "it does not hold",
+    };
+    output::talk(&format!("{cycles} cycles from seed {}: {how}", silenced.seed));
     Ok(if holds { exit::OK } else { exit::FAILED })
 }
 

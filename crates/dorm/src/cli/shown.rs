@@ -81,6 +81,9 @@ pub(crate) fn state(sandbox: &wire::Sandbox) -> String {
     match (&sandbox.cause, sandbox.residence) {
         (Some(cause), _) => format!("{state} ({})", word(&cause.kind)),
         (None, wire::Residence::Parked | wire::Residence::Evicted) => format!("{state} ({})", word(&sandbox.residence)),
+        (None, wire::Residence::Running | wire::Residence::None) if sandbox.unreachable.is_some() => {
+            format!("{state} (unreachable)")
+        }
         (None, wire::Residence::Running | wire::Residence::None) => state,
     }
 }

@@ -19,6 +19,8 @@ fn sandbox(number: u8) -> Sandbox {
         restored: Restored::Nothing,
         rewound: None,
         older: Vec::new(),
+        unreachable: None,
+        suspend_failures: None,
         state: State::Running { since: at, image: None, background: None },
     }
 }

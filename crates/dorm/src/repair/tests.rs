@@ -61,6 +61,8 @@ pub(crate) fn sandbox() -> Sandbox {
         restored: Restored::Nothing,
         rewound: None,
         older: Vec::new(),
+        unreachable: None,
+        suspend_failures: None,
         state: State::Suspended {
             image: SleepImage { capture: image_id(), generation: 2, taken: AT, bytes: 5 },
             background: None,

@@ -150,6 +150,8 @@ fn bare(id: &SandboxId, project: Option<ProjectId>, name: Option<dorm_lifecycle:
         restored: Restored::Nothing,
         rewound: None,
         older: Vec::new(),
+        unreachable: None,
+        suspend_failures: None,
         state: State::Suspended { image: sleep_image(image), background: None },
     }
 }

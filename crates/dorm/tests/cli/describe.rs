@@ -16,8 +16,8 @@ async fn everything_is_told_by_name_or_id() {
     assert_eq!(
         names.join(", "),
         "id, name, project, state, generation, began with, sleep image, image, snapshot, cpus, memory, disk, processes, \
-         egress, env, secrets, labels, timeout, idle timeout, longest run, on timeout, suspendable, auto-resume, kept images, if \
-         none can be restored, checkpoints, created, last active, running since, expires"
+         egress, env, secrets, labels, timeout, idle timeout, longest run, on timeout, if it cannot be suspended, suspendable, \
+         auto-resume, kept images, if none can be restored, checkpoints, created, last active, running since, expires"
     );
     for (name, value) in [
         ("id", id.as_str()),
@@ -34,6 +34,7 @@ async fn everything_is_told_by_name_or_id() {
         ("labels", "a=b"),
         ("timeout", "10m"),
         ("on timeout", "suspend"),
+        ("if it cannot be suspended", "keep"),
         ("auto-resume", "yes"),
     ] {
         let row = rows.iter().find(|row| row[0] == name).unwrap();

@@ -25,6 +25,10 @@ pub(crate) struct CreateOptions {
     /// Suspend it, or terminate it, when its time is over. By default suspend with a name, terminate without
     #[arg(long, value_enum, value_name = "WHAT")]
     on_timeout: Option<OnTimeout>,
+    /// When it cannot be suspended at its deadline: keep it running and try again, every 10 minutes in the end, or
+    /// terminate it after 11 failures in a row (about 17 minutes) [default: keep]
+    #[arg(long, value_enum, value_name = "WHAT")]
+    on_suspend_failure: Option<OnSuspendFailure>,
     /// Let it sleep when traffic for its ports comes, instead of waking it
     #[arg(long)]
     no_auto_resume: bool,
@@ -63,6 +67,12 @@ impl From<OnUnrestorable> for wire::OnUnrestorable {
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 enum OnTimeout {
     Suspend,
+    Terminate,
+}
+
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum OnSuspendFailure {
+    Keep,
     Terminate,
 }
 
@@ -158,6 +168,10 @@ pub(super) async fn run(client: &Client, options: CreateOptions, format: Format)
     asked.on_timeout = options.on_timeout.map(|what| match what {
         OnTimeout::Suspend => wire::OnTimeout::Suspend,
         OnTimeout::Terminate => wire::OnTimeout::Terminate,
+    });
+    asked.on_suspend_failure = options.on_suspend_failure.map(|what| match what {
+        OnSuspendFailure::Keep => wire::OnSuspendFailure::Keep,
+        OnSuspendFailure::Terminate => wire::OnSuspendFailure::Terminate,
     });
     asked.keep_generations = options.keeping.keep_generations;
     asked.on_unrestorable = options.keeping.on_unrestorable.map(Into::into);

@@ -56,6 +56,7 @@ fn fields(sandbox: &wire::Sandbox) -> Vec<(&'static str, String)> {
         ("idle timeout", limit(sandbox.idle_timeout_secs)),
         ("longest run", limit(sandbox.max_run_secs)),
         ("on timeout", shown::word(&sandbox.on_timeout)),
+        ("if it cannot be suspended", shown::word(&sandbox.on_suspend_failure)),
         ("suspendable", yes_no(sandbox.suspendable)),
         ("auto-resume", yes_no(sandbox.auto_resume)),
         ("kept images", sandbox.keep_generations.to_string()),
@@ -68,6 +69,13 @@ fn fields(sandbox: &wire::Sandbox) -> Vec<(&'static str, String)> {
     ];
     if sandbox.paused_for_disk {
         fields.push(("paused", "until there is room on the host's disk".to_owned()));
+    }
+    if let Some(silent) = &sandbox.unreachable {
+        fields.push(("unreachable", format!("since {}: {}", shown::moment(silent.since), silent.reason)));
+    }
+    if let Some(failed) = &sandbox.suspend_failures {
+        let next = shown::moment(failed.next_attempt_at);
+        fields.push(("failed suspends", format!("{}, not before {next} again: {}", failed.count, failed.reason)));
     }
     for attached in &sandbox.volumes {
         let part = attached.subpath.as_ref().map_or_else(String::new, |part| format!(", its directory {part}"));

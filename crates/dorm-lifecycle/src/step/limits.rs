@@ -1,0 +1,149 @@
+//! How long operations may take: a time for each kind, and for what has to be written or read the time that the slowest
+//! acceptable disk takes.
+
+use std::time::Duration;
+
+use crate::rewind::Rewind;
+use crate::sandbox::{Sandbox, SleepImage};
+
+/// How long each operation may take before it is given up, whatever its size, and how fast it has to be beyond that.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Limits {
+    /// Starting a first run. Default 60 s.
+    pub start: Duration,
+    /// Suspending. Default 300 s.
+    pub suspend: Duration,
+    /// Resuming. Default 300 s.
+    pub resume: Duration,
+    /// Taking a snapshot. Default 300 s.
+    pub snapshot: Duration,
+    /// Attaching or detaching a volume. Default 60 s.
+    pub attach: Duration,
+    /// Terminating; it is then reported as late and tried again. Default 60 s.
+    pub terminate: Duration,
+    /// How many bytes a second are written or read at least; each operation has the more time the more it has to write
+    /// or read. Default 20 MiB.
+    pub bytes_per_second: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        let minutes = |count: u64| Duration::from_secs(60 * count);
+        Self {
+            start: minutes(1),
+            suspend: minutes(5),
+            resume: minutes(5),
+            snapshot: minutes(5),
+            attach: minutes(1),
+            terminate: minutes(1),
+            bytes_per_second: 20 << 20,
+        }
+    }
+}
+
+impl Limits {
+    /// How long it may take to write or read as many bytes, beside the rest of the operation.
+    pub fn time_for(&self, bytes: u64) -> Duration {
+        Duration::from_secs(bytes / self.bytes_per_second.max(1))
+    }
+
+    /// How long a first run may take to start from a memory snapshot of as many bytes; 0 for one that boots.
+    pub fn start_of(&self, bytes: u64) -> Duration {
+        self.start + self.time_for(bytes)
+    }
+
+    /// How long `sandbox` may take to be suspended.
+    pub fn suspend_of(&self, sandbox: &Sandbox) -> Duration {
+        self.suspend + self.time_for(content(sandbox))
+    }
+
+    /// How long a snapshot of `sandbox` may take.
+    pub fn snapshot_of(&self, sandbox: &Sandbox) -> Duration {
+        self.snapshot + self.time_for(content(sandbox))
+    }
+
+    /// How long `sandbox` may take to be resumed: it may have to try each image that is kept.
+    pub fn resume_of(&self, sandbox: &Sandbox) -> Duration {
+        let kept = sandbox.state.image().into_iter().chain(&sandbox.older);
+        self.resume + self.time_for(sum(kept))
+    }
+
+    /// How long it may take to copy `images`, or to read the files in them.
+    pub fn copy_of<'a>(&self, images: impl Iterator<Item = &'a SleepImage>) -> Duration {
+        self.snapshot + self.time_for(sum(images))
+    }
+
+    /// How long `sandbox` may take to run as `rewind` wants it.
+    pub fn rewind_of(&self, sandbox: &Sandbox, rewind: &Rewind) -> Duration {
+        let target = sum(rewind.target.iter());
+        // When that fails it may have to come back.
+        self.resume_of(sandbox) + self.time_for(target)
+    }
+}
+
+/// The most that a memory image of `sandbox` may hold: its memory, and the files it has written.
+fn content(sandbox: &Sandbox) -> u64 {
+    let resources = sandbox.spec.resources;
+    resources.memory_bytes.saturating_add(resources.disk_bytes)
+}
+
+fn sum<'a>(images: impl Iterator<Item = &'a SleepImage>) -> u64 {
+    images.fold(0, |sum, image| sum.saturating_add(image.bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sandbox::State;
+    use crate::step::{Command, Context, Input, create, step};
+    use crate::table::{context, image};
+    use crate::{OnTimeout, Origin, ProjectId, Sandbox, SandboxId, SandboxSpec, SnapshotId};
+
+    const GIB: u64 = 1 << 30;
+
+    fn sandbox(state: State) -> Sandbox {
+        let spec = SandboxSpec::new("0".repeat(64).parse().expect("digest"), Some("web".parse().expect("name")));
+        assert_eq!(spec.on_timeout, OnTimeout::Suspend);
+        let made = create(SandboxId::from_random([1; 20]), ProjectId::local(), spec, Origin::Image, &context());
+        Sandbox { state, ..made.expect("create").next }
+    }
+
+    /// How long the operation has that `command` begins.
+    fn allowed(sandbox: &Sandbox, command: Command) -> Duration {
+        let made = step(sandbox, &Input::Command(command), &context()).expect("a step");
+        match made.next.state {
+            State::Suspending { deadline, .. }
+            | State::Snapshotting { deadline, .. }
+            | State::Resuming { deadline, .. } => deadline.since(context().now),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_large_image_has_the_time_that_reading_it_takes() {
+        let large = crate::SleepImage { bytes: 64 * GIB, ..image() };
+        let limit = allowed(&sandbox(State::Suspended { image: large, background: None }), Command::Resume);
+        assert_eq!(limit.as_secs(), 300 + 64 * 1024 / 20);
+        let small = allowed(&sandbox(State::Suspended { image: image(), background: None }), Command::Resume);
+        assert_eq!(small.as_secs(), 300);
+    }
+
+    #[test]
+    fn a_large_guest_has_the_time_that_writing_it_takes() {
+        let mut large = sandbox(State::Running { since: context().now, image: None, background: None });
+        large.spec.resources.memory_bytes = 64 * GIB;
+        large.spec.resources.disk_bytes = 0;
+        let expected = 300 + 64 * 1024 / 20;
+        assert_eq!(allowed(&large, Command::Suspend).as_secs(), expected);
+        assert_eq!(allowed(&large, Command::Snapshot(SnapshotId::from_random([4; 20]))).as_secs(), expected);
+    }
+
+    #[test]
+    fn a_start_from_a_large_snapshot_has_the_time_that_reading_it_takes() {
+        let spec = SandboxSpec::new("0".repeat(64).parse().expect("digest"), None);
+        let context = Context { bytes: 64 * GIB, ..context() };
+        let made = create(SandboxId::from_random([1; 20]), ProjectId::local(), spec, Origin::Image, &context);
+        let State::Pending { deadline, .. } = made.expect("create").next.state else { panic!("not pending") };
+        assert_eq!(deadline.since(context.now).as_secs(), 60 + 64 * 1024 / 20);
+    }
+}

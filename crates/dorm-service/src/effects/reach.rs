@@ -1,0 +1,76 @@
+//! Asking a run that goes on for its agent. A run that does not answer is left as it is: only an engine that says that
+//! there is nothing left of it makes it lost.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use dorm_agent_client::{Agent, AgentError};
+use dorm_lifecycle::RunId;
+
+use super::{Reason, Task, reason, remount};
+use crate::error::ServiceError;
+
+/// Why nobody was reached.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Unreached {
+    /// The engine says that there is nothing left of the run.
+    Over(Reason),
+    /// The run did not answer, or nobody knows more.
+    Silent(Reason),
+}
+
+impl From<ServiceError> for Unreached {
+    fn from(error: ServiceError) -> Self {
+        match error.says_that_the_run_is_over() {
+            true => Self::Over(reason(&error)),
+            false => Self::Silent(reason(&error)),
+        }
+    }
+}
+
+/// Lets `run` continue, wherever it was held, and answers its agent: by the connection that `task` has, which keeps its
+/// callers, or else by a new one.
+pub(crate) async fn reach(task: &Task, run: &RunId, patience: Duration) -> Result<Agent, Unreached> {
+    release(task, run, patience).await?;
+    if let Some(agent) = task.agent.as_ref().filter(|agent| !agent.is_closed()) {
+        match tokio::time::timeout(patience, agent.go_on()).await {
+            Ok(Ok(())) => return Ok(agent.clone()),
+            Ok(Err(_)) => {}
+            Err(_) => return Err(Unreached::Silent(late("its agent", patience))),
+        }
+    }
+    let agent = connect(task, run, patience).await?;
+    // The daemon may have died between the wish and what it leads to.
+    if let Err(error) = remount(task, &agent).await {
+        tracing::error!(%run, error = %reason(&error), "its volumes may not be as they should; it goes on");
+    }
+    Ok(agent)
+}
+
+/// Has the engine let `run` continue.
+pub(super) async fn release(task: &Task, run: &RunId, patience: Duration) -> Result<(), Unreached> {
+    match tokio::time::timeout(patience, task.shared.engine.go_on(run)).await {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(error)) => Err(ServiceError::from(error).into()),
+        Err(_) => Err(Unreached::Silent(late("its engine", patience))),
+    }
+}
+
+/// A fresh connection to the agent of a running run.
+pub(crate) async fn connect(task: &Task, run: &RunId, patience: Duration) -> Result<Agent, ServiceError> {
+    let hello = async {
+        let stream = task.shared.engine.agent(run).await?;
+        Ok(Agent::connect(stream, task.sandbox.generation).await?)
+    };
+    tokio::time::timeout(patience, hello).await.unwrap_or_else(|_| Err(silent(patience).into()))
+}
+
+/// The error of an agent that has not answered in time.
+pub(crate) fn silent(patience: Duration) -> AgentError {
+    let source = std::io::Error::new(std::io::ErrorKind::TimedOut, late("it", patience));
+    AgentError::Closed { source: Some(Arc::new(source)) }
+}
+
+pub(crate) fn late(who: &str, patience: Duration) -> Reason {
+    format!("{who} did not answer within {} s", patience.as_secs_f64())
+}
