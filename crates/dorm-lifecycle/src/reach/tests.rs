@@ -167,6 +167,7 @@ fn why_says_that_it_does_not_answer_and_when_it_is_suspended_again() {
         last_use: None,
         events: vec![event],
         snapshots: Vec::new(),
+        waits_for_disk: None,
         max_unreachable: None,
     };
     let told = why(&silent, &facts);

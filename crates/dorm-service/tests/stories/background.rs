@@ -20,7 +20,16 @@ const SOON: Duration = Duration::from_secs(20);
 
 fn limits() -> Limits {
     let limit = Duration::from_secs(20);
-    Limits { start: limit, suspend: limit, resume: limit, snapshot: limit, attach: limit, terminate: limit }
+    let bytes_per_second = u64::MAX;
+    Limits {
+        start: limit,
+        suspend: limit,
+        resume: limit,
+        snapshot: limit,
+        attach: limit,
+        terminate: limit,
+        bytes_per_second,
+    }
 }
 
 fn data() -> AttachVolume {
