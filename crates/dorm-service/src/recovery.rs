@@ -203,9 +203,12 @@ async fn close_operations(
             // The sandboxes they are about are revived first.
             OperationKind::Fork | OperationKind::Promote => Ok(()),
         };
-        // It stays open, and the next start comes back to it.
-        if let Err(error) = closed {
-            report.postponed(&title, &error);
+        match closed {
+            Ok(()) => {}
+            // Without its end on record whoever drives the sandbox would end it, and nothing would come back to its files.
+            Err(error @ ServiceError::Store(_)) => return Err(error),
+            // It stays open, and the next start comes back to it.
+            Err(error) => report.postponed(&title, &error),
         }
     }
     Ok(())
