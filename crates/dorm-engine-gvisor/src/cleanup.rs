@@ -26,11 +26,8 @@ const DEATH_LIMIT: Duration = Duration::from_secs(60);
 impl Host {
     /// Removes the hull in `home` with all that it holds: processes, lease, disk, control group, files.
     pub(crate) async fn destroy(&self, home: &Home) -> Result<(), GvisorError> {
-        let note = match in_place(|| home.read()) {
-            Ok(note) => note,
-            // Written by a host that crashed before it was on disk, or damaged: the caller has looked whether it lives.
-            Err(_) => None,
-        };
+        // Unreadable when the host crashed before it was on disk, or damaged: the caller has looked whether it lives.
+        let note = in_place(|| home.read()).unwrap_or_default();
         let processes = note.as_ref().filter(|note| note.boot == self.boot).and_then(|note| note.processes.as_ref());
         self.end_processes(home, processes).await?;
         let (disk, released) = tokio::join!(self.remove_files(home), self.release(note.as_ref()));

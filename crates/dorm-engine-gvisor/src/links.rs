@@ -69,6 +69,7 @@ pub(crate) async fn take_over(lease: &Lease) -> Result<OwnedFd, GvisorError> {
     answered.await.unwrap_or_else(|_| Err(GvisorError::system("open a packet socket", io::Error::other("thread died"))))
 }
 
+#[allow(clippy::disallowed_methods, reason = "it runs on a thread of its own")]
 fn packets(lease: &Lease) -> Result<OwnedFd, GvisorError> {
     let namespace =
         std::fs::File::open(&lease.namespace).map_err(|source| GvisorError::file("open", &lease.namespace, source))?;

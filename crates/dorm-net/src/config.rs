@@ -54,6 +54,7 @@ pub enum NameServers {
 
 impl NameServers {
     /// Those to ask now, in order; none if the file cannot be read.
+    #[allow(clippy::disallowed_methods, reason = "a small file of the system, which is in memory")]
     pub(crate) fn now(&self) -> Vec<SocketAddr> {
         match self {
             Self::File(path) => parse(&std::fs::read_to_string(path).unwrap_or_default()),

@@ -26,6 +26,7 @@ struct Request {
 }
 
 /// Waits for the interface in the namespace of the calling thread.
+#[allow(clippy::disallowed_methods, reason = "the calling thread is its own: it has entered another namespace")]
 pub(crate) fn settle(interface: &str) -> io::Result<()> {
     let socket = socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
     let mut request = Request { name: [0; NAME_SIZE], flags: 0, rest: [0; 22] };

@@ -137,7 +137,7 @@ pub(super) async fn the_event_of_a_snapshot_is_found(store: Arc<dyn Store>) -> C
     let id = snapshot(7, 0).id;
     let taken = NewEvent { kind: EventKind::SnapshotTaken, ..event(1, id.as_str()) };
     let others = [event(1, id.as_str()), NewEvent { kind: EventKind::SnapshotTaken, ..event(1, "another") }];
-    store.commit(Change { events: [&others[..], &[taken.clone()]].concat(), ..Change::default() }).await?;
+    store.commit(Change { events: [&others[..], std::slice::from_ref(&taken)].concat(), ..Change::default() }).await?;
     let found = store.events(&EventFilter { taken: Some(id), ..EventFilter::default() }).await?;
     assert_eq!(found.into_iter().map(|record| (record.number, record.event)).collect::<Vec<_>>(), [(3, taken)]);
     Ok(())

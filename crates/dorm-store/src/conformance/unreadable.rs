@@ -1,5 +1,7 @@
 //! One unreadable row hides nothing but itself, and stays.
 
+#![allow(clippy::panic, reason = "checks for tests")]
+
 use std::sync::Arc;
 
 use dorm_lifecycle::{StateName, WebhookId};
