@@ -9,6 +9,7 @@ use std::str::FromStr;
 
 use thiserror::Error;
 
+use crate::background::BackgroundWork;
 use crate::ids::{Name, RunId, VolumeId};
 use crate::sandbox::{Sandbox, State};
 
@@ -251,16 +252,20 @@ impl Lease {
 }
 
 /// Whether a sandbox in this state has the leases of its attachments: from before its run begins until it is known to
-/// have ended or to stand still for good.
-pub const fn has_leases(state: &State) -> bool {
+/// have ended or to stand still for good. The run of a suspended one that is taken back to a snapshot begins as soon as that
+/// is prepared, whoever else wants the volumes meanwhile.
+pub fn has_leases(state: &State) -> bool {
     match state {
+        State::Suspended { background: Some(background), .. } => {
+            matches!(background.work, BackgroundWork::PrepareRewind(_))
+        }
         State::Pending { .. }
         | State::Running { .. }
         | State::Snapshotting { .. }
         | State::Suspending { .. }
         | State::Resuming { .. }
         | State::Terminating { .. } => true,
-        State::Suspended { .. } | State::Terminated { .. } => false,
+        State::Suspended { background: None, .. } | State::Terminated { .. } => false,
     }
 }
 

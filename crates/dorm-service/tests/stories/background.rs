@@ -380,3 +380,31 @@ async fn a_daemon_that_dies_while_a_rewind_is_prepared_or_an_image_is_copied_has
         assert_eq!(world.store.snapshots(None).await.unwrap().len(), if rewinds { 1 } else { 2 });
     }
 }
+
+#[tokio::test]
+async fn a_suspended_sandbox_has_its_volumes_from_the_moment_at_which_it_is_to_be_taken_back() {
+    let world = World::new().await;
+    let (service, gate) = gated(&world).await;
+    let (id, _) = apart(&service).await;
+    service.attach(&id, data()).await.unwrap();
+    let mut counter = Counter::start(&service, &id, "x").await;
+    let snapshot = service.checkpoint(&id, SnapshotKind::Memory).await.unwrap();
+    service.suspend(&id).await.unwrap();
+    let mut asked = named("other");
+    asked.attachments = vec![data()];
+    let other = create(&service, asked.clone()).await;
+    let refused = service.rewind(&id, &snapshot.id, KeepFuture::Not).await.unwrap_err();
+    assert_eq!((refused.code(), state(&service.describe(&id).await.unwrap())), (Code::Conflict, StateName::Suspended));
+    service.terminate(&other).await.unwrap();
+    gate.0.close();
+    let going = tokio::spawn({
+        let (service, id, to) = (service.clone(), id.clone(), snapshot.id.clone());
+        async move { service.rewind(&id, &to, KeepFuture::Not).await }
+    });
+    gate.0.wait().await;
+    assert_eq!(service.create(asked).await.unwrap_err().code(), Code::Conflict, "it is written to from then on");
+    gate.0.open();
+    going.await.unwrap().unwrap();
+    assert_eq!(counter.ask(&service, &id).await.unwrap(), "x 1");
+    world.is_sound().await;
+}
