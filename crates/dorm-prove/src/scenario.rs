@@ -6,6 +6,7 @@ mod clock;
 mod directory;
 mod layers;
 mod locked;
+mod slow_disk;
 
 use anyhow::Result;
 
@@ -22,10 +23,21 @@ pub(crate) enum Scenario {
     ClockSet,
     /// The database is gone, and the data directory is copied.
     DirectoryCopied,
+    /// The data directory is moved elsewhere, and back.
+    DirectoryMoved,
+    /// A disk that hardly moves.
+    SlowDisk,
 }
 
 impl Scenario {
-    pub(crate) const ALL: [Self; 4] = [Self::DatabaseLocked, Self::LayerDamaged, Self::ClockSet, Self::DirectoryCopied];
+    pub(crate) const ALL: [Self; 6] = [
+        Self::DatabaseLocked,
+        Self::LayerDamaged,
+        Self::ClockSet,
+        Self::DirectoryCopied,
+        Self::DirectoryMoved,
+        Self::SlowDisk,
+    ];
 
     pub(crate) const fn name(self) -> &'static str {
         match self {
@@ -33,6 +45,8 @@ impl Scenario {
             Self::LayerDamaged => "create, layer damaged",
             Self::ClockSet => "clock set",
             Self::DirectoryCopied => "directory lost and copied",
+            Self::DirectoryMoved => "directory moved",
+            Self::SlowDisk => "suspend, slow disk",
         }
     }
 
@@ -43,6 +57,8 @@ impl Scenario {
             Self::LayerDamaged => layers::run(world, random).await,
             Self::ClockSet => clock::run(world).await,
             Self::DirectoryCopied => directory::run(world).await,
+            Self::DirectoryMoved => directory::moved(world).await,
+            Self::SlowDisk => slow_disk::run(world).await,
         }
     }
 }

@@ -1,14 +1,16 @@
-//! A data directory without its database, and a copy of one: what runs goes on, and is as it was.
+//! A data directory without its database, a copy of one, and one that is moved: what runs goes on, and is as it was.
 
 use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context as _, Result, bail};
 use dorm_testing::Daemon;
+use serde_json::json;
 
 use crate::host::PATH;
+use crate::probe::Probe;
 use crate::report::Kind;
-use crate::world::{Fault, Hulls, Stage, Wake, World, fault};
+use crate::world::{Fault, Hulls, Stage, Wake, World, fault, said};
 
 /// What SQLite keeps.
 const DATABASE: [&str; 3] = ["dormouse.db", "dormouse.db-wal", "dormouse.db-shm"];
@@ -29,6 +31,54 @@ pub(super) async fn run(world: &mut World) -> Result<(u64, Vec<Fault>)> {
     faults.extend(world.standing(Wake::Nobody).await);
     world.sleeper = Some(probe).filter(|_| faults.is_empty());
     Ok((2, faults))
+}
+
+/// Moves the directory while its sandboxes run and sleep, uses them there, and moves it back.
+pub(super) async fn moved(world: &mut World) -> Result<(u64, Vec<Fault>)> {
+    let mut probe = world.sleeper(Stage::Running).await?;
+    let name = format!("moved-{}", world.number());
+    let mut asleep = world.create(json!({ "name": name })).await?;
+    world.bring(&mut asleep, Stage::Parked).await.map_err(said)?;
+    let mut faults = world.settle().await?;
+    world.daemon.kill()?;
+    let (data, elsewhere) = (world.traces.data.clone(), world.directory.join("elsewhere"));
+    std::fs::rename(&data, &elsewhere).context("move the data directory")?;
+    let (dorm, images) = (world.daemon.program(), world.daemon.images());
+    let log = world.directory.join("elsewhere.log");
+    let used = match Daemon::start(dorm, &elsewhere, images, &log, &["--hulls", "0"]) {
+        Ok(mut daemon) => {
+            let used = used(&daemon, [&mut probe, &mut asleep]).await;
+            daemon.kill()?;
+            used
+        }
+        Err(error) => Err((Kind::SandboxLost, format!("no daemon starts on a moved directory: {error:#}"))),
+    };
+    std::fs::rename(&elsewhere, &data).context("move the data directory back")?;
+    faults.extend(used.err());
+    world.start_again(Hulls::None).context("start where the directory was before")?;
+    for probe in [&mut probe, &mut asleep] {
+        world.daemon.act(&probe.id, "resume").await?;
+        faults.extend(probe.is_whole(&world.daemon).await.err().map(fault));
+    }
+    world.daemon.act(&asleep.id, "terminate").await?;
+    faults.extend(world.settle().await?);
+    faults.extend(world.standing(Wake::Nobody).await);
+    world.sleeper = Some(probe).filter(|_| faults.is_empty());
+    Ok((2, faults))
+}
+
+/// Both are as they were, and so they are after a sleep.
+async fn used(daemon: &Daemon, probes: [&mut Probe; 2]) -> Result<(), Fault> {
+    let wrong = |error: anyhow::Error| (Kind::SandboxLost, format!("{error:#}"));
+    for probe in probes {
+        daemon.act(&probe.id, "resume").await.map_err(wrong)?;
+        probe.is_whole(daemon).await.map_err(fault)?;
+        daemon.act(&probe.id, "suspend").await.map_err(wrong)?;
+        daemon.act(&probe.id, "evict").await.map_err(wrong)?;
+        daemon.act(&probe.id, "resume").await.map_err(wrong)?;
+        probe.is_whole(daemon).await.map_err(fault)?;
+    }
+    Ok(())
 }
 
 /// A daemon that finds data and no database does not begin a new one beside it.
