@@ -67,3 +67,8 @@ fn planted_commit_taken_for_failed_is_found() {
 fn planted_missed_undo_is_found() {
     is_found(Planted::MissedUndo);
 }
+
+#[test]
+fn planted_end_of_a_run_that_could_not_be_saved_is_found() {
+    is_found(Planted::RunEndedOnFailedSave);
+}

@@ -29,6 +29,8 @@ pub enum Planted {
     CommitReportedFailed,
     /// A webhook is sent nothing any more after one error of the store.
     WebhookTaskDead,
+    /// A run that could not be saved is ended instead of let go on.
+    RunEndedOnFailedSave,
 }
 
 static AT_WORK: AtomicU8 = AtomicU8::new(0);

@@ -347,6 +347,13 @@ async fn undo(task: &Task, run: &RunId, progress: Progress, report: Observation)
     if dorm_steps::planted::is(dorm_steps::planted::Planted::MissedUndo) {
         return Seen::of(report);
     }
+    #[cfg(feature = "planted-bugs")]
+    if dorm_steps::planted::is(dorm_steps::planted::Planted::RunEndedOnFailedSave)
+        && let Observation::SaveFailed(reason) = &report
+    {
+        end(task, run).await;
+        return Seen::of(Observation::RunLost(reason.clone()));
+    }
     release(task, run, progress, report).await
 }
 
