@@ -2,6 +2,7 @@
 //!
 //! Dropping the future of a method does not stop work that has begun; it comes to its end, whole or not at all.
 
+use std::cell::Cell;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -432,7 +433,9 @@ pub(crate) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, PoolError> + Send + 'static,
 ) -> Result<T, PoolError> {
     if !steps.in_place() {
-        return tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| Err(PoolError::Interrupted(error)));
+        return tokio::task::spawn_blocking(|| may_block(work))
+            .await
+            .unwrap_or_else(|error| Err(PoolError::Interrupted(error)));
     }
     let done = if steps.alive() { Some(work()) } else { None };
     match done {
@@ -441,10 +444,22 @@ pub(crate) async fn blocking<T: Send + 'static>(
     }
 }
 
+thread_local! {
+    /// Whether this thread may wait for a disk, although it belongs to a runtime.
+    static MAY_BLOCK: Cell<bool> = const { Cell::new(false) };
+}
+
+fn may_block<T>(work: impl FnOnce() -> T) -> T {
+    let before = MAY_BLOCK.replace(true);
+    let done = work();
+    MAY_BLOCK.set(before);
+    done
+}
+
 /// Does work that blocks and that nobody waits for. A thread that may block does it at once.
 pub(crate) fn elsewhere(steps: &Steps, work: impl FnOnce() + Send + 'static) {
     match tokio::runtime::Handle::try_current() {
-        Ok(runtime) if !steps.in_place() => drop(runtime.spawn_blocking(work)),
+        Ok(runtime) if !steps.in_place() && !MAY_BLOCK.get() => drop(runtime.spawn_blocking(|| may_block(work))),
         Ok(_) | Err(_) => work(),
     }
 }
