@@ -233,7 +233,7 @@ fn a_disk_grows_while_it_is_in_use_and_never_shrinks() {
     match disk.grow(256 * MIB) {
         Ok(()) => assert!(disk.usage().unwrap().size_bytes > 250 * MIB),
         Err(DiskError::MayNotResize { .. }) => {
-            eprintln!("SKIPPED: growing needs CAP_SYS_RESOURCE, which this test does not have");
+            dorm_skip::skip("growing needs CAP_SYS_RESOURCE, which this test does not have");
             assert!(disk.usage().unwrap().size_bytes <= 64 * MIB);
         }
         Err(error) => panic!("{error}"),

@@ -22,7 +22,7 @@ struct SmallHost {
 impl SmallHost {
     fn new(mib: u64) -> Option<Self> {
         if Disk::probe().is_err() || !rustix::process::geteuid().is_root() {
-            eprintln!("SKIPPED: this needs root and loop devices");
+            dorm_skip::skip("this needs root and loop devices");
             return None;
         }
         let place = tempfile::Builder::new().prefix("disk-").tempdir().unwrap();
@@ -124,7 +124,7 @@ fn what_is_bounded_reaches_the_host_without_being_synced() {
     let Some(host) = SmallHost::new(96) else { return };
     let disk = Disk::create(&host.path().join("run"), 256 * MIB, &host.path().join("blanks")).unwrap();
     if !Path::new("/sys/class/bdi/7:0/max_bytes").exists() {
-        eprintln!("SKIPPED: this kernel cannot bound what is unwritten");
+        dorm_skip::skip("this kernel cannot bound what is unwritten");
         return;
     }
     assert_eq!(bound_unwritten(&host.path(), Some(2 * MIB)), 1);

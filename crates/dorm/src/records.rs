@@ -81,7 +81,7 @@ impl RecordFile {
     }
 
     /// Every one of a data directory, and those that cannot be read with the reason.
-    pub(crate) fn all(data: &Path) -> io::Result<(Vec<Self>, Vec<(PathBuf, String)>)> {
+    pub(crate) fn all(data: &Path) -> io::Result<(Vec<Self>, Vec<Unreadable>)> {
         let (mut files, mut unreadable) = (Vec::new(), Vec::new());
         let entries = match fs::read_dir(data.join(DIRECTORY)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok((files, unreadable)),
@@ -104,6 +104,9 @@ impl RecordFile {
 fn name(kind: RowKind, id: &str) -> String {
     format!("{kind}-{id}.json")
 }
+
+/// A file that cannot be read, and why.
+pub(crate) type Unreadable = (PathBuf, String);
 
 /// What becomes of a file.
 type Fate = Option<RecordFile>;
