@@ -45,7 +45,11 @@ pub(crate) async fn run(service: Service, stop: CancellationToken) {
         news.mark_unchanged();
         // Nothing wakes this task when the store works again.
         let mut again = None;
-        match service.webhooks().await {
+        let found = tokio::select! {
+            () = stop.cancelled() => break,
+            found = service.webhooks() => found,
+        };
+        match found {
             Ok(webhooks) => {
                 waits = Waits::new();
                 running.retain(|id, ended| {

@@ -119,6 +119,11 @@ impl Guest {
     }
 
     /// Makes volumes appear at these paths and at no others.
+    pub(crate) fn labels(&self) -> Vec<String> {
+        let going = self.processes.values().filter(|process| process.exit.is_none());
+        going.filter_map(|process| process.spec.label.clone()).collect()
+    }
+
     pub(crate) fn mount(&mut self, mounts: Vec<GuestMount>) -> Result<(), Failure> {
         let stamp = self.stamp();
         for mount in mounts.iter().filter(|mount| !self.mounts.contains(mount)) {

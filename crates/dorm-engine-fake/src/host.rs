@@ -91,6 +91,11 @@ impl FakeHost {
         inside.unwrap_or_default().into_iter().map(shown).collect()
     }
 
+    /// The labels of the processes that go on in a run.
+    pub fn labels(&self, run: &RunId) -> Vec<String> {
+        self.machine(run).and_then(|machine| machine.look(|guest| guest.labels())).unwrap_or_default()
+    }
+
     /// Kills a run from outside; the engine gives notice. Answers whether it was alive.
     pub fn kill(&self, run: &RunId, reason: &str) -> bool {
         let alive = self.die_silently(run);

@@ -41,13 +41,14 @@ pub use reach::{SUSPEND_FAILURES_MAX, SuspendFailures, Unreachable};
 pub use recovery::{Recovery, RunCondition, prefer_run, preferred_run, recover};
 pub use rewind::{Abandoned, Future, Rewind, RewindFrom, Rewinding, Rewound};
 pub use sandbox::{
-    Cause, Deadline, DeadlineKind, Hold, Origin, Restored, Sandbox, SleepImage, SnapshotKind, State, StateName,
+    Cause, Deadline, DeadlineKind, FirstProgram, Hold, Origin, Restored, Sandbox, SleepImage, SnapshotKind, State,
+    StateName,
 };
 pub use spec::{
     Egress, Keeping, OnSuspendFailure, OnTimeout, OnUnrestorable, Resources, SandboxSpec, SpecError, Timeouts,
     Variables,
 };
-pub use step::{Command, Context, Effect, Input, Limits, Observation, Outcome, Step, create, step};
+pub use step::{Command, Context, Effect, Input, Limits, Observation, Outcome, Step, create, create_with, step};
 pub use time::Timestamp;
 pub use volume::{
     ATTACHMENTS_MAX, Access, Attachment, AttachmentError, Lease, LeaseRefused, MountPath, PlaceError, SubPath, Writers,

@@ -73,8 +73,9 @@ pub fn recover(sandbox: &Sandbox, found: &[(RunId, RunCondition)]) -> Recovery {
     let condition = found.iter().find(|(run, _)| *run == own).map(|(_, condition)| *condition);
     match &sandbox.state {
         // Nobody has been told that it exists in any state, so its first run is begun again from the start.
-        State::Pending { .. } => {
-            Recovery::Redo { stop: runs(), effect: Effect::Start { run: own, origin: sandbox.origin.clone() } }
+        State::Pending { program, .. } => {
+            let effect = Effect::Start { run: own, origin: sandbox.origin.clone(), program: *program };
+            Recovery::Redo { stop: runs(), effect }
         }
         State::Running { background, .. } => match condition {
             // The freezer may have been closed by hand, or memory ran high just before the daemon ended.

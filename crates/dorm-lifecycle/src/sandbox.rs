@@ -166,6 +166,16 @@ impl fmt::Display for Cause {
     }
 }
 
+/// What a first run starts beside its agent.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum FirstProgram {
+    /// Nothing. The default.
+    #[default]
+    None,
+    /// What its image is made to run. The sandbox runs as soon as that can be used, and is over when that fails.
+    OfImage,
+}
+
 /// Where a sandbox is in its life. Every transitional state names its one operation and that operation's deadline.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum State {
@@ -175,6 +185,8 @@ pub enum State {
         operation: OperationId,
         /// When that operation is given up.
         deadline: Timestamp,
+        /// What is started in it before it counts as running.
+        program: FirstProgram,
     },
     /// It runs.
     Running {

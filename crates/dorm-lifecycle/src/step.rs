@@ -17,7 +17,7 @@ use crate::denied::Denied;
 use crate::event::EventKind;
 use crate::ids::{CaptureId, HoldId, OperationId, ProjectId, RunId, SandboxId, SnapshotId};
 use crate::rewind::{Abandoned, Rewind};
-use crate::sandbox::{Cause, Hold, Origin, Restored, Sandbox, SleepImage, State};
+use crate::sandbox::{Cause, FirstProgram, Hold, Origin, Restored, Sandbox, SleepImage, State};
 use crate::spec::{Keeping, Resources, SandboxSpec, SpecError, Timeouts};
 use crate::time::Timestamp;
 use crate::volume::Attachment;
@@ -128,6 +128,8 @@ pub enum Effect {
         run: RunId,
         /// What from.
         origin: Origin,
+        /// What is started in it before it counts as running.
+        program: FirstProgram,
     },
     /// Hold the guest still, save it, verify it. The image before is released only after the answer is recorded.
     Save {
@@ -277,6 +279,22 @@ pub fn create(
     origin: Origin,
     context: &Context,
 ) -> Result<Step, SpecError> {
+    create_with(id, project, spec, origin, FirstProgram::None, context)
+}
+
+/// [`create`], with a program that is part of it: there is no moment at which the sandbox is on record as running without
+/// it.
+///
+/// # Errors
+/// Those of [`create`].
+pub fn create_with(
+    id: SandboxId,
+    project: ProjectId,
+    spec: SandboxSpec,
+    origin: Origin,
+    program: FirstProgram,
+    context: &Context,
+) -> Result<Step, SpecError> {
     spec.check()?;
     let run = RunId { sandbox: id.clone(), generation: 1 };
     let next = Sandbox {
@@ -301,10 +319,11 @@ pub fn create(
         suspend_failures: None,
         state: State::Pending {
             operation: context.operation.clone(),
-            deadline: context.now.after(context.limits.start_of(context.bytes)),
+            deadline: context.now.after(context.limits.start_of(context.bytes) + context.limits.program(program)),
+            program,
         },
     };
-    Ok(Step::silent(next).effect(Effect::Start { run, origin }).event(EventKind::Created))
+    Ok(Step::silent(next).effect(Effect::Start { run, origin, program }).event(EventKind::Created))
 }
 
 /// What `input` makes of `sandbox`.

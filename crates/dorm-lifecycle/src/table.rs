@@ -6,7 +6,9 @@ use crate::background::{Background, BackgroundWork};
 use crate::checkpoints::{Checkpoints, Ladder};
 use crate::ids::{CaptureId, HoldId, OperationId, ProjectId, SandboxId, SnapshotId, VolumeId};
 use crate::rewind::{Future, Rewind, RewindFrom, Rewinding};
-use crate::sandbox::{Cause, Hold, Origin, Restored, Sandbox, SleepImage, SnapshotKind, State, StateName};
+use crate::sandbox::{
+    Cause, FirstProgram, Hold, Origin, Restored, Sandbox, SleepImage, SnapshotKind, State, StateName,
+};
 use crate::spec::{Keeping, OnTimeout, OnUnrestorable, SandboxSpec, Timeouts};
 use crate::step::{Command, Context, Effect, Input, Limits, Observation, Outcome, Step, step};
 use crate::time::Timestamp;
@@ -152,7 +154,8 @@ pub(crate) fn sandboxes(named: bool) -> Vec<(String, Sandbox)> {
         let text = if word.is_empty() { state.name().to_string() } else { format!("{} {word}", state.name()) };
         list.push((text, sandbox(named, state)));
     };
-    add("", State::Pending { operation: operation.clone(), deadline });
+    let program = FirstProgram::None;
+    add("", State::Pending { operation: operation.clone(), deadline, program });
     add("", State::Running { since, image: None, background: None });
     add("", State::Snapshotting { operation: operation.clone(), deadline, snapshot: snapshot(), since, image: None });
     let works = [

@@ -6,7 +6,7 @@ use crate::background::BackgroundWork;
 use crate::event::{Actor, EventKind};
 use crate::ids::SnapshotId;
 use crate::reach::{SUSPEND_FAILURES_MAX, SuspendFailures, Unreachable};
-use crate::sandbox::{Cause, Restored, Sandbox, SleepImage, State};
+use crate::sandbox::{Cause, FirstProgram, Restored, Sandbox, SleepImage, State};
 use crate::spec::{OnSuspendFailure, OnTimeout, OnUnrestorable};
 use crate::time::Timestamp;
 
@@ -103,8 +103,12 @@ pub fn why(sandbox: &Sandbox, facts: &Facts) -> Why {
         }
         State::Suspended { .. } => why.next = wakes(sandbox, facts),
         State::Terminated { cause, at } => why.because.insert(0, Reason::new("event", over(cause)).at(*at)),
-        State::Pending { operation, deadline } => {
-            why.next.push(in_progress("it starts", operation, *deadline, "it is terminated and says why"));
+        State::Pending { operation, deadline, program } => {
+            let what = match program {
+                FirstProgram::None => "it starts",
+                FirstProgram::OfImage => "it starts, with what its image is made to run",
+            };
+            why.next.push(in_progress(what, operation, *deadline, "it is terminated and says why"));
         }
         State::Snapshotting { operation, deadline, .. } => {
             why.next.push(in_progress("it goes on running", operation, *deadline, "it goes on without the snapshot"));

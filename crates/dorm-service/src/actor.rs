@@ -6,6 +6,7 @@
 mod answers;
 mod attach;
 mod background;
+mod conflict;
 mod data_disk;
 mod reach;
 pub(crate) mod record;
@@ -24,6 +25,7 @@ use dorm_lifecycle::{
 use dorm_store::{Maker, OperationRecord, Removal, SandboxRecord, SnapshotRecord};
 use futures_util::future::BoxFuture;
 use tokio::sync::{mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
 
 use crate::activity::{Activity, InUse, Use};
 use crate::effects::{self, Quiesced, Seen, Task};
@@ -33,6 +35,8 @@ use crate::shared::{ActorHandle, Shared, chain};
 use crate::view::{Residence, SandboxView};
 
 pub(crate) use rewind::RewindAsked;
+
+use conflict::{ATTEMPTS, Belongs, is_conflict};
 
 pub(crate) type Mailbox = mpsc::UnboundedSender<Message>;
 pub(crate) type Reply<T> = oneshot::Sender<Result<T, ServiceError>>;
@@ -117,6 +121,8 @@ pub(crate) struct Actor {
     inbox: mpsc::UnboundedReceiver<Message>,
     agent: Option<Agent>,
     work: Option<BoxFuture<'static, Option<Seen>>>,
+    /// Tells that work that the sandbox is to be terminated as soon as it is over.
+    unwanted: CancellationToken,
     /// What is done about a run that does not answer.
     reaching: reach::Reaching,
     /// Lets the agent of a run go on that became short of memory while an operation is in progress.
@@ -135,6 +141,7 @@ pub(crate) struct Actor {
     /// When a process was last killed for memory.
     relieved: Option<tokio::time::Instant>,
     later: VecDeque<Message>,
+    belongs: Belongs,
 }
 
 /// The place where a sandbox is spoken to. It is taken before the record of a new one can be seen, so that nobody
@@ -173,6 +180,7 @@ impl Actor {
             inbox,
             agent: None,
             work: None,
+            unwanted: CancellationToken::new(),
             reaching: reach::Reaching::default(),
             relief: None,
             capture: operation.as_ref().and_then(|operation| operation.capture.clone()),
@@ -183,13 +191,17 @@ impl Actor {
             failure: None,
             relieved: None,
             later: VecDeque::new(),
+            belongs: Belongs::Yes,
         };
-        shared.tasks.spawn(actor.live(first));
+        shared.spawn(actor.live(first));
     }
 
     async fn live(mut self, first: First) {
         self.begin_with(first).await;
         loop {
+            if self.belongs != Belongs::Yes {
+                return self.leave().await;
+            }
             if self.work.is_none()
                 && let Some(relief) = self.relief.take()
             {
@@ -293,10 +305,12 @@ impl Actor {
                 (State::Snapshotting { .. } | State::Suspended { .. }, Some(snapshot)) => snapshot.kind,
                 (_, _) => SnapshotKind::Memory,
             },
+            unwanted: self.unwanted.clone(),
         }
     }
 
     fn begin(&mut self, effect: Effect) {
+        self.unwanted = CancellationToken::new();
         let task = self.task();
         if !matches!(effect, Effect::Snapshot { .. }) && self.record.sandbox.state.background().is_none() {
             self.agent = None;
@@ -329,7 +343,8 @@ impl Actor {
     }
 
     async fn answer_later(&mut self) {
-        if self.work.is_some() {
+        // What has waited would begin something; its callers are told when the actor ends.
+        if self.work.is_some() || self.shared.stopping.is_cancelled() {
             return;
         }
         for message in std::mem::take(&mut self.later) {
@@ -339,32 +354,38 @@ impl Actor {
 
     async fn command(&mut self, command: Command, by: By, reply: Reply<SandboxView>) {
         let word = command_word(&command);
-        let made = match self.ask(Input::Command(command.clone())) {
-            Ok(made) => made,
-            Err(denied) => {
-                let sandbox = self.record.sandbox.id.clone();
-                let _ = reply.send(Err(ServiceError::Denied { operation: word, sandbox, denied }));
-                return;
-            }
-        };
-        match made.outcome {
-            Outcome::Wait => self.later.push_back(Message::Command { command, by, reply }),
-            Outcome::Already => {
-                let _ = reply.send(Ok(self.view()));
-            }
-            Outcome::Changed => {
-                let effect = made.effect.clone();
-                if let Err(error) = self.record_command(made, by).await {
-                    let _ = reply.send(Err(error));
+        let mut attempts = 0;
+        loop {
+            let made = match self.ask(Input::Command(command.clone())) {
+                Ok(made) => made,
+                Err(denied) => {
+                    let sandbox = self.record.sandbox.id.clone();
+                    let _ = reply.send(Err(ServiceError::Denied { operation: word, sandbox, denied }));
                     return;
                 }
-                match effect {
-                    Some(effect) => {
-                        self.waiting.push(Waiting::View(word, reply));
-                        self.begin(effect);
+            };
+            match made.outcome {
+                Outcome::Wait => {
+                    if matches!(command, Command::Terminate) {
+                        self.unwanted.cancel();
                     }
-                    None => {
-                        let _ = reply.send(Ok(self.view()));
+                    return self.later.push_back(Message::Command { command, by, reply });
+                }
+                Outcome::Already => return drop(reply.send(Ok(self.view()))),
+                Outcome::Changed => {}
+            }
+            let effect = made.effect.clone();
+            attempts += 1;
+            match (self.record_command(made, by).await, effect) {
+                (Ok(()), Some(effect)) => {
+                    self.waiting.push(Waiting::View(word, reply));
+                    return self.begin(effect);
+                }
+                (Ok(()), None) => return drop(reply.send(Ok(self.view()))),
+                (Err(error), _) => {
+                    let is_decided_again = is_conflict(&error) && self.belongs == Belongs::Yes && attempts < ATTEMPTS;
+                    if !is_decided_again {
+                        return drop(reply.send(Err(error)));
                     }
                 }
             }
@@ -380,7 +401,7 @@ impl Actor {
                     // The timer is set again by the loop, and the deadline is still passed.
                     Err(error) => {
                         tracing::warn!(sandbox = %self.record.sandbox.id, error = %chain(&error), "a passed deadline could not be recorded");
-                        tokio::time::sleep(Duration::from_millis(500)).await;
+                        self.shared.stops_within(Duration::from_millis(500)).await;
                     }
                 }
             }
@@ -493,7 +514,7 @@ impl Actor {
             Err(reason) => {
                 tracing::warn!(%run, reason, "memory ran high and could not be relieved; trying again");
                 let (shared, run) = (self.shared.clone(), run.clone());
-                self.shared.tasks.spawn(async move {
+                self.shared.spawn(async move {
                     tokio::select! {
                         () = tokio::time::sleep(RELIEVE_AGAIN) => {}
                         () = shared.stopping.cancelled() => return,

@@ -146,7 +146,7 @@ pub(crate) async fn keep_checkpointing(service: Service) {
             if taken.is_behind(handle.activity.last()) {
                 shared.checkpointing.take(&id);
                 let own = service.clone();
-                shared.tasks.spawn(async move {
+                shared.spawn(async move {
                     own.take_due(&id).await;
                     own.shared.checkpointing.over(&id);
                 });

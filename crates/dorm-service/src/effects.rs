@@ -16,6 +16,7 @@
 //! continues as soon as it is written, since nothing of it is given up for that.
 
 mod background;
+pub(crate) mod program;
 mod reach;
 mod save;
 mod wake;
@@ -25,7 +26,8 @@ use std::time::Duration;
 
 use dorm_agent_client::{Agent, AgentError, Busy, HookOutcome};
 use dorm_engine::{Layer, RunSpec};
-use dorm_lifecycle::{CaptureId, Effect, Observation, Origin, RunId, Sandbox, SnapshotKind};
+use dorm_lifecycle::{CaptureId, Effect, FirstProgram, Observation, Origin, RunId, Sandbox, SnapshotKind};
+use tokio_util::sync::CancellationToken;
 
 use crate::error::ServiceError;
 use crate::shared::{Shared, chain};
@@ -40,6 +42,9 @@ pub(crate) use wake::verify;
 /// How long an engine may take to end or park a run.
 pub(crate) const UNDO: Duration = Duration::from_secs(30);
 
+/// Why a first run was given up for which a command could not wait.
+const UNWANTED: &str = "it was terminated before what its image is made to run could be used";
+
 /// How long relieving a run of its greediest process may take.
 const RELIEF: Duration = Duration::from_secs(90);
 
@@ -52,6 +57,8 @@ pub(crate) struct Task {
     pub(crate) capture: Option<CaptureId>,
     /// What the snapshot that is being taken holds.
     pub(crate) kind: SnapshotKind,
+    /// Cancelled when the sandbox is to be terminated as soon as this is over.
+    pub(crate) unwanted: CancellationToken,
 }
 
 impl Task {
@@ -100,7 +107,7 @@ impl Seen {
 /// Carries out one effect to its end, good or bad. Nothing is seen of one that is left to the next start.
 pub(crate) async fn carry_out(task: Task, effect: Effect) -> Option<Seen> {
     Some(match effect {
-        Effect::Start { run, origin } => start(&task, &run, &origin).await,
+        Effect::Start { run, origin, program } => start(&task, &run, &origin, program).await,
         Effect::Save { run } => save::save(&task, &run).await,
         Effect::Snapshot { run, .. } => save::snapshot(&task, &run).await,
         Effect::SnapshotImage { image, snapshot: _ } => background::snapshot_image(&task, &image).await,
@@ -174,7 +181,7 @@ async fn spec(task: &Task, run: &RunId) -> Result<RunSpec, Reason> {
     })
 }
 
-async fn start(task: &Task, run: &RunId, origin: &Origin) -> Seen {
+async fn start(task: &Task, run: &RunId, origin: &Origin, program: FirstProgram) -> Seen {
     let limits = &task.shared.settings.limits;
     let limit = match origin {
         Origin::Image | Origin::Filesystem { .. } => limits.start_of(0),
@@ -198,7 +205,20 @@ async fn start(task: &Task, run: &RunId, origin: &Origin) -> Seen {
         }
         .map_err(|error| reason(&error))
     };
-    match within_limit((limit, "--start-limit"), "starting", attempt).await {
+    let started = async {
+        let agent = within_limit((limit, "--start-limit"), "starting", attempt).await?;
+        match program {
+            FirstProgram::None => {}
+            // Of all that a start does only this may take minutes, and can be given up at any moment.
+            FirstProgram::OfImage => tokio::select! {
+                biased;
+                () = task.unwanted.cancelled() => return Err(UNWANTED.to_owned()),
+                started = program::start(task, &agent) => started?,
+            },
+        }
+        Ok(agent)
+    };
+    match started.await {
         Ok(agent) => Seen::with(Observation::Started, agent),
         Err(reason) => {
             end(task, run).await;

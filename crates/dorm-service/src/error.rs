@@ -333,6 +333,9 @@ pub enum ServiceError {
     /// An image has no command to start with.
     #[error("the image of sandbox {0} says nothing about what to start")]
     NothingToStart(SandboxId),
+    /// The same, before there is a sandbox.
+    #[error("image {0} says nothing about what to start")]
+    NoProgram(Digest),
     /// From a registry of images.
     #[error(transparent)]
     Registry(Box<RegistryError>),
@@ -396,7 +399,7 @@ impl ServiceError {
             Self::Engine(_) => Code::Failed,
             Self::Pool(error) => pool_code(error),
             Self::Volume(problem) => problem.code(),
-            Self::ImageSetting { .. } | Self::NothingToStart(_) => Code::InvalidArgument,
+            Self::ImageSetting { .. } | Self::NothingToStart(_) | Self::NoProgram(_) => Code::InvalidArgument,
             Self::Registry(error) => error.code(),
             Self::Store(StoreError::NameTaken { .. } | StoreError::Stale { .. }) => Code::Conflict,
             Self::Store(StoreError::Unknown { .. }) => Code::Unavailable,
@@ -469,6 +472,7 @@ impl ServiceError {
             Self::ImageSetting { what: "ready command", .. } => "say what the image is started with, too",
             Self::ImageSetting { what: "variable", .. } => "write it as NAME=VALUE",
             Self::ImageSetting { .. } => "say which user and directory it is to have",
+            Self::NoProgram(_) => "create without start, and run a command in the sandbox",
             Self::NothingToStart(_) => "say which command to run in it",
             Self::Registry(error) => error.next_step(),
             Self::Spec(_) | Self::Id(_) | Self::Agent(_) | Self::Pool(_) => "",

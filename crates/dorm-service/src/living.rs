@@ -1,7 +1,7 @@
 //! The living records in memory, so that nothing reads them from the store with each question.
 //!
-//! Every commit goes through here. One that was refused has changed nothing; of one that failed otherwise, or that nobody waited
-//! for, the store is asked again with the next question.
+//! Every commit goes through here. One that was refused for a name has changed nothing; of one that was made from an older record,
+//! failed otherwise, or that nobody waited for, the store is asked again with the next question.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -100,12 +100,21 @@ impl Living {
                 self.follow(changed);
                 committing.is_ended = true;
             }
-            Err(StoreError::NameTaken { .. } | StoreError::Stale { .. } | StoreError::Missing(_)) => {
-                committing.is_ended = true;
-            }
+            Err(StoreError::NameTaken { .. }) => committing.is_ended = true,
+            // After a stale revision, too: records here are not those of the store.
             Err(_) => {}
         }
         committed
+    }
+
+    /// The operations at work, a line for each, as far as they are known without asking the store.
+    pub(crate) fn under_way(&self) -> Vec<String> {
+        let state = self.lock();
+        let at_work = state.all.values().filter_map(|record| {
+            let operation = record.sandbox.state.operation()?;
+            Some(format!("sandbox {}: {} (operation {operation})", record.sandbox.id, record.sandbox.state.name()))
+        });
+        at_work.collect()
     }
 
     /// The store is asked again with the next question.

@@ -12,7 +12,9 @@ use dorm_store::{
     Change, OperationKind, OperationRecord, OperationResult, SandboxRecord, SnapshotFilter, SnapshotStatus,
 };
 
-use crate::actor::{Actor, First, Open};
+use tokio_util::sync::CancellationToken;
+
+use crate::actor::{Actor, First, Open, Seat};
 use crate::checkpointing;
 use crate::data_disk;
 use crate::effects::{self, Task};
@@ -115,8 +117,8 @@ impl Service {
             report.lines.push(format!("capture {capture} was discarded"));
             shared.discard(vec![capture]).await;
         }
-        shared.tasks.spawn(notices::listen(shared.clone()));
-        shared.tasks.spawn(timekeeping::keep_time(shared.clone()));
+        shared.spawn(notices::listen(shared.clone()));
+        shared.spawn(timekeeping::keep_time(shared.clone()));
         let now = shared.now();
         for SandboxRecord { sandbox, .. } in &living {
             let source = Some(sandbox.id.clone()).filter(|_| sandbox.spec.checkpoints.is_some());
@@ -133,7 +135,8 @@ impl Service {
                 Some(run) => Actor::spawn(&shared, record, By::Recovery, First::Adopt(run), Open::default()),
                 None => {
                     let open = left_open(&shared, &record).await?;
-                    revive(&shared, record, &found, open, &mut report).await;
+                    let seat = Seat::take(&shared, &record.sandbox);
+                    revive(&shared, record, &found, (open, seat), &mut report).await;
                 }
             }
         }
@@ -147,12 +150,12 @@ impl Service {
             service.shared.removals.note(&snapshot);
         }
         end_plans(&service, &mut report).await?;
-        service.shared.tasks.spawn(removals::keep_removing(service.clone()));
-        service.shared.tasks.spawn(checkpointing::keep_checkpointing(service.clone()));
-        service.shared.tasks.spawn(retention::keep_pruning(service.clone()));
-        service.shared.tasks.spawn(data_disk::watch(service.shared.clone()));
+        service.shared.spawn(removals::keep_removing(service.clone()));
+        service.shared.spawn(checkpointing::keep_checkpointing(service.clone()));
+        service.shared.spawn(retention::keep_pruning(service.clone()));
+        service.shared.spawn(data_disk::watch(service.shared.clone()));
         let flat = service.clone();
-        service.shared.tasks.spawn(async move { flat.keep_all_flat().await });
+        service.shared.spawn(async move { flat.keep_all_flat().await });
         Ok((service, report))
     }
 }
@@ -165,11 +168,11 @@ async fn end_plans(service: &Service, report: &mut RecoveryReport) -> Result<(),
         match (&operation.fork, &operation.promote) {
             (Some(plan), _) => {
                 service.shared.removals.begin_use(&plan.snapshot);
-                service.shared.tasks.spawn(async move { own.end_fork(operation).await });
+                service.shared.spawn(async move { own.end_fork(operation).await });
             }
             (None, Some(plan)) => {
                 service.shared.removals.begin_use(&plan.snapshot);
-                service.shared.tasks.spawn(async move { own.end_promotion(operation).await });
+                service.shared.spawn(async move { own.end_promotion(operation).await });
             }
             (None, None) => continue,
         }
@@ -318,7 +321,7 @@ async fn revive(
     shared: &std::sync::Arc<Shared>,
     record: SandboxRecord,
     found: &[(RunId, RunCondition)],
-    open: Open,
+    (open, seat): (Open, Seat),
     report: &mut RecoveryReport,
 ) {
     let id = record.sandbox.id.clone();
@@ -364,7 +367,23 @@ async fn revive(
     {
         park(shared, &record, run).await;
     }
-    Actor::spawn(shared, record, By::Recovery, first, open);
+    Actor::spawn_in(seat, shared, record, By::Recovery, first, open);
+}
+
+/// Goes on with a sandbox whose record is not what its actor worked on, as a start of the daemon would.
+pub(crate) async fn take_up(
+    shared: &std::sync::Arc<Shared>,
+    record: SandboxRecord,
+    found: &[(RunId, RunCondition)],
+    seat: Seat,
+) {
+    let mut report = RecoveryReport::default();
+    // Without it the operation is closed at the next start.
+    let open = left_open(shared, &record).await.unwrap_or_default();
+    revive(shared, record, found, (open, seat), &mut report).await;
+    for line in report.lines {
+        tracing::warn!("{line}");
+    }
 }
 
 /// Notes that a run stands still, and sees to it that it uses no CPU. One that cannot be parked is given back.
@@ -387,6 +406,7 @@ fn task(shared: &std::sync::Arc<Shared>, record: &SandboxRecord) -> Task {
         agent: None,
         capture: None,
         kind: SnapshotKind::Memory,
+        unwanted: CancellationToken::new(),
     }
 }
 

@@ -136,6 +136,9 @@ pub(crate) async fn keep_removing(service: Service) {
         let due: Vec<SnapshotId> =
             shared.removals.due().iter().filter(|(_, at)| is_due(at)).map(|(id, _)| id.clone()).collect();
         for id in due {
+            if shared.stopping.is_cancelled() {
+                return;
+            }
             match service.delete_now(&id).await {
                 Ok(()) | Err(ServiceError::NoSnapshot(_)) => _ = shared.removals.due().remove(&id),
                 // Whoever uses it says when that is over.

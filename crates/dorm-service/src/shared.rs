@@ -123,7 +123,10 @@ pub(crate) struct Shared {
     pub(crate) parking: Parking,
     pub(crate) ledger: Ledger,
     pub(crate) paused_for_disk: PausedForDisk,
+    /// No new work is begun, and nothing is tried again.
     pub(crate) stopping: CancellationToken,
+    /// Work that is still under way is not waited for any longer.
+    pub(crate) left: CancellationToken,
     pub(crate) tasks: TaskTracker,
     /// Runs of which nothing is needed and that could not be ended yet.
     unended: Mutex<BTreeSet<RunId>>,
@@ -168,6 +171,7 @@ impl Shared {
                 settings: parts.settings,
                 timers,
                 stopping: CancellationToken::new(),
+                left: CancellationToken::new(),
                 tasks: TaskTracker::new(),
                 unended: Mutex::default(),
                 living: Living::default(),
@@ -286,7 +290,7 @@ impl Shared {
         }
         if !discard.is_empty() {
             let shared = self.clone();
-            self.tasks.spawn(async move { shared.discard(discard).await });
+            self.spawn(async move { shared.discard(discard).await });
         }
         Ok(events)
     }
@@ -331,18 +335,6 @@ impl Service {
     /// Whose sandboxes these are.
     pub fn project(&self) -> &ProjectId {
         &self.shared.settings.project
-    }
-
-    /// Stops the service: operations in progress are waited for, running sandboxes go on running and parked ones stay
-    /// parked; the next start finds them.
-    pub async fn stop(&self) {
-        self.shared.stopping.cancel();
-        self.shared.tasks.close();
-        self.shared.tasks.wait().await;
-        if self.shared.volumes.has_mounted() {
-            self.shared.settle_volumes_now().await;
-        }
-        self.shared.engine.close().await;
     }
 
     pub(crate) async fn ask<T>(

@@ -148,7 +148,7 @@ impl Shared {
     /// Unmounts the volumes that no run may have any more, at once or soon.
     pub(crate) fn settle_volumes(self: &Arc<Self>) {
         let shared = self.clone();
-        self.tasks.spawn(async move {
+        self.spawn(async move {
             for pause in BUSY {
                 if shared.settle_volumes_now().await == 0 || shared.stops_within(pause).await {
                     return;

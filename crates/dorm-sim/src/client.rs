@@ -7,7 +7,7 @@ mod volumes;
 use std::sync::Arc;
 use std::time::Duration;
 
-use dorm_lifecycle::{Keeping, OnUnrestorable, SandboxId, SnapshotId, SnapshotKind, Timeouts};
+use dorm_lifecycle::{FirstProgram, Keeping, OnUnrestorable, SandboxId, SnapshotId, SnapshotKind, Timeouts};
 use dorm_service::{Code, KeepFuture, Service, ServiceError};
 use dorm_store::Together;
 
@@ -25,6 +25,7 @@ pub(crate) enum Deed {
         name: Option<u64>,
         timeouts: Timeouts,
         snapshot: Option<SnapshotId>,
+        program: FirstProgram,
     },
     Clone(SandboxId, Option<u64>),
     Fork(SandboxId, Vec<Option<u64>>, Together),
@@ -146,7 +147,9 @@ impl Client {
         let name = self.random.chance(75).then(|| self.random.below(6));
         let timeouts = self.choose_timeouts();
         let snapshot = if self.random.chance(40) { self.random.pick(&snapshots).cloned() } else { None };
-        Deed::Create { name, timeouts, snapshot }
+        let starts = snapshot.is_none() && self.random.chance(30);
+        let program = if starts { FirstProgram::OfImage } else { FirstProgram::None };
+        Deed::Create { name, timeouts, snapshot, program }
     }
 
     fn choose_checkpoint(&mut self, id: SandboxId, kind: SnapshotKind) -> Deed {
@@ -221,6 +224,7 @@ impl Client {
             Code::InvalidArgument => matches!(deed, Deed::Attach(..)),
             Code::NoRoom | Code::Unreadable | Code::Internal => false,
             Code::Failed => match deed {
+                Deed::Create { program: FirstProgram::OfImage, .. } => message.contains("it was terminated before"),
                 Deed::Create { snapshot: Some(_), .. } | Deed::Clone(..) | Deed::Restart(_) => {
                     message.contains("there is no capture")
                 }

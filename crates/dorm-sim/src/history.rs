@@ -190,17 +190,25 @@ impl History {
             }
             anyhow::Ok(())
         };
+        // Sometimes it is stopped in the middle of everything, and may not take long.
+        let hasty = self.random.chance(15).then(|| Duration::from_millis(self.random.below(300)));
         let left = tokio::select! {
             biased;
             () = daemon.life.ended() => None,
+            () = tokio::time::sleep(hasty.unwrap_or_default()), if hasty.is_some() => None,
             all = tokio::time::timeout(CALLERS, all) => Some(all),
         };
+        let is_hasty = hasty.is_some() && left.is_none();
         match left {
             None => {}
             Some(Ok(all)) => all?,
             Some(Err(_)) => self.world.trace.wrong("callers wait for ever"),
         }
         callers.shutdown().await;
+        if is_hasty {
+            self.stop_hastily(&daemon).await;
+            return self.die(&daemon.life);
+        }
         if daemon.life.alive() {
             self.look_at_the_living(&daemon).await?;
         }
@@ -236,6 +244,21 @@ impl History {
         };
         if stopped.is_err() {
             self.world.trace.wrong("the daemon does not stop");
+        }
+    }
+
+    /// Stops a daemon that is given little time for what is under way.
+    async fn stop_hastily(&mut self, daemon: &Daemon) {
+        let limit = Duration::from_millis(self.random.below(60));
+        self.world.trace.note(format_args!("the daemon is stopped within {limit:?}"));
+        let stopped = tokio::select! {
+            biased;
+            () = daemon.life.ended() => return,
+            stopped = tokio::time::timeout(CALLERS, daemon.service.stop_within(limit)) => stopped,
+        };
+        match stopped {
+            Ok(left) => left.iter().for_each(|line| self.world.trace.note(format_args!("left: {line}"))),
+            Err(_) => self.world.trace.wrong("the daemon does not stop within its limit"),
         }
     }
 

@@ -121,7 +121,14 @@ impl Simulator {
         std::fs::create_dir_all(&source).context("make an image")?;
         std::fs::write(source.join("hello"), "hello").context("make an image")?;
         let pool = dorm_pool::Pool::open(&place.path().join("first"), &place.path().join("images"))?;
-        helper.block_on(pool.import(&place.path().join("source"), Some("base"), |_| {}))?;
+        let base = helper.block_on(pool.import(&place.path().join("source"), Some("base"), |_| {}))?;
+        let config = dorm_pool::ImageConfig {
+            command: ["sleep", "1000000000"].map(str::to_owned).to_vec(),
+            ready: Some("sleep 0.005".to_owned()),
+            ..dorm_pool::ImageConfig::default()
+        };
+        let app = helper.block_on(pool.compose_image(&base.digest, None, config, None, |_| {}))?;
+        helper.block_on(pool.tag(&app.digest, "app"))?;
         Ok(Self { place, helper, histories: AtomicU64::new(0), guests: Guests::default() })
     }
 

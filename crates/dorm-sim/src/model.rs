@@ -12,6 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use dorm_engine_fake::FakeHost;
 use dorm_lifecycle::{CaptureId, Sandbox, SandboxId, SnapshotId, StateName, VolumeId, Writers};
 use dorm_store::{EventRecord, OperationRecord, OperationResult, SandboxRecord, SnapshotRecord, Together};
 
@@ -34,6 +35,7 @@ pub(crate) struct Model {
     trace: Trace,
     captures: PathBuf,
     misfortune: Misfortune,
+    host: FakeHost,
 }
 
 #[derive(Default)]
@@ -124,8 +126,8 @@ impl Hold<'_> {
 }
 
 impl Model {
-    pub(crate) fn new(trace: Trace, captures: PathBuf, misfortune: Misfortune) -> Self {
-        Self { state: Mutex::default(), trace, captures, misfortune }
+    pub(crate) fn new(trace: Trace, captures: PathBuf, misfortune: Misfortune, host: FakeHost) -> Self {
+        Self { state: Mutex::default(), trace, captures, misfortune, host }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

@@ -107,11 +107,13 @@ impl World {
         let mut disk = Disk::new(captures.clone());
         disk.learn(&captures).with_context(|| format!("look at {}", captures.display()))?;
         let clock = TokioClock::starting_at(Timestamp::from_millis(1_800_000_000_000));
-        let model = Arc::new(Model::new(trace.clone(), captures, misfortune));
+        let host = FakeHost::new();
+        let model = Arc::new(Model::new(trace.clone(), captures, misfortune, host.clone()));
         let limit = Duration::from_secs(20);
         let settings = Settings {
             limits: Limits {
                 start: limit,
+                ready: limit,
                 suspend: limit,
                 resume: limit,
                 snapshot: limit,
@@ -133,7 +135,7 @@ impl World {
         };
         let slow = if random.chance(30) { random.below(60) } else { 0 };
         Ok(Self {
-            host: FakeHost::new(),
+            host,
             model,
             clock,
             trace,

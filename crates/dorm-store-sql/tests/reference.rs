@@ -5,8 +5,8 @@
 use std::sync::Arc;
 
 use dorm_lifecycle::{
-    Actor, CaptureId, Cause, EventKind, Name, OnTimeout, OperationId, Origin, ProjectId, Resources, Restored, Sandbox,
-    SandboxId, SandboxSpec, SleepImage, SnapshotId, State, StateName, Timestamp,
+    Actor, CaptureId, Cause, EventKind, FirstProgram, Name, OnTimeout, OperationId, Origin, ProjectId, Resources,
+    Restored, Sandbox, SandboxId, SandboxSpec, SleepImage, SnapshotId, State, StateName, Timestamp,
 };
 use dorm_store::memory::MemoryStore;
 use dorm_store::{
@@ -150,7 +150,7 @@ fn state(number: usize) -> State {
     let (deadline, since) = (at(9_000), at(1_000));
     let image = SleepImage { capture: CaptureId::from_random([8; 20]), generation: 1, taken: at(1_500), bytes: 1 };
     match StateName::ALL[number] {
-        StateName::Pending => State::Pending { operation, deadline },
+        StateName::Pending => State::Pending { operation, deadline, program: FirstProgram::None },
         StateName::Running => State::Running { since, image: None, background: None },
         StateName::Snapshotting => {
             let snapshot = SnapshotId::from_random([7; 20]);

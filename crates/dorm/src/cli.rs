@@ -36,6 +36,8 @@ use crate::serve::ServeOptions;
 pub(crate) const DATA: &str = "/var/lib/dormouse";
 /// The exit code of whatever did not work and has no code of its own.
 pub(crate) const FAILED: u8 = exit::FAILED;
+/// The exit code of a daemon that has ended with work under way.
+pub(crate) const UNFINISHED: u8 = exit::UNFINISHED;
 
 /// Sandboxes for AI agents, on your own host: they start in tens of milliseconds, sleep with their memory and processes,
 /// and wake up where they were.

@@ -16,6 +16,7 @@ mod program;
 mod records;
 mod repair;
 mod serve;
+mod shutdown;
 mod steps;
 
 use std::process::ExitCode;

@@ -14,7 +14,7 @@ use dorm_pool::Pool;
 use dorm_service::{Budgets, ParkLimits, Parts, Retention, Service, Settings};
 use dorm_store::{SteppedStore, Store};
 use tokio::net::TcpListener;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::cli::values::Kept;
@@ -22,6 +22,7 @@ use crate::data::Data;
 use crate::data_disk::HostDisk;
 use crate::identity::{self, Identity};
 use crate::records::FiledStore;
+use crate::shutdown::Shutdown;
 use crate::steps::ReportedSteps;
 
 /// How the daemon is to run. Every option has a default that works.
@@ -109,6 +110,10 @@ pub(crate) struct ServeOptions {
     /// How many MiB a second are written and read at least: each operation has that much more time for its data
     #[arg(long, env = "DORM_MIN_THROUGHPUT_MIB", value_name = "MIB", default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..))]
     min_throughput_mib: u64,
+    /// How long the daemon may take to stop after SIGTERM or SIGINT, such as 60s. Operations under way end within that
+    /// time; what does not is found again by the next start. A second signal ends the daemon at once
+    #[arg(long, env = "DORM_SHUTDOWN_LIMIT", value_name = "TIME", default_value = "60s", value_parser = crate::cli::values::duration)]
+    shutdown_limit: f64,
     /// Report each step at this Unix socket and wait there to be let on: `dorm prove`.
     #[arg(long, hide = true, value_name = "SOCKET")]
     steps: Option<PathBuf>,
@@ -117,13 +122,12 @@ pub(crate) struct ServeOptions {
     clock_shift: Option<PathBuf>,
 }
 
-/// Runs the daemon until SIGTERM or SIGINT.
+/// Runs the daemon until SIGTERM or SIGINT, or ends the process when that takes too long.
 pub(crate) async fn serve(options: ServeOptions) -> Result<()> {
     if !options.listen.ip().is_loopback() {
         bail!("--listen {}: only loopback addresses are possible, since there is no TLS yet", options.listen);
     }
-    let mut interrupt = signal(SignalKind::interrupt()).context("listen for SIGINT")?;
-    let mut terminate = signal(SignalKind::terminate()).context("listen for SIGTERM")?;
+    let shutdown = Shutdown::listen(length(options.shutdown_limit)).await?;
     let mut data = Data::take(&options.data)?;
     let budgets = budgets(&options, data.path())?;
     let disk = HostDisk::of(data.path(), options.disk_keep_mib.saturating_mul(1 << 20), budgets.disk_floor_bytes / 2);
@@ -145,14 +149,19 @@ pub(crate) async fn serve(options: ServeOptions) -> Result<()> {
     println!("dorm is ready on http://{address} (data in {})", data.path().display());
     prepare_images(&service);
     let stop = CancellationToken::new();
-    let api = tokio::spawn(dorm_api::serve(listener, service.clone(), dorm_api::Keys::new([key]), stop.clone()));
-    tokio::select! {
-        _ = interrupt.recv() => tracing::info!("stopping on SIGINT"),
-        _ = terminate.recv() => tracing::info!("stopping on SIGTERM"),
-    }
+    let keys = dorm_api::Keys::new([key]);
+    let api = dorm_api::serve_with_grace(listener, service.clone(), keys, stop.clone(), shutdown.grace());
+    let api = tokio::spawn(api);
+    let until = shutdown.asked().await;
     stop.cancel();
-    api.await.context("stop the API")?.context("serve the API")?;
-    service.stop().await;
+    match tokio::time::timeout_at(until, api).await {
+        Ok(ended) => ended.context("stop the API")?.context("serve the API")?,
+        Err(_) => tracing::warn!("connections to the API are cut off"),
+    }
+    let under_way = service.stop_within(until.saturating_duration_since(Instant::now())).await;
+    if !under_way.is_empty() {
+        Shutdown::leave(&under_way);
+    }
     filed.close().await;
     store.close().await.context("close the store")?;
     tracing::info!("stopped; running sandboxes go on running");

@@ -21,6 +21,7 @@ pub(crate) fn create(
     let name = name.map_err(|error: life::IdError| ApiError::invalid(error.to_string(), ""))?;
     let defaults = dorm_service::CreateSandbox::new(from);
     Ok(dorm_service::CreateSandbox {
+        program: if asked.start { life::FirstProgram::OfImage } else { life::FirstProgram::None },
         name,
         resources: asked.resources.map(|asked| resources(asked, base)),
         egress: asked.egress.map_or(life::Egress::Public, Into::into),
@@ -204,7 +205,7 @@ fn of_state(state: &life::State) -> OfState {
         background.and_then(|background| at_work(&background.operation, &background.deadline))
     };
     match state {
-        life::State::Pending { operation, deadline } | life::State::Resuming { operation, deadline, .. } => {
+        life::State::Pending { operation, deadline, .. } | life::State::Resuming { operation, deadline, .. } => {
             OfState { operation: at_work(operation, deadline), ..OfState::default() }
         }
         life::State::Running { since, background, .. } => OfState {

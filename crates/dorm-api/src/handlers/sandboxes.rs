@@ -50,14 +50,8 @@ pub(crate) async fn create(
             return Err(ApiError::invalid(message, "list the images or the snapshots that are there"));
         }
     };
-    let start = asked.start;
     let asked = convert::create(asked, from, base)?;
     let view = api.service.create(asked).await?;
-    if start {
-        let id = &view.sandbox.id;
-        api.service.start_image(id).await?;
-        api.service.until_ready(id, &api.service.image_config(id).await).await?;
-    }
     Ok((StatusCode::CREATED, axum::Json(view.into())))
 }
 

@@ -24,7 +24,7 @@ pub struct CreateSandbox {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pull: Option<Pull>,
     /// Whether to start what the image is made to run, as a process with the label `start`, and to wait until it can be
-    /// used, where the image says how to find that out. Default: no.
+    /// used, where the image says how to find that out. When that fails the sandbox is terminated. Default: no.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub start: bool,
     /// The memory snapshot it goes on from. Image and resources come with it.

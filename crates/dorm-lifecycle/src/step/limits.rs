@@ -4,13 +4,15 @@
 use std::time::Duration;
 
 use crate::rewind::Rewind;
-use crate::sandbox::{Sandbox, SleepImage};
+use crate::sandbox::{FirstProgram, Sandbox, SleepImage};
 
 /// How long each operation may take before it is given up, whatever its size, and how fast it has to be beyond that.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
     /// Starting a first run. Default 60 s.
     pub start: Duration,
+    /// What an image starts with, until it can be used. Default 300 s.
+    pub ready: Duration,
     /// Suspending. Default 300 s.
     pub suspend: Duration,
     /// Resuming. Default 300 s.
@@ -31,6 +33,7 @@ impl Default for Limits {
         let minutes = |count: u64| Duration::from_secs(60 * count);
         Self {
             start: minutes(1),
+            ready: minutes(5),
             suspend: minutes(5),
             resume: minutes(5),
             snapshot: minutes(5),
@@ -50,6 +53,14 @@ impl Limits {
     /// How long a first run may take to start from a memory snapshot of as many bytes; 0 for one that boots.
     pub fn start_of(&self, bytes: u64) -> Duration {
         self.start + self.time_for(bytes)
+    }
+
+    /// How long what a first run starts may take on top of that.
+    pub fn program(&self, program: FirstProgram) -> Duration {
+        match program {
+            FirstProgram::None => Duration::ZERO,
+            FirstProgram::OfImage => self.ready,
+        }
     }
 
     /// How long `sandbox` may take to be suspended.

@@ -12,6 +12,7 @@ use dorm_store::{
     SnapshotStatus,
 };
 
+use super::conflict::{Belongs, is_conflict};
 use super::rewind::future_record;
 use super::{Actor, Message, Reply, SnapshotAsked, Waiting};
 use crate::error::ServiceError;
@@ -94,6 +95,13 @@ impl Actor {
                         self.shared.removals.note(&future);
                     }
                     return Some((observation, effect));
+                }
+                Err(_) if self.belongs != Belongs::Yes => return None,
+                // It is decided again by the record that holds.
+                Err(error) if is_conflict(&error) => {
+                    if self.shared.stops_within(AGAIN).await {
+                        return None;
+                    }
                 }
                 Err(error) => {
                     observation = self.instead_of(observation, &error).await?;
@@ -196,7 +204,13 @@ impl Actor {
             });
         }
         change.sandboxes.push(SandboxRecord { sandbox: made.next.clone(), revision: self.record.revision });
-        self.shared.commit(change).await?;
+        let committed = self.shared.commit(change).await.map_err(ServiceError::from);
+        if let Err(error) = committed {
+            if is_conflict(&error) {
+                self.read_again().await;
+            }
+            return Err(error);
+        }
         self.shared.ledger.note(&made.next);
         self.forget_verified(&self.record.sandbox.state, &made.next.state);
         self.record = SandboxRecord { sandbox: made.next, revision: self.record.revision + 1 };
@@ -304,7 +318,7 @@ fn operation(
     capture: Option<&CaptureId>,
 ) -> Option<OperationRecord> {
     let (kind, id, deadline) = match &sandbox.state {
-        State::Pending { operation, deadline } => (OperationKind::Create, operation, deadline),
+        State::Pending { operation, deadline, .. } => (OperationKind::Create, operation, deadline),
         State::Snapshotting { operation, deadline, .. } => (OperationKind::Snapshot, operation, deadline),
         State::Suspending { operation, deadline, rewind: Some(_), .. }
         | State::Resuming { operation, deadline, rewind: Some(_), .. } => (OperationKind::Rewind, operation, deadline),

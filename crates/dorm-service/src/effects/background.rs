@@ -160,13 +160,13 @@ async fn to_its_end(
     capture: &CaptureId,
     work: impl Future<Output = Result<u64, Failure>> + Send + 'static,
 ) -> Result<u64, Failure> {
-    let mut working = tokio::spawn(work);
+    let mut working = task.shared.spawn(work);
     match tokio::time::timeout(limit, &mut working).await {
         Ok(Ok(done)) => done,
-        Ok(Err(panicked)) => Err(Failure::Late(panicked.to_string())),
+        Ok(Err(unfinished)) => Err(Failure::Late(unfinished.to_string())),
         Err(_) => {
             let (pool, capture) = (task.shared.pool.clone(), capture.clone());
-            tokio::spawn(async move {
+            task.shared.spawn(async move {
                 let _ = working.await;
                 if let Err(error) = pool.remove(&capture).await {
                     tracing::warn!(%capture, error = %chain(&error), "a half-written capture is cleared away at the next start");

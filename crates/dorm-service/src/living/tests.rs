@@ -81,3 +81,14 @@ async fn after_a_commit_of_which_nothing_is_known_the_store_is_read_again() {
     drop(Committing { living: &living, is_ended: false });
     assert_eq!(states(&living, &store).await, [(2, StateName::Suspended)]);
 }
+
+#[tokio::test]
+async fn after_a_commit_from_an_older_record_the_store_is_read_again() {
+    let (living, store) = (Living::default(), MemoryStore::new());
+    living.commit(&store, change(sandbox(1, running()), 0)).await.unwrap();
+    assert_eq!(states(&living, &store).await, [(1, StateName::Running)]);
+    store.commit(change(sandbox(1, suspended()), 1)).await.unwrap();
+    let refused = living.commit(&store, change(sandbox(1, running()), 1)).await;
+    assert!(matches!(refused, Err(StoreError::Stale { .. })), "{refused:?}");
+    assert_eq!(states(&living, &store).await, [(2, StateName::Suspended)]);
+}

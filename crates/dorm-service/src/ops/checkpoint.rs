@@ -92,7 +92,7 @@ impl Service {
         let (tell, begun) = oneshot::channel();
         let asked = SnapshotAsked { begun: Some(tell), ..self.asked(settings) };
         let (service, id) = (self.clone(), id.clone());
-        let work = self.shared.tasks.spawn(async move { service.snapshot_as(&id, asked).await });
+        let work = self.shared.spawn(async move { service.snapshot_as(&id, asked).await });
         match begun.await {
             Ok(record) => Ok(self.shared.shown_snapshot(record)),
             // It was refused, and there is nothing more to wait for.
@@ -261,7 +261,7 @@ impl Service {
         let (service, id) = (self.clone(), id.clone());
         // Whoever asked may go away at any moment; what is recorded is done to its end.
         let work = async move { service.delete_now(&id).await };
-        self.shared.tasks.spawn(work).await.unwrap_or(Err(ServiceError::Stopping))
+        self.shared.spawn(work).await.unwrap_or(Err(ServiceError::Stopping))
     }
 
     /// Has a snapshot deleted as soon as nobody uses it. Nothing can be created from it any more.
@@ -282,7 +282,7 @@ impl Service {
             service.shared.removals.expect(&id, None);
             Ok(())
         };
-        self.shared.tasks.spawn(work).await.unwrap_or(Err(ServiceError::Stopping))
+        self.shared.spawn(work).await.unwrap_or(Err(ServiceError::Stopping))
     }
 
     pub(crate) async fn delete_now(&self, id: &SnapshotId) -> Result<(), ServiceError> {

@@ -52,7 +52,7 @@ impl Service {
             shared.checkpointing.complete(snapshot);
         }
         let (own, id) = (self.clone(), id.clone());
-        shared.tasks.spawn(async move {
+        shared.spawn(async move {
             // If the daemon ends before, it is done with the next.
             if let Err(error) = own.thin(&id).await {
                 tracing::warn!(sandbox = %id, error = %chain(&error), "the snapshots of a policy could not be thinned");

@@ -3,24 +3,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use dorm_agent_client::{ExitStatus, GuestPath, Output, ProcessSpec, ProcessStatus, User};
+use dorm_agent_client::{GuestPath, ProcessStatus, User};
 use dorm_lifecycle::{Actor as By, OnTimeout, SandboxId, SnapshotKind, Timeouts};
 use dorm_pool::{Image, ImageConfig, Progress, Stage};
-use futures_util::StreamExt as _;
-use tokio::time::Instant;
 
 use super::create::{CreateFrom, CreateSandbox};
-use super::settings::{fits_host, guest_words};
+use super::settings::fits_host;
 use crate::activity::Use;
+use crate::effects;
 use crate::error::ServiceError;
 use crate::shared::{Service, chain};
 
-/// How long what an image is started with may take until it can be used.
-const READY_WITHIN: Duration = Duration::from_secs(300);
-/// How long one answer to whether it can be used may take.
-const READY_ANSWER: Duration = Duration::from_secs(60);
-/// The pause between two questions whether it can be used.
-const READY_AGAIN: Duration = Duration::from_millis(200);
 /// After this time a trial whose daemon has died is ended by the next one.
 const TRIAL_OVER: Duration = Duration::from_secs(1800);
 /// The label of sandboxes in which images are tried.
@@ -62,7 +55,7 @@ impl Service {
                 done = service.compose(asked, Arc::new(progress)) => done,
             }
         };
-        self.shared.tasks.spawn(work).await.unwrap_or(Err(ServiceError::Stopping))
+        self.shared.spawn(work).await.unwrap_or(Err(ServiceError::Stopping))
     }
 
     async fn compose(&self, asked: Composition, report: Report) -> Result<Image, ServiceError> {
@@ -165,29 +158,10 @@ impl Service {
     /// Waits until what the image is started with can be used, where the image says how to find that out.
     ///
     /// # Errors
-    /// [`ServiceError::NotReady`] after five minutes.
-    pub async fn until_ready(&self, id: &SandboxId, config: &ImageConfig) -> Result<(), ServiceError> {
-        let Some(line) = &config.ready else { return Ok(()) };
-        let words = guest_words(["/bin/sh", "-c", line], "ready command")?;
-        let until = Instant::now() + READY_WITHIN;
-        loop {
-            let mut answer = self.exec(id, ProcessSpec::new(words.clone()), None, Some(READY_ANSWER)).await?;
-            let mut said = Vec::new();
-            while let Some(output) = answer.next().await {
-                match output? {
-                    Output::Exited(ExitStatus::Code(0)) => return Ok(()),
-                    Output::Stdout { bytes, .. } | Output::Stderr { bytes, .. } if said.len() < 1000 => {
-                        said.extend_from_slice(&bytes[..bytes.len().min(1000)]);
-                    }
-                    _ => {}
-                }
-            }
-            if Instant::now() >= until {
-                let said = String::from_utf8_lossy(&said).trim().to_owned();
-                return Err(ServiceError::NotReady { line: line.clone(), within: READY_WITHIN, said });
-            }
-            tokio::time::sleep(READY_AGAIN).await;
-        }
+    /// [`ServiceError::NotReady`] when it takes too long.
+    async fn until_ready(&self, id: &SandboxId, config: &ImageConfig) -> Result<(), ServiceError> {
+        let (agent, _in_use) = self.agent(id, Use::Exec).await?;
+        effects::program::until_ready(&agent, config, self.shared.settings.limits.ready).await
     }
 }
 

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use dorm_lifecycle::{
-    Actor as By, CaptureId, Checkpoints, Context, Digest, Effect, Egress, Keeping, Name, OnSuspendFailure, OnTimeout,
-    Origin, Resources, SandboxId, SandboxSpec, SnapshotId, SnapshotKind, Timeouts, Variables, create,
+    Actor as By, CaptureId, Checkpoints, Context, Digest, Effect, Egress, FirstProgram, Keeping, Name,
+    OnSuspendFailure, OnTimeout, Origin, Resources, SandboxId, SandboxSpec, SnapshotId, SnapshotKind, Timeouts,
+    Variables, create_with,
 };
 use dorm_store::{Change, NewEvent, SandboxRecord, SnapshotRecord};
 use tokio::sync::oneshot;
@@ -32,6 +33,8 @@ pub enum CreateFrom {
 pub struct CreateSandbox {
     /// What it starts from.
     pub from: CreateFrom,
+    /// What is started in it before it counts as created. Default: nothing.
+    pub program: FirstProgram,
     /// Its name; ephemeral without.
     pub name: Option<Name>,
     /// Its limits; those of the snapshot, or the defaults.
@@ -67,6 +70,7 @@ impl CreateSandbox {
     pub fn new(from: CreateFrom) -> Self {
         Self {
             from,
+            program: FirstProgram::None,
             name: None,
             resources: None,
             egress: Egress::default(),
@@ -103,11 +107,12 @@ impl CreateSandbox {
 }
 
 impl Service {
-    /// Creates a sandbox and waits until it runs.
+    /// Creates a sandbox and waits until it runs, with the program that is asked for: that is one operation, which goes on
+    /// when the caller goes away, and is begun again by the next daemon when this one dies.
     ///
     /// # Errors
-    /// `Spec`, `NameTaken`, no such image or snapshot: nothing is recorded then. `OperationFailed` when its run could
-    /// not begin: its record says so, and nothing else is left.
+    /// `Spec`, `NameTaken`, `NoProgram`, no such image or snapshot: nothing is recorded then. `OperationFailed` when its run
+    /// or its program could not begin: its record says so, and nothing else is left.
     pub async fn create(&self, asked: CreateSandbox) -> Result<SandboxView, ServiceError> {
         if let CreateFrom::Snapshot(id) = &asked.from {
             self.is_to_stay(id).await?;
@@ -124,13 +129,17 @@ impl Service {
             CreateFrom::Image(_) => None,
         };
         let Source { image, layer, resources, origin, bytes } = self.source(&asked).await?;
+        if asked.program == FirstProgram::OfImage && shared.image_config(&image).await.start().is_empty() {
+            return Err(ServiceError::NoProgram(image));
+        }
+        let program = asked.program;
         shared.admit_write("create a sandbox", 0).await?;
         let admitted = shared.admit_run("create a sandbox", Share::of(&resources)).await?;
         shared.admit_another("create a sandbox", &admitted).await?;
         let attachments = self.attachments(asked.attachments.clone()).await?;
         let spec = SandboxSpec { attachments, ..spec(asked, image, layer, resources) };
         let context = Context { bytes, ..shared.context() };
-        let made = create(id, shared.settings.project.clone(), spec, origin, &context)?;
+        let made = create_with(id, shared.settings.project.clone(), spec, origin, program, &context)?;
         let leasing = shared.grant_leases(None, &made.next).await?;
         let effect = made.effect.clone().unwrap_or(Effect::Stop { run: made.next.run_id() });
         let events = made.events.iter().map(|(kind, detail)| NewEvent {
@@ -166,7 +175,7 @@ impl Service {
             Actor::spawn_in(seat, &own, record, By::User, First::Effect(effect, Some(reply)), Open::default());
             Ok(())
         };
-        shared.tasks.spawn(begin).await.unwrap_or(Err(ServiceError::Stopping))?;
+        shared.spawn(begin).await.unwrap_or(Err(ServiceError::Stopping))?;
         drop(admitted);
         answer.await.unwrap_or(Err(ServiceError::Stopping))
     }

@@ -84,7 +84,7 @@ impl Service {
 
     fn until_stop(&self, work: impl Future<Output = ()> + Send + 'static) {
         let stopping = self.shared.stopping.clone();
-        self.shared.tasks.spawn(async move {
+        self.shared.spawn(async move {
             tokio::select! {
                 biased;
                 () = stopping.cancelled() => {}

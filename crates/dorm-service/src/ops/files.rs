@@ -21,7 +21,7 @@ impl Service {
         let (service, id) = (self.clone(), id.clone());
         // Whoever asked may go away at any moment; what is recorded is done to its end.
         let work = async move { service.take_files(&id).await };
-        let taken = self.shared.tasks.spawn(work).await.unwrap_or(Err(ServiceError::Stopping))?;
+        let taken = self.shared.spawn(work).await.unwrap_or(Err(ServiceError::Stopping))?;
         Ok(self.shared.shown_snapshot(taken))
     }
 

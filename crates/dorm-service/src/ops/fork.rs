@@ -87,7 +87,7 @@ impl Service {
         let (service, id) = (self.clone(), id.clone());
         // Whoever asked may go away at any moment; what is recorded is done to its end.
         let work = async move { service.fork_now(&id, &source, plan, asked).await };
-        self.shared.tasks.spawn(work).await.unwrap_or(Err(ServiceError::Stopping))
+        self.shared.spawn(work).await.unwrap_or(Err(ServiceError::Stopping))
     }
 
     async fn can_be_made(&self, id: &SandboxId, source: &SandboxSpec, asked: &ForkAsked) -> Result<(), ServiceError> {

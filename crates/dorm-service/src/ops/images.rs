@@ -29,7 +29,7 @@ impl Service {
     /// Prepares an image in the background. Nothing depends on it but speed.
     pub fn prepare(&self, image: &Digest) {
         let (shared, image) = (self.shared.clone(), image.clone());
-        self.shared.tasks.spawn(async move {
+        self.shared.spawn(async move {
             let work = async {
                 let found = shared.pool.image(&image).await.map_err(|error| chain(&error))?;
                 shared.engine.prepare(&image, &found.rootfs).await.map_err(|error| error.chain())

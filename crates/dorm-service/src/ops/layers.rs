@@ -23,7 +23,7 @@ impl Service {
             return;
         }
         let (service, id) = (self.clone(), snapshot.id.clone());
-        let work = self.shared.tasks.spawn(async move {
+        let work = self.shared.spawn(async move {
             if let Err(error) = service.merge(&id).await {
                 tracing::warn!(snapshot = %id, error = %chain(&error), "its layers stay as many as they are");
             }

@@ -45,7 +45,7 @@ impl Service {
         let (service, child) = (self.clone(), child.clone());
         // Whoever asked may go away at any moment; what is recorded is done to its end.
         let work = async move { service.promote_now(parent, child, keep).await };
-        self.shared.tasks.spawn(work).await.unwrap_or(Err(ServiceError::Stopping))
+        self.shared.spawn(work).await.unwrap_or(Err(ServiceError::Stopping))
     }
 
     async fn parent_of(&self, child: &Sandbox) -> Result<SandboxId, ServiceError> {

@@ -109,7 +109,7 @@ impl Service {
                 done = work => done,
             }
         };
-        self.shared.tasks.spawn(work).await.unwrap_or(Err(ServiceError::Stopping))
+        self.shared.spawn(work).await.unwrap_or(Err(ServiceError::Stopping))
     }
 
     /// The image of that name that is here, unless it is for another architecture than is asked for.

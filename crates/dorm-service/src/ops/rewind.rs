@@ -60,7 +60,7 @@ impl Service {
         let (service, id, to) = (self.clone(), id.clone(), to.clone());
         // Whoever asked may go away at any moment; what is begun is done to its end.
         let work = async move { service.rewind_now(&id, &to, keep).await };
-        self.shared.tasks.spawn(work).await.unwrap_or(Err(ServiceError::Stopping))
+        self.shared.spawn(work).await.unwrap_or(Err(ServiceError::Stopping))
     }
 
     pub(super) async fn rewind_now(

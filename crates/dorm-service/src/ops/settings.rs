@@ -1,6 +1,6 @@
 //! How programs are run in a sandbox whose image says so: as whom, where, and what starts it.
 
-use dorm_agent_client::{GuestPath, GuestString, ProcessSpec, ProcessStarted, User};
+use dorm_agent_client::{FirstReader, GuestPath, GuestString, ProcessSpec, ProcessStarted, User};
 use dorm_lifecycle::{Digest, SandboxId};
 use dorm_pool::{Image, ImageConfig, PoolError, host_architecture};
 
@@ -22,7 +22,7 @@ pub(super) fn fits_host(image: &Image) -> Result<(), ServiceError> {
 }
 
 /// A command that an image names, as its processes are told; `what` it is for.
-pub(super) fn guest_words<'a>(
+fn guest_words<'a>(
     words: impl IntoIterator<Item = &'a str>,
     what: &'static str,
 ) -> Result<Vec<GuestString>, ServiceError> {
@@ -59,22 +59,11 @@ impl Service {
     ///
     /// # Errors
     /// When the image names a user or directory that cannot be.
-    pub async fn with_settings(&self, id: &SandboxId, mut spec: ProcessSpec) -> Result<ProcessSpec, ServiceError> {
+    pub async fn with_settings(&self, id: &SandboxId, spec: ProcessSpec) -> Result<ProcessSpec, ServiceError> {
         if spec.user.is_some() && spec.directory.is_some() {
             return Ok(spec);
         }
-        let config = self.image_config(id).await;
-        if let (None, Some(user)) = (&spec.user, &config.user) {
-            let user =
-                user.parse::<User>().map_err(|_| ServiceError::ImageSetting { what: "user", value: user.clone() })?;
-            spec.user = Some(user);
-        }
-        if let (None, Some(directory)) = (&spec.directory, &config.directory) {
-            let path = GuestPath::try_from(directory.as_str());
-            spec.directory =
-                Some(path.map_err(|_| ServiceError::ImageSetting { what: "directory", value: directory.clone() })?);
-        }
-        Ok(spec)
+        with_settings(&self.image_config(id).await, spec)
     }
 
     /// Starts a process that goes on by itself.
@@ -91,13 +80,40 @@ impl Service {
     ///
     /// # Errors
     /// [`ServiceError::NothingToStart`], or as [`Service::start`].
-    pub async fn start_image(&self, id: &SandboxId) -> Result<ProcessStarted, ServiceError> {
-        let command = self.image_config(id).await.start();
-        if command.is_empty() {
-            return Err(ServiceError::NothingToStart(id.clone()));
-        }
-        let mut spec = ProcessSpec::new(guest_words(command.iter().map(String::as_str), "command")?);
-        spec.label = Some(START_LABEL.to_owned());
-        self.start(id, spec).await
+    pub(super) async fn start_image(&self, id: &SandboxId) -> Result<ProcessStarted, ServiceError> {
+        let spec = start_spec(&self.image_config(id).await)?;
+        self.start(id, spec.ok_or_else(|| ServiceError::NothingToStart(id.clone()))?).await
     }
+}
+
+/// What an image is made to run, as it says; none when it says nothing.
+pub(crate) fn start_spec(config: &ImageConfig) -> Result<Option<ProcessSpec>, ServiceError> {
+    let command = config.start();
+    if command.is_empty() {
+        return Ok(None);
+    }
+    let mut spec = ProcessSpec::new(guest_words(command.iter().map(String::as_str), "command")?);
+    spec.label = Some(START_LABEL.to_owned());
+    with_settings(config, spec).map(Some)
+}
+
+/// The question whether what an image is started with can be used.
+pub(crate) fn ready_spec(config: &ImageConfig, line: &str) -> Result<ProcessSpec, ServiceError> {
+    let mut spec = ProcessSpec::new(guest_words(["/bin/sh", "-c", line], "ready command")?);
+    spec.first_reader = FirstReader::Expected;
+    with_settings(config, spec)
+}
+
+fn with_settings(config: &ImageConfig, mut spec: ProcessSpec) -> Result<ProcessSpec, ServiceError> {
+    if let (None, Some(user)) = (&spec.user, &config.user) {
+        let user =
+            user.parse::<User>().map_err(|_| ServiceError::ImageSetting { what: "user", value: user.clone() })?;
+        spec.user = Some(user);
+    }
+    if let (None, Some(directory)) = (&spec.directory, &config.directory) {
+        let path = GuestPath::try_from(directory.as_str());
+        spec.directory =
+            Some(path.map_err(|_| ServiceError::ImageSetting { what: "directory", value: directory.clone() })?);
+    }
+    Ok(spec)
 }

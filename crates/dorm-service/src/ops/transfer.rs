@@ -104,7 +104,7 @@ impl Service {
         let service = self.clone();
         // Whoever sends it may go away at any moment; then it is cut short, and is cleared away.
         let work = async move { service.take_in(ArrivingBytes { receive, piece: Bytes::new() }, settings).await };
-        let mut work = self.shared.tasks.spawn(work);
+        let mut work = self.shared.spawn(work);
         let mut pump = pin!(pump(from, send, self.shared.stopping.clone()));
         let done = tokio::select! {
             biased;

@@ -43,7 +43,7 @@ impl Service {
         let service = self.clone();
         // Whoever asked may go away at any moment; what is recorded is done to its end.
         let made = async move { service.make_volume(name, size_bytes, writers).await };
-        self.shared.tasks.spawn(made).await.unwrap_or(Err(ServiceError::Stopping))
+        self.shared.spawn(made).await.unwrap_or(Err(ServiceError::Stopping))
     }
 
     async fn make_volume(&self, name: Name, size_bytes: u64, writers: Writers) -> Result<VolumeView, ServiceError> {
@@ -194,7 +194,7 @@ impl Service {
             service.clear_volume(&volume).await;
             Ok(volume)
         };
-        self.shared.tasks.spawn(removed).await.unwrap_or(Err(ServiceError::Stopping))
+        self.shared.spawn(removed).await.unwrap_or(Err(ServiceError::Stopping))
     }
 
     /// Opens a file on a volume for reading; it must be closed before the other one is dropped.

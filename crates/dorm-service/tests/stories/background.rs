@@ -23,6 +23,7 @@ fn limits() -> Limits {
     let bytes_per_second = u64::MAX;
     Limits {
         start: limit,
+        ready: limit,
         suspend: limit,
         resume: limit,
         snapshot: limit,

@@ -111,6 +111,7 @@ async fn an_operation_that_hangs_is_given_up_at_its_limit() {
     let bytes_per_second = u64::MAX;
     let limits = Limits {
         start: short,
+        ready: short,
         suspend: short,
         resume: short,
         snapshot: short,

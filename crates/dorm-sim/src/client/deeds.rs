@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use dorm_lifecycle::{Actor, Name, Sandbox, SandboxId, SnapshotId, SnapshotKind, StateName};
+use dorm_lifecycle::{Actor, FirstProgram, Name, Sandbox, SandboxId, SnapshotId, SnapshotKind, StateName};
 use dorm_service::{
     CreateFrom, CreateSandbox, ForkAsked, ForkChild, KeepFuture, SandboxView, ServiceError, SnapshotSettings,
 };
@@ -131,19 +131,28 @@ impl Client {
     }
 
     async fn create(&mut self, deed: &Deed, since: u64) {
-        let Deed::Create { name, timeouts, snapshot } = deed else { return };
-        let from = match snapshot {
-            Some(snapshot) => CreateFrom::Snapshot(snapshot.clone()),
-            None => CreateFrom::Image("base".to_owned()),
+        let Deed::Create { name, timeouts, snapshot, program } = deed else { return };
+        let from = match (snapshot, program) {
+            (Some(snapshot), _) => CreateFrom::Snapshot(snapshot.clone()),
+            (None, FirstProgram::None) => CreateFrom::Image("base".to_owned()),
+            (None, FirstProgram::OfImage) => CreateFrom::Image("app".to_owned()),
         };
-        let asked = CreateSandbox { name: named(*name), timeouts: *timeouts, ..CreateSandbox::new(from) };
+        let (name, timeouts, program) = (named(*name), *timeouts, *program);
+        let asked = CreateSandbox { name, timeouts, program, ..CreateSandbox::new(from) };
         match self.service.create(asked).await {
             Ok(view) => {
                 let id = view.sandbox.id.clone();
                 self.viewed(deed, Ok(view), since, |sandbox| sandbox.state.name() == StateName::Running);
                 self.count(deed, &id).await;
             }
-            Err(error) => self.refused(deed, &error),
+            Err(error) => {
+                if let ServiceError::OperationFailed { sandbox, .. } = &error
+                    && self.world.model.record(sandbox).is_some_and(|record| !is_over(&record.sandbox.state))
+                {
+                    self.world.trace.wrong(format_args!("{deed:?} has failed and {sandbox} lives"));
+                }
+                self.refused(deed, &error);
+            }
         }
     }
 

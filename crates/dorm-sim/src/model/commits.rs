@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use dorm_lifecycle::{
-    Actor, CaptureId, Cause, EventKind, Origin, Restored, Sandbox, SandboxId, SnapshotKind, State as Life, StateName,
+    Actor, CaptureId, Cause, EventKind, FirstProgram, Origin, Restored, RunCondition, Sandbox, SandboxId, SnapshotKind,
+    State as Life, StateName,
 };
 use dorm_store::{
     Change, EventRecord, OperationRecord, OperationResult, Removal, SandboxRecord, SnapshotRecord, SnapshotStatus,
@@ -123,12 +124,25 @@ impl Model {
     }
 
     /// Refuses what nobody asked for and what loses something.
+    /// Whether a living run has no program of its image.
+    fn may_lack_program(&self, sandbox: &Sandbox) -> bool {
+        let run = sandbox.run_id();
+        let found = self.host.runs().into_iter().find(|(found, _)| *found == run);
+        let lives = found.is_some_and(|(_, condition)| condition != RunCondition::Broken);
+        lives && !self.host.labels(&run).iter().any(|label| label == dorm_service::START_LABEL)
+    }
+
     fn is_allowed(&self, known: &Known, before: &Sandbox, after: &Sandbox, events: &[EventRecord]) {
         let recovery = events.iter().any(|event| event.event.actor == Actor::Recovery);
         let id = &before.id;
         let (was, is) = (before.state.name(), after.state.name());
         let strict = self.misfortune == Misfortune::OnlyDeaths;
         match (&before.state, &after.state) {
+            (Life::Pending { program: FirstProgram::OfImage, .. }, Life::Running { .. })
+                if self.may_lack_program(after) =>
+            {
+                self.trace.wrong(format_args!("{id} runs without the program that it was created with"));
+            }
             (Life::Terminated { .. }, _) if before.state != after.state => {
                 self.trace.wrong(format_args!("{id} was terminated and is {is}"));
             }
@@ -152,6 +166,8 @@ impl Model {
                     Cause::Failed { reason } if before.state.image().or(before.older.first()).is_some() => {
                         self.trace.wrong(format_args!("{id} has an image and is given up: {reason}"));
                     }
+                    // A first run that is being started has no other way to its end.
+                    Cause::Failed { .. } if was == StateName::Pending && known.terminate_asked => {}
                     Cause::Failed { reason } if strict && !is_missing_snapshot(before, reason) => {
                         self.trace.wrong(format_args!("{id} failed although nothing went wrong: {reason}"));
                     }

@@ -4,9 +4,9 @@
 //! in the text.
 
 use dorm_lifecycle::{
-    Attachment, Background, Cause, Checkpoints, Egress, Future, Hold, Keeping, OnSuspendFailure, OnTimeout,
-    OnUnrestorable, Origin, Resources, Restored, Rewind, RewindFrom, Rewinding, Rewound, Sandbox, SandboxSpec,
-    SleepImage, SnapshotKind, State, SuspendFailures, Timeouts, Unreachable, Variables,
+    Attachment, Background, Cause, Checkpoints, Egress, FirstProgram, Future, Hold, Keeping, OnSuspendFailure,
+    OnTimeout, OnUnrestorable, Origin, Resources, Restored, Rewind, RewindFrom, Rewinding, Rewound, Sandbox,
+    SandboxSpec, SleepImage, SnapshotKind, State, SuspendFailures, Timeouts, Unreachable, Variables,
 };
 
 use super::background::BackgroundRow;
@@ -15,9 +15,9 @@ use super::v2::{
     EventRow, ForkRow, HoldRow, KeepingRow, OnUnrestorableRow, RemovalRow, TimeoutsRow, TogetherRow, WebhookRow,
 };
 use super::v3::{
-    CheckpointsRow, FutureRow, KindRow, MakerRow, OnSuspendFailureRow, OperationRow, OriginRow, PromoteRow,
-    RestoredRow, RewindFromRow, RewindRow, RewindingRow, RewoundRow, SandboxRow, SnapshotRow, SpecRow, StateRow,
-    SuspendFailuresRow, UnreachableRow,
+    CheckpointsRow, FirstProgramRow, FutureRow, KindRow, MakerRow, OnSuspendFailureRow, OperationRow, OriginRow,
+    PromoteRow, RestoredRow, RewindFromRow, RewindRow, RewindingRow, RewoundRow, SandboxRow, SnapshotRow, SpecRow,
+    StateRow, SuspendFailuresRow, UnreachableRow,
 };
 use super::volume::AttachmentRow;
 use super::word::{Length, Millis, Text, Word};
@@ -368,8 +368,12 @@ impl From<&State> for StateRow {
             background.as_deref().map(|background| Box::new(BackgroundRow::from(background)))
         };
         match state {
-            State::Pending { operation, deadline } => {
-                Self::Pending { operation: text(operation), deadline: Millis(*deadline) }
+            State::Pending { operation, deadline, program } => {
+                let program = match program {
+                    FirstProgram::None => None,
+                    FirstProgram::OfImage => Some(FirstProgramRow::OfImage),
+                };
+                Self::Pending { operation: text(operation), deadline: Millis(*deadline), program }
             }
             State::Running { since, image, background } => {
                 Self::Running { since: Millis(*since), image: image_row(image), background: background_row(background) }
@@ -411,7 +415,13 @@ impl From<StateRow> for State {
         let background_of =
             |background: Option<Box<BackgroundRow>>| background.map(|background| Box::new((*background).into()));
         match row {
-            StateRow::Pending { operation, deadline } => Self::Pending { operation: operation.0, deadline: deadline.0 },
+            StateRow::Pending { operation, deadline, program } => {
+                let program = match program {
+                    None => FirstProgram::None,
+                    Some(FirstProgramRow::OfImage) => FirstProgram::OfImage,
+                };
+                Self::Pending { operation: operation.0, deadline: deadline.0, program }
+            }
             StateRow::Running { since, image, background } => {
                 Self::Running { since: since.0, image: image_of(image), background: background_of(background) }
             }

@@ -9,10 +9,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use dorm_lifecycle::{
-    Access, Actor, Attachment, Background, BackgroundWork, CaptureId, Cause, Checkpoints, Egress, EventKind, Future,
-    Hold, HoldId, Keeping, Ladder, OnSuspendFailure, OnTimeout, OnUnrestorable, OperationId, Origin, ProjectId,
-    Resources, Restored, Rewind, RewindFrom, Rewinding, Rewound, Sandbox, SandboxId, SandboxSpec, SleepImage,
-    SnapshotId, SnapshotKind, State, SuspendFailures, Timeouts, Timestamp, Unreachable, VolumeId, WebhookId, Writers,
+    Access, Actor, Attachment, Background, BackgroundWork, CaptureId, Cause, Checkpoints, Egress, EventKind,
+    FirstProgram, Future, Hold, HoldId, Keeping, Ladder, OnSuspendFailure, OnTimeout, OnUnrestorable, OperationId,
+    Origin, ProjectId, Resources, Restored, Rewind, RewindFrom, Rewinding, Rewound, Sandbox, SandboxId, SandboxSpec,
+    SleepImage, SnapshotId, SnapshotKind, State, SuspendFailures, Timeouts, Timestamp, Unreachable, VolumeId,
+    WebhookId, Writers,
 };
 
 use super::{
@@ -48,7 +49,7 @@ fn states() -> Vec<(&'static str, State)> {
     let snapshot = SnapshotId::from_random([4; 20]);
     let failed = Cause::Failed { reason: "no space left on device".to_owned() };
     vec![
-        ("pending", State::Pending { operation: operation.clone(), deadline }),
+        ("pending", State::Pending { operation: operation.clone(), deadline, program: FirstProgram::None }),
         ("running", State::Running { since, image: None, background: None }),
         ("running-with-image", State::Running { since, image: Some(image()), background: None }),
         (
@@ -457,6 +458,14 @@ fn troubled_sandboxes() -> Vec<(String, Sandbox)> {
     ]
 }
 
+/// One whose first run starts what its image is made to run.
+fn starting_sandboxes() -> Vec<(String, Sandbox)> {
+    let mut sandbox = sandboxes().remove(0).1;
+    let State::Pending { program, .. } = &mut sandbox.state else { panic!("not pending") };
+    *program = FirstProgram::OfImage;
+    vec![("sandbox-pending-with-program".to_owned(), sandbox)]
+}
+
 fn newer_events() -> Vec<(String, NewEvent)> {
     let took = Some(Duration::from_millis(1234));
     let measured = NewEvent { took, bytes: Some(73_400_320), ..events().remove(0).1 };
@@ -527,7 +536,7 @@ fn event_of(text: &str) -> NewEvent {
 fn every_golden_loads_and_is_written_the_same() {
     let second_sandboxes = || sandboxes().into_iter().chain(newer_sandboxes());
     let all_sandboxes = second_sandboxes().chain(newest_sandboxes()).chain(attached_sandboxes());
-    let all_sandboxes = all_sandboxes.chain(troubled_sandboxes()).collect();
+    let all_sandboxes = all_sandboxes.chain(troubled_sandboxes()).chain(starting_sandboxes()).collect();
     let all_events = events().into_iter().chain(newer_events()).collect();
     let mut third = written(3, all_sandboxes, |record| encode_sandbox(record).unwrap(), sandbox_of);
     let mut second = upgraded(2, known(2, second_sandboxes().collect()), sandbox_of);

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use dorm_lifecycle::{
-    Access, Actor, Attachment, Background, BackgroundWork, CaptureId, Cause, Checkpoints, Egress, EventKind, Future,
-    Hold, HoldId, Keeping, OnSuspendFailure, OnTimeout, OnUnrestorable, OperationId, Origin, ProjectId, Resources,
-    Restored, Rewind, RewindFrom, Rewinding, Rewound, Sandbox, SandboxId, SandboxSpec, SleepImage, SnapshotId,
-    SnapshotKind, State, SubPath, SuspendFailures, Timeouts, Timestamp, Unreachable, Variables, VolumeId,
+    Access, Actor, Attachment, Background, BackgroundWork, CaptureId, Cause, Checkpoints, Egress, EventKind,
+    FirstProgram, Future, Hold, HoldId, Keeping, OnSuspendFailure, OnTimeout, OnUnrestorable, OperationId, Origin,
+    ProjectId, Resources, Restored, Rewind, RewindFrom, Rewinding, Rewound, Sandbox, SandboxId, SandboxSpec,
+    SleepImage, SnapshotId, SnapshotKind, State, SubPath, SuspendFailures, Timeouts, Timestamp, Unreachable, Variables,
+    VolumeId,
 };
 use proptest::collection::vec;
 use proptest::option;
@@ -64,10 +65,18 @@ fn cause() -> impl Strategy<Value = Cause> {
     ]
 }
 
+fn program() -> impl Strategy<Value = FirstProgram> {
+    prop_oneof![Just(FirstProgram::None), Just(FirstProgram::OfImage)]
+}
+
 fn state() -> impl Strategy<Value = State> {
     let busy = || (operation_id(), time());
     prop_oneof![
-        busy().prop_map(|(operation, deadline)| State::Pending { operation, deadline }),
+        (busy(), program()).prop_map(|((operation, deadline), program)| State::Pending {
+            operation,
+            deadline,
+            program
+        }),
         (time(), option::of(image()), option::of(background())).prop_map(|(since, image, background)| State::Running {
             since,
             image,
@@ -398,7 +407,7 @@ proptest! {
             prop_assert!(decode_sandbox(&more.to_string()).is_err(), "one more at '{}'", pointer);
             let keys: Vec<_> = whole.pointer(&pointer).unwrap().as_object().unwrap().keys().cloned().collect();
             // These are left out where there is nothing to say.
-            let optional = ["background", "unreachable", "suspend_failures", "on_suspend_failure"];
+            let optional = ["background", "unreachable", "suspend_failures", "on_suspend_failure", "program"];
             for key in keys.into_iter().filter(|key| !optional.contains(&key.as_str())) {
                 let mut less = whole.clone();
                 less.pointer_mut(&pointer).unwrap().as_object_mut().unwrap().remove(&key);

@@ -147,7 +147,7 @@ impl From<v2::SandboxRow> for v3::SandboxRow {
 impl From<v1::StateRow> for v3::StateRow {
     fn from(row: v1::StateRow) -> Self {
         match row {
-            v1::StateRow::Pending { operation, deadline } => Self::Pending { operation, deadline },
+            v1::StateRow::Pending { operation, deadline } => Self::Pending { operation, deadline, program: None },
             v1::StateRow::Running { since, image } => Self::Running { since, image, background: None },
             v1::StateRow::Snapshotting { operation, deadline, snapshot, since, image } => {
                 Self::Snapshotting { operation, deadline, snapshot, since, image }

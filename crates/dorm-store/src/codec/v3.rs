@@ -178,11 +178,20 @@ pub(super) enum RewindFromRow {
 }
 
 #[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum FirstProgramRow {
+    OfImage,
+}
+
+#[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub(super) enum StateRow {
     Pending {
         operation: Text<OperationId>,
         deadline: Millis,
+        /// Not there where nothing is started.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        program: Option<FirstProgramRow>,
     },
     Running {
         since: Millis,

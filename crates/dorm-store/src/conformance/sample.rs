@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use dorm_lifecycle::{
-    Actor, CaptureId, Cause, EventKind, Name, OnTimeout, OperationId, Origin, ProjectId, Resources, Restored, Sandbox,
-    SandboxId, SandboxSpec, SleepImage, SnapshotId, SnapshotKind, State, StateName, Timestamp,
+    Actor, CaptureId, Cause, EventKind, FirstProgram, Name, OnTimeout, OperationId, Origin, ProjectId, Resources,
+    Restored, Sandbox, SandboxId, SandboxSpec, SleepImage, SnapshotId, SnapshotKind, State, StateName, Timestamp,
 };
 
 use crate::{
@@ -42,7 +42,7 @@ pub(super) fn state(state: StateName) -> State {
     let since = at(2_000);
     let image = SleepImage { capture: CaptureId::from_random([3; 20]), generation: 1, taken: at(3_000), bytes: 4_096 };
     match state {
-        StateName::Pending => State::Pending { operation, deadline },
+        StateName::Pending => State::Pending { operation, deadline, program: FirstProgram::None },
         StateName::Running => State::Running { since, image: None, background: None },
         StateName::Snapshotting => {
             let snapshot = SnapshotId::from_random([4; 20]);

@@ -12,6 +12,8 @@ pub(crate) const NOT_FOUND: u8 = 3;
 pub(crate) const REFUSED: u8 = 4;
 /// No daemon could be reached.
 pub(crate) const NO_DAEMON: u8 = 5;
+/// `serve`: it has ended with work under way, which the next start finds.
+pub(crate) const UNFINISHED: u8 = 6;
 /// `exec`, `run` and `shell`: the command did not get to run to its end under our eyes.
 pub(crate) const NOT_THE_COMMAND: u8 = 125;
 /// Added to the number of the signal that ended a command, or this program.
@@ -28,6 +30,8 @@ Exit codes:
   3    what it names is not there
   4    it does not fit what is there now (a name is taken, a sandbox is over), or the key is wrong
   5    no daemon could be reached
+  6    `serve`: it has ended with work under way, since --shutdown-limit has passed or a second signal has come;
+       the next start finds that work
   125  `sbx exec`, `sbx run` and `sbx shell`: dorm itself failed; any other code is the command's own,
        128 and the number of the signal that ended it
   141  nobody reads the output any more

@@ -86,7 +86,7 @@ pub(super) struct NewSandbox {
     /// When to ask the registry that the image names
     #[arg(long, value_enum, default_value = "missing", value_name = "WHEN")]
     pull: pull::When,
-    /// Start what the image is made to run, as a process with the label `start`
+    /// Start what the image is made to run, as a process with the label `start`; when that fails the sandbox is terminated
     #[arg(long, conflicts_with = "snapshot")]
     start: bool,
     /// Go on from this memory snapshot instead

@@ -1,0 +1,82 @@
+//! What an image is made to run: started as part of a first run, and asked until it can be used.
+
+use std::time::Duration;
+
+use dorm_agent_client::{Agent, AgentError, ExitStatus, Offsets, Output, ProcessSpec, Signal, Target};
+use dorm_pool::ImageConfig;
+use futures_util::StreamExt as _;
+
+use super::{Reason, Task, reach, reason};
+use crate::error::ServiceError;
+use crate::ops::settings;
+
+/// How long one answer to whether it can be used may take.
+const READY_ANSWER: Duration = Duration::from_secs(60);
+/// The pause between two questions whether it can be used.
+const READY_AGAIN: Duration = Duration::from_millis(200);
+/// How much of the last answer is told.
+const SAID: usize = 1000;
+
+/// Starts what the image of a sandbox is made to run, and waits until it can be used. When this fails nothing of the run is
+/// needed.
+pub(super) async fn start(task: &Task, agent: &Agent) -> Result<(), Reason> {
+    let work = async {
+        let config = task.shared.image_config(&task.sandbox.spec.image).await;
+        let spec = settings::start_spec(&config)?;
+        let spec = spec.ok_or_else(|| ServiceError::NothingToStart(task.sandbox.id.clone()))?;
+        let started = tokio::time::timeout(task.patience(), agent.start(&spec)).await;
+        started.map_err(|_| reach::silent(task.patience()))??;
+        until_ready(agent, &config, task.shared.settings.limits.ready).await
+    };
+    work.await.map_err(|error: ServiceError| format!("starting what its image is made to run: {}", reason(&error)))
+}
+
+/// Waits until what an image is started with can be used, where the image says how to find that out.
+pub(crate) async fn until_ready(agent: &Agent, config: &ImageConfig, within: Duration) -> Result<(), ServiceError> {
+    let Some(line) = &config.ready else { return Ok(()) };
+    let question = settings::ready_spec(config, line)?;
+    let mut said = Vec::new();
+    let asked = async {
+        loop {
+            if answers(agent, &question, &mut said).await? {
+                return Ok(());
+            }
+            tokio::time::sleep(READY_AGAIN).await;
+        }
+    };
+    match tokio::time::timeout(within, asked).await {
+        Ok(asked) => asked,
+        Err(_) => {
+            let said = String::from_utf8_lossy(&said).trim().to_owned();
+            Err(ServiceError::NotReady { line: line.clone(), within, said })
+        }
+    }
+}
+
+/// Whether it says that it can be used.
+async fn answers(agent: &Agent, question: &ProcessSpec, said: &mut Vec<u8>) -> Result<bool, ServiceError> {
+    let process = agent.start(question).await?.process;
+    let mut new = Vec::new();
+    let answer = async {
+        let mut output = agent.output(process, Offsets::BEGINNING).await?;
+        while let Some(output) = output.next().await {
+            match output? {
+                Output::Exited(status) => return Ok::<_, AgentError>(Some(status)),
+                Output::Stdout { bytes, .. } | Output::Stderr { bytes, .. } => {
+                    new.extend_from_slice(&bytes[..bytes.len().min(SAID.saturating_sub(new.len()))]);
+                }
+                _ => {}
+            }
+        }
+        Ok(None)
+    };
+    let answered = tokio::time::timeout(READY_ANSWER, answer).await;
+    *said = new;
+    match answered {
+        Ok(answered) => Ok(answered? == Some(ExitStatus::Code(0))),
+        Err(_) => match agent.signal(process, Signal::KILL, Target::Group).await {
+            Ok(()) | Err(AgentError::NoProcess(_)) => Ok(false),
+            Err(error) => Err(error.into()),
+        },
+    }
+}
