@@ -61,9 +61,12 @@ pub(crate) fn sandboxes_of(filter: &SandboxFilter) -> QueryBuilder<Sqlite> {
     let SandboxFilter { project, states, name, labels, origin, origin_source, after, limit } = filter;
     let mut query = QueryBuilder::<Sqlite>::new("SELECT id, project, name, state, revision, document FROM sandboxes");
     let is_living = !states.is_empty() && !states.contains(&StateName::Terminated);
-    if is_living && name.is_none() && origin.is_none() && origin_source.is_none() {
-        // Without statistics the planner takes all of a project for fewer than its living.
-        query.push(" INDEXED BY sandboxes_living");
+    let by_origin = origin.is_some() || origin_source.is_some();
+    // Without statistics the planner takes all of a project for fewer than its living, or those of one name.
+    match (project, name) {
+        (Some(_), Some(_)) if !is_living && !by_origin => drop(query.push(" INDEXED BY sandboxes_of_name")),
+        (_, None) if is_living && !by_origin => drop(query.push(" INDEXED BY sandboxes_living")),
+        (Some(_) | None, Some(_) | None) => {}
     }
     query.push(if is_living { " WHERE state <> 'terminated'" } else { " WHERE TRUE" });
     if let Some(origin) = origin {

@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use dorm_lifecycle::{Actor, EventKind, ProjectId, SandboxId, Timestamp};
-use dorm_store::{Change, EventFilter, NewEvent, Store, StoreError};
+use dorm_store::{Change, EventFilter, NewEvent, RowKind, Store, StoreError};
 use dorm_store_sql::{OpenError, SqlStore};
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{ConnectOptions, Connection, SqliteConnection};
@@ -87,7 +87,7 @@ async fn a_file_that_is_no_database_is_refused() {
     let path = directory.path().join("letter.txt");
     fs::write(&path, "Dear Sir or Madam, this is no database.\n".repeat(200)).unwrap();
     let error = refusal(&path).await;
-    assert!(matches!(&*error, OpenError::Sqlite { .. }), "{error:?}");
+    assert!(matches!(&*error, OpenError::Damaged { .. }), "{error:?}");
 }
 
 #[tokio::test]
@@ -173,7 +173,12 @@ async fn a_record_that_cannot_be_read_is_named() {
     let mut connection = raw(&path).await;
     let later = "UPDATE events SET document = json_set(document, '$.v', 99)";
     sqlx::query(later).execute(&mut connection).await.unwrap();
-    let error = store.events(&EventFilter::default()).await.unwrap_err();
-    assert!(matches!(&error, StoreError::Unreadable { id, .. } if id == "event 1"), "{error:?}");
-    assert!(error.to_string().contains("version 99"), "{error}");
+    store.commit(change("second")).await.unwrap();
+    sqlx::query(later).execute(&mut connection).await.unwrap();
+    store.commit(change("third")).await.unwrap();
+    assert_eq!(details(&store).await, ["third"], "the rest is served");
+    let unreadable = dorm_store_sql::check(&path).await.unwrap().unreadable;
+    let named: Vec<_> = unreadable.iter().map(|row| (row.kind, row.id.as_str())).collect();
+    assert_eq!(named, [(RowKind::Event, "1"), (RowKind::Event, "2")]);
+    assert!(unreadable[0].error().to_string().contains("version 99"), "{}", unreadable[0].error());
 }
