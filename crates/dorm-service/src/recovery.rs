@@ -9,7 +9,8 @@ use dorm_lifecycle::{
     Actor as By, Effect, Recovery, RunCondition, RunId, SandboxId, SnapshotId, SnapshotKind, State, recover,
 };
 use dorm_store::{
-    Change, OperationKind, OperationRecord, OperationResult, SandboxRecord, SnapshotFilter, SnapshotStatus,
+    Change, Code, FailureRecord, OperationKind, OperationRecord, OperationResult, SandboxRecord, SnapshotFilter,
+    SnapshotStatus,
 };
 
 use crate::actor::{Actor, First, Open};
@@ -259,7 +260,7 @@ async fn give_up_capture(
     let written = SnapshotFilter { capture: Some(capture.clone()), ..SnapshotFilter::default() };
     for mut snapshot in shared.store.find_snapshots(&written).await? {
         if snapshot.status == SnapshotStatus::InProgress {
-            snapshot.status = SnapshotStatus::Failed(STOPPED.to_owned());
+            snapshot.status = SnapshotStatus::Failed(FailureRecord::new(Code::Unavailable, STOPPED));
             change.snapshots.push(snapshot);
         }
     }
@@ -271,7 +272,7 @@ async fn close_as_stopped(
     mut operation: OperationRecord,
     mut change: Change,
 ) -> Result<(), ServiceError> {
-    operation.ended = Some((shared.now(), OperationResult::Failed(STOPPED.to_owned())));
+    operation.ended = Some((shared.now(), OperationResult::Failed(FailureRecord::new(Code::Unavailable, STOPPED))));
     change.operations.push(operation);
     // Not by `Shared::commit`: what is to be discarded is deleted with all the rest, or not yet.
     shared.store.commit(change).await?;

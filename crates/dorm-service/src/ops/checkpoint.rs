@@ -219,7 +219,7 @@ impl Service {
         let status = match &snapshot.status {
             SnapshotStatus::Completed => return Ok(snapshot),
             SnapshotStatus::InProgress | SnapshotStatus::Deleting => snapshot.status.as_str().to_owned(),
-            SnapshotStatus::Failed(reason) => format!("failed ({reason})"),
+            SnapshotStatus::Failed(failure) => format!("failed ({})", failure.reason),
         };
         Err(ServiceError::SnapshotNotReady { snapshot: id.clone(), status })
     }

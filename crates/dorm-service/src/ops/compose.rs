@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use super::create::{CreateFrom, CreateSandbox};
 use super::settings::{fits_host, guest_words};
 use crate::activity::Use;
-use crate::error::ServiceError;
+use crate::error::{ServiceError, host_part};
 use crate::shared::{Service, chain};
 
 /// How long what an image is started with may take until it can be used.
@@ -87,7 +87,9 @@ impl Service {
                 if snapshot.kind != SnapshotKind::Filesystem {
                     return Err(ServiceError::MemorySnapshot(id.clone()));
                 }
-                pool.compose_image(&snapshot.image, Some(&snapshot.capture), asked.config, asked.build, tell).await?
+                let made =
+                    pool.compose_image(&snapshot.image, Some(&snapshot.capture), asked.config, asked.build, tell);
+                made.await.map_err(host_part)?
             }
         };
         report(Progress { stage: Stage::Trying, entries: image.files, bytes: image.bytes, bytes_total: None });

@@ -23,7 +23,7 @@ use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::CancellationToken;
 
-use crate::error::ServiceError;
+use crate::error::{ServiceError, host_part};
 use crate::shared::{Service, chain};
 
 /// How many pieces wait for whoever is slower.
@@ -74,7 +74,7 @@ impl Service {
             parents: self.parents(&snapshot).await?,
             labels: snapshot.labels.clone(),
         };
-        let export = self.shared.pool.export(&snapshot.capture, note).await?;
+        let export = self.shared.pool.export(&snapshot.capture, note).await.map_err(host_part)?;
         let (bytes, name) = (export.bytes(), format!("{id}.dorm"));
         let (send, receive) = mpsc::channel(PIECES);
         tokio::task::spawn_blocking(move || {
@@ -160,7 +160,7 @@ impl Service {
             // It may be recorded; the next start finds out.
             Err(error) if error.is_unknown() => Err(error),
             Err(error) => {
-                let operations = ended(&OperationResult::Failed(chain(&error)));
+                let operations = ended(&OperationResult::Failed(error.record()));
                 shared.commit(Change { operations, discard: captures.clone(), ..Change::default() }).await?;
                 // Whoever is told that it is refused finds nothing of it.
                 shared.discard(captures).await;

@@ -6,6 +6,7 @@ mod checkpoints;
 mod clocks;
 mod damage;
 mod data_disk;
+mod failures;
 mod faults;
 mod forks;
 mod full_disk;
