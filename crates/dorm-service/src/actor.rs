@@ -575,8 +575,11 @@ impl Actor {
         if let Some(BackgroundWork::Attach { .. }) = background {
             self.volumes_changed(&observation).await;
         }
-        // It may be the last that used a snapshot.
+        // It may be the last that used a snapshot, or an image.
         self.shared.removals.poke();
+        if matches!(self.record.sandbox.state, State::Terminated { .. }) {
+            self.shared.references.poke();
+        }
         match effect {
             Some(effect) => {
                 self.failure = self.failure.take().or(failure);

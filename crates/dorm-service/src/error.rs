@@ -526,6 +526,7 @@ pub(crate) fn pool_code(error: &PoolError) -> Code {
         }
         PoolError::Export { .. } => Code::InvalidArgument,
         PoolError::InUse { .. }
+        | PoolError::Referred { .. }
         | PoolError::Exists(_)
         | PoolError::Incompatible { .. }
         | PoolError::MissingImage { .. } => Code::Conflict,

@@ -29,6 +29,7 @@ mod outcome;
 mod parking;
 mod quarantine;
 mod recovery;
+mod references;
 mod registry;
 mod removals;
 mod retention;

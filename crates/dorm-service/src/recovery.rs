@@ -21,6 +21,7 @@ use crate::error::ServiceError;
 use crate::notices;
 use crate::ops::runs::Belonging;
 use crate::quarantine::Unreadable;
+use crate::references;
 use crate::removals;
 use crate::retention;
 use crate::shared::{Parts, Service, Shared, chain};
@@ -71,6 +72,7 @@ impl Service {
             tracing::warn!(record = %title, reason = %row.what, "a record cannot be read and is left as it is; see `dorm repair`");
             report.lines.push(format!("{title}: its record cannot be read ({}) and is left as it is", row.what));
         }
+        shared.refer_to_all().await?;
         let found = answered(&shared, shared.engine.inventory()).await?;
         report.sandboxes = living.len();
         report.runs = found.len();
@@ -148,6 +150,7 @@ impl Service {
             service.shared.removals.note(&snapshot);
         }
         end_plans(&service, &mut report).await?;
+        service.shared.tasks.spawn(references::keep_releasing(service.shared.clone()));
         service.shared.tasks.spawn(removals::keep_removing(service.clone()));
         service.shared.tasks.spawn(checkpointing::keep_checkpointing(service.clone()));
         service.shared.tasks.spawn(retention::keep_pruning(service.clone()));

@@ -22,7 +22,8 @@ async fn a_full_disk_is_507_for_every_operation_that_meets_it() {
     let world = World::new().await;
     world.named("web").await;
     world.named("asleep").await;
-    let snapshot = world.post("/v1/sandboxes/web/checkpoint", Value::Null).await["id"].clone();
+    let memory = json!({"kind": "memory"});
+    let snapshot = world.post("/v1/sandboxes/web/checkpoint", memory).await["id"].clone();
     world.post("/v1/sandboxes/asleep/suspend", Value::Null).await;
     world.post("/v1/sandboxes/asleep/evict", Value::Null).await;
     world.post("/v1/volumes", json!({"name": "data"})).await;

@@ -366,7 +366,8 @@ pub(crate) async fn finish_deletion(
     operation.ended = Some((shared.now(), OperationResult::Done));
     let change = Change { operations: vec![operation], forgotten: snapshots, ..Change::default() };
     shared.commit(change).await?;
-    // It may be the last that stood on another.
+    // It may be the last that stood on another, or on its image.
     shared.removals.poke();
+    shared.references.poke();
     Ok(())
 }

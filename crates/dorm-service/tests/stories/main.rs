@@ -14,6 +14,7 @@ mod images;
 mod layers;
 mod life;
 mod quarantine;
+mod references;
 mod restarts;
 mod rewinds;
 mod room;

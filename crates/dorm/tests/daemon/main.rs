@@ -20,6 +20,7 @@ mod remote;
 mod reseed;
 mod restarts;
 mod rewinds;
+mod shared_images;
 mod silent;
 mod sleep;
 mod transfer;
