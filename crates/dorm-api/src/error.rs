@@ -1,5 +1,7 @@
 //! Every refusal as HTTP: one shape, and one place where a kind of error gets its status.
 
+use std::time::Duration;
+
 use axum::Json;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -13,6 +15,8 @@ use crate::wire::{ErrorAnswer, ErrorBody};
 pub(crate) struct ApiError {
     status: StatusCode,
     body: ErrorBody,
+    /// After how long the same request can work without anybody doing anything.
+    retry_after: Option<Duration>,
 }
 
 /// The status of each kind of refusal by the service.
@@ -24,7 +28,10 @@ const fn status(code: Code) -> StatusCode {
         Code::Gone => StatusCode::GONE,
         Code::PortClosed => StatusCode::BAD_GATEWAY,
         Code::NoRoom => StatusCode::INSUFFICIENT_STORAGE,
-        Code::Failed | Code::Unreadable | Code::Internal => StatusCode::INTERNAL_SERVER_ERROR,
+        Code::TimedOut => StatusCode::GATEWAY_TIMEOUT,
+        Code::Damaged | Code::Failed | Code::Unreadable | Code::StoreFailed | Code::Internal => {
+            StatusCode::INTERNAL_SERVER_ERROR
+        }
         Code::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
     }
 }
@@ -32,7 +39,7 @@ const fn status(code: Code) -> StatusCode {
 impl ApiError {
     pub(crate) fn new(status: StatusCode, code: &str, message: impl Into<String>, next_step: &str) -> Self {
         let body = ErrorBody { code: code.to_owned(), message: message.into(), next_step: next_step.to_owned() };
-        Self { status, body }
+        Self { status, body, retry_after: None }
     }
 
     /// The request cannot be meant like this.
@@ -56,6 +63,11 @@ impl ApiError {
         self
     }
 
+    /// The same words with another status, for a request that may work a moment later.
+    pub(crate) fn again_later(self, status: StatusCode) -> Self {
+        Self { retry_after: Some(Duration::from_secs(1)), ..self.with_status(status) }
+    }
+
     /// For a stream that has begun, where no status can be sent any more.
     pub(crate) fn into_body(self) -> ErrorBody {
         self.body
@@ -65,10 +77,11 @@ impl ApiError {
 impl From<ServiceError> for ApiError {
     fn from(error: ServiceError) -> Self {
         let code = error.code();
-        if code == Code::Internal {
+        if matches!(code, Code::Internal | Code::StoreFailed) {
             tracing::error!(error = %error.message(), "a request met an error of Dormouse itself");
         }
-        Self::new(status(code), code.as_str(), error.message(), error.next_step())
+        let retry_after = error.retry_after();
+        Self { retry_after, ..Self::new(status(code), code.as_str(), error.message(), error.next_step()) }
     }
 }
 
@@ -80,11 +93,11 @@ impl From<AgentError> for ApiError {
 
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
-        let status = self.status;
+        let (status, retry_after) = (self.status, self.retry_after);
         let mut response = (status, Json(ErrorAnswer { error: self.body })).into_response();
         let headers = response.headers_mut();
-        if status == StatusCode::SERVICE_UNAVAILABLE {
-            headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+        if let Some(after) = retry_after {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from(after.as_secs().max(1)));
         }
         if status == StatusCode::UNAUTHORIZED {
             headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));

@@ -138,14 +138,17 @@ fn unreachable(error: ServiceError) -> ApiError {
     let error = ApiError::from(error);
     match code {
         // It could not be woken now. It sleeps on, and the next request may have more luck.
-        Code::Failed | Code::NoRoom => error.with_status(StatusCode::SERVICE_UNAVAILABLE),
+        Code::Failed | Code::NoRoom => error.again_later(StatusCode::SERVICE_UNAVAILABLE),
         Code::InvalidArgument
         | Code::NotFound
         | Code::Conflict
         | Code::Gone
         | Code::PortClosed
         | Code::Unavailable
+        | Code::TimedOut
+        | Code::Damaged
         | Code::Unreadable
+        | Code::StoreFailed
         | Code::Internal => error,
     }
 }

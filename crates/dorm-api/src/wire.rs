@@ -65,7 +65,10 @@ pub struct ErrorAnswer {
 /// What went wrong.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct ErrorBody {
-    /// A word for programs, such as `not_found`.
+    /// A word for programs, with the same meaning in every answer: `invalid_argument` (400), `not_found` (404: what the
+    /// request names), `conflict` (409), `gone` (410), `port_closed` (502), `unavailable` (503), `timed_out` (504),
+    /// `no_room` (507: the host has too little disk or memory), and with 500 `failed`, `damaged` (a saved state or an
+    /// image that this host should have is damaged or missing), `unreadable` (a record), `store_failed`, `internal`.
     pub code: String,
     /// A sentence for people: what was attempted, on what, and why it did not work.
     pub message: String,

@@ -8,15 +8,6 @@ use thiserror::Error;
 
 type Source = Box<dyn StdError + Send + Sync>;
 
-/// Whether the same call may work later.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Retry {
-    /// It may: the cause passes by itself.
-    Later,
-    /// It will not before something is changed.
-    Never,
-}
-
 /// Why an engine could not do what it was asked to.
 #[derive(Debug, Error)]
 pub enum EngineError {
@@ -100,16 +91,6 @@ impl EngineError {
     /// A failure of `operation` on `run` for the reason `source`.
     pub fn failed(operation: &'static str, run: &RunId, source: impl Into<Source>) -> Self {
         Self::Failed { operation, run: run.clone(), source: source.into() }
-    }
-
-    /// Whether the same call may work later.
-    pub fn retry(&self) -> Retry {
-        match self {
-            Self::Refused { .. } | Self::NoRoom { .. } | Self::Files { .. } | Self::Failed { .. } => Retry::Later,
-            Self::NoRun(_) | Self::Exists(_) | Self::Ended { .. } | Self::Condition { .. } | Self::Unusable { .. } => {
-                Retry::Never
-            }
-        }
     }
 
     /// Whether it says that there is nothing left of the run that could go on. Any other error leaves that open.

@@ -24,7 +24,7 @@ use dorm_lifecycle::{CaptureId, Digest, Egress, Resources, RunCondition, RunId};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::mpsc;
 
-pub use error::{EngineError, Retry};
+pub use error::EngineError;
 pub use files::{Content, Entry, EntryKind, FileSink, LeftOut, NoContent};
 pub use mounts::{MOUNTS, Mount};
 pub use network::{Lease, LeaseId, Network, NetworkError};

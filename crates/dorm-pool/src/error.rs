@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use dorm_lifecycle::{CaptureId, Digest};
 use thiserror::Error;
 
+use crate::images::Foreign;
+
 /// Why the pool could not do what it was asked to.
 #[derive(Debug, Error)]
 pub enum PoolError {
@@ -127,6 +129,18 @@ pub enum PoolError {
         /// Who needs it.
         held_by: Vec<String>,
     },
+    /// Other data directories need the image.
+    #[error(
+        "image {image} is in use by {}: remove there what stands on it; if such a directory is gone for good, delete {}",
+        joined(by, |foreign| foreign.to_string()),
+        joined(by, |foreign| foreign.references.display().to_string())
+    )]
+    Referred {
+        /// Which image.
+        image: Digest,
+        /// Who needs it.
+        by: Vec<Foreign>,
+    },
     /// An image is not what its digest says.
     #[error("image {image} is damaged: {what}; import it again")]
     DamagedImage {
@@ -198,6 +212,10 @@ pub(crate) fn is_full(error: &io::Error) -> bool {
 /// For `map_err`: an [`io::Error`] of `operation` on `path`.
 pub(crate) fn failed<E: Into<io::Error>>(operation: &'static str, path: &Path) -> impl FnOnce(E) -> PoolError {
     move |source| PoolError::io(operation, path, source.into())
+}
+
+fn joined<T>(all: &[T], text: impl Fn(&T) -> String) -> String {
+    all.iter().map(text).collect::<Vec<_>>().join(" and ")
 }
 
 fn listed(available: &[String]) -> String {

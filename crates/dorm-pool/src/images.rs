@@ -25,6 +25,7 @@ mod import;
 mod layers;
 mod listing;
 mod node;
+mod references;
 mod settings;
 mod tags;
 #[cfg(test)]
@@ -47,6 +48,7 @@ use crate::steps::{Step, Steps};
 pub use export::ExportedImage;
 pub(crate) use import::Limits;
 pub use import::{Progress, Stage};
+pub use references::{Foreign, Owner};
 pub use settings::{ImageConfig, ImageSource};
 pub use users::numbered_user;
 
@@ -110,6 +112,7 @@ pub(crate) struct Images {
     directory: PathBuf,
     steps: Steps,
     limits: Limits,
+    owner: Option<Owner>,
 }
 
 impl Images {
@@ -117,7 +120,7 @@ impl Images {
         disk::make_directories(&directory)?;
         disk::make_directories(&directory.join(tags::DIRECTORY))?;
         disk::let_pass(&directory, GUEST_ID_BASE)?;
-        let images = Self { directory, steps, limits: Limits::default() };
+        let images = Self { directory, steps, limits: Limits::default(), owner: None };
         let held = images.lock()?;
         // What cannot be cleared away now is looked for again at the next start.
         if let Err(error) = images.clear(&held) {
@@ -128,6 +131,16 @@ impl Images {
             tracing::warn!(%error, "layers that no image has stay for now");
         }
         Ok(images)
+    }
+
+    /// The same images, of which nothing has been cleared away again.
+    pub(crate) fn reopened(&self) -> Self {
+        Self {
+            directory: self.directory.clone(),
+            steps: self.steps.clone(),
+            limits: self.limits.clone(),
+            owner: self.owner.clone(),
+        }
     }
 
     pub(crate) fn directory(&self) -> &Path {
@@ -211,6 +224,14 @@ impl Images {
 
     pub(crate) fn remove(&self, digest: &Digest) -> Result<(), PoolError> {
         let held = self.lock()?;
+        if self.is_referred(digest) {
+            let held_by = vec!["a sandbox or snapshot that is being made".to_owned()];
+            return Err(PoolError::InUse { image: digest.clone(), held_by });
+        }
+        let foreign = self.foreign(digest)?;
+        if !foreign.is_empty() {
+            return Err(PoolError::Referred { image: digest.clone(), by: foreign });
+        }
         self.untag(digest)?;
         self.steps.reach(Step::Untagged)?;
         let gone = self.directory.join(format!("{GONE}{digest}"));

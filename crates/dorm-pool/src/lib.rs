@@ -41,6 +41,7 @@ pub use images::documents::{
     BlobDigest, Configuration, DOCUMENT_BYTES_MAX, Descriptor, Document, Manifest, Packing, choose, host_architecture,
 };
 pub use images::{
-    ExportedImage, GUEST_ID_BASE, GUEST_ID_COUNT, Image, ImageConfig, ImageSource, Progress, Stage, numbered_user,
+    ExportedImage, Foreign, GUEST_ID_BASE, GUEST_ID_COUNT, Image, ImageConfig, ImageSource, Owner, Progress, Stage,
+    numbered_user,
 };
 pub use pool::Pool;

@@ -15,7 +15,7 @@ use crate::captures::{
 };
 use crate::error::PoolError;
 use crate::images::documents::BlobDigest;
-use crate::images::{ExportedImage, Image, ImageConfig, ImageSource, Images, Progress};
+use crate::images::{ExportedImage, Foreign, Image, ImageConfig, ImageSource, Images, Owner, Progress};
 use crate::steps::Steps;
 
 /// Images and captures on this host's disk. Cheap to clone; all clones are the same pool.
@@ -45,6 +45,53 @@ impl Pool {
         let captures = Captures::open(data.join("captures"), steps.clone())?;
         let images = Images::open(images.to_owned(), steps)?;
         Ok(Self { captures: Arc::new(captures), images: Arc::new(images) })
+    }
+
+    /// The same pool on behalf of a data directory, which says to others that share the images which of them it needs.
+    /// To be called before the pool is used.
+    ///
+    /// # Errors
+    /// [`PoolError::Io`] when that cannot be written.
+    pub fn owned_by(self, owner: Owner) -> Result<Self, PoolError> {
+        let mut images = self.images.reopened();
+        images.set_owner(owner)?;
+        Ok(Self { images: Arc::new(images), ..self })
+    }
+
+    /// Says that the owner of this pool needs an image, until [`Pool::release_image`]. Durable when this returns.
+    ///
+    /// # Errors
+    /// [`PoolError::NoImage`] when it is not there.
+    pub async fn refer_to_image(&self, digest: &Digest) -> Result<(), PoolError> {
+        let (images, digest) = (self.images.clone(), digest.clone());
+        self.blocking(move || images.refer(&digest)).await
+    }
+
+    /// Says that the owner of this pool needs an image no more.
+    ///
+    /// # Errors
+    /// [`PoolError::Io`] when that cannot be written.
+    pub async fn release_image(&self, digest: &Digest) -> Result<(), PoolError> {
+        let (images, digest) = (self.images.clone(), digest.clone());
+        self.blocking(move || images.release(&digest)).await
+    }
+
+    /// The images that the owner of this pool has said it needs.
+    ///
+    /// # Errors
+    /// [`PoolError::Io`] when that cannot be read.
+    pub async fn referred_images(&self) -> Result<Vec<Digest>, PoolError> {
+        let images = self.images.clone();
+        self.blocking(move || images.referred()).await
+    }
+
+    /// The other data directories that need an image.
+    ///
+    /// # Errors
+    /// [`PoolError::Io`] when that cannot be read.
+    pub async fn foreign_references(&self, digest: &Digest) -> Result<Vec<Foreign>, PoolError> {
+        let (images, digest) = (self.images.clone(), digest.clone());
+        self.blocking(move || images.foreign(&digest)).await
     }
 
     /// Makes an image of a root filesystem (a directory, a tar archive, plain or compressed by gzip or zstd), an OCI
@@ -180,11 +227,11 @@ impl Pool {
         self.blocking(move || images.verify(&digest)).await
     }
 
-    /// Removes an image and its tags; one that is not there is a success. `held_by` names what else needs it. Other
-    /// daemons that share the images are not asked.
+    /// Removes an image and its tags; one that is not there is a success. `held_by` names what else needs it.
     ///
     /// # Errors
-    /// [`PoolError::InUse`] when `held_by` is not empty or a capture of this pool stands on it.
+    /// [`PoolError::InUse`] when `held_by` is not empty, a capture of this pool stands on it or its owner refers to it;
+    /// [`PoolError::Referred`] when another data directory needs it.
     pub async fn remove_image(&self, digest: &Digest, held_by: &[String]) -> Result<(), PoolError> {
         let (images, captures) = (self.images.clone(), self.captures.clone());
         let (digest, mut held_by) = (digest.clone(), held_by.to_vec());

@@ -42,6 +42,7 @@ pub(crate) enum Step {
     Tagged,
     Untagged,
     LayerSetAside,
+    Referred,
 }
 
 impl Step {
@@ -79,6 +80,7 @@ impl Step {
             Self::Tagged => "pool: image tagged",
             Self::Untagged => "pool: tags removed",
             Self::LayerSetAside => "pool: layer set aside",
+            Self::Referred => "pool: image referred to",
         }
     }
 }

@@ -40,7 +40,7 @@ pub use walks::{Stumble, Walked, WalkedDeed, walk};
 pub struct Setting {
     /// The program whose daemon is proved.
     pub dorm: PathBuf,
-    /// Where images are. Nothing is changed there.
+    /// Where images are. Nothing is changed there but the references of its own data directories.
     pub images: PathBuf,
     /// The image its sandboxes start from; needs `sh`, `od`, `tr` and `cksum`.
     pub image: String,

@@ -358,6 +358,7 @@ impl World {
             Err(error) => format!("{error:#}"),
         };
         let _ = self.daemon.kill();
+        let _ = self.daemon.release_images();
         self.traces.clear_by_force();
         self.traces.remains(reason)
     }

@@ -30,6 +30,7 @@ use tokio_util::sync::CancellationToken;
 use crate::activity::{Activity, InUse, Use};
 use crate::effects::{self, Quiesced, Seen, Task};
 use crate::error::ServiceError;
+use crate::failure::Failure;
 use crate::ops::attach::AttachmentChange;
 use crate::shared::{ActorHandle, Shared, chain};
 use crate::view::{Residence, SandboxView};
@@ -37,6 +38,7 @@ use crate::view::{Residence, SandboxView};
 pub(crate) use rewind::RewindAsked;
 
 use conflict::{ATTEMPTS, Belongs, is_conflict};
+use record::Recorded;
 
 pub(crate) type Mailbox = mpsc::UnboundedSender<Message>;
 pub(crate) type Reply<T> = oneshot::Sender<Result<T, ServiceError>>;
@@ -137,7 +139,7 @@ pub(crate) struct Actor {
     pub(crate) by: By,
     waiting: Vec<Waiting>,
     /// Why what they wait for did not work, while the sandbox is brought back to where it was.
-    failure: Option<String>,
+    failure: Option<Failure>,
     /// When a process was last killed for memory.
     relieved: Option<tokio::time::Instant>,
     later: VecDeque<Message>,
@@ -511,8 +513,8 @@ impl Actor {
                 self.note(EventKind::MemoryRelieved, By::Host, Some(detail)).await;
             }
             Ok(None) => {}
-            Err(reason) => {
-                tracing::warn!(%run, reason, "memory ran high and could not be relieved; trying again");
+            Err(failure) => {
+                tracing::warn!(%run, reason = failure.reason(), "memory ran high and could not be relieved; trying again");
                 let (shared, run) = (self.shared.clone(), run.clone());
                 self.shared.spawn(async move {
                     tokio::select! {
@@ -539,7 +541,7 @@ impl Actor {
             let stopped = tokio::time::timeout(effects::UNDO, engine.stop(&run));
             answer = match self.beside(stopped).await {
                 Ok(stopped) => stopped.map_err(ServiceError::from),
-                Err(_) => Err(self.failed("evict", "its run does not end")),
+                Err(_) => Err(self.failed("evict", Failure::late("ending its run", effects::UNDO))),
             };
             if answer.is_ok() {
                 self.shared.parking.leave(&self.record.sandbox.id);
@@ -560,15 +562,15 @@ impl Actor {
     }
 
     async fn observe(&mut self, seen: Seen) {
-        let Seen { observation, agent, quiesced, silent, bytes, cause } = seen;
+        let Seen { observation, agent, quiesced, silent, bytes, failure } = seen;
         match quiesced {
             Quiesced::Unasked => {}
             Quiesced::Yes => _ = self.note_reach(Observation::Reachable).await,
             Quiesced::No(reason) => _ = self.note_reach(Observation::Unreachable(reason)).await,
         }
         let background = self.record.sandbox.state.background().map(|background| background.work.clone());
-        let recorded = self.record_observation(observation, bytes).await;
-        let Some((observation, effect)) = recorded else { return };
+        let recorded = self.record_observation(observation, failure, bytes).await;
+        let Some(Recorded { observation, failure, effect }) = recorded else { return };
         let answers = agent.is_some() && background.is_none();
         // One that was lent meanwhile stays.
         let kept = self.agent.take().filter(|agent| background.is_some() && !agent.is_closed());
@@ -593,16 +595,19 @@ impl Actor {
         if let Some(BackgroundWork::Attach { .. }) = background {
             self.volumes_changed(&observation).await;
         }
-        // It may be the last that used a snapshot.
+        // It may be the last that used a snapshot, or an image.
         self.shared.removals.poke();
+        if matches!(self.record.sandbox.state, State::Terminated { .. }) {
+            self.shared.references.poke();
+        }
         match effect {
             Some(effect) => {
-                self.failure = self.failure.take().or_else(|| answers::failure(&observation));
+                self.failure = self.failure.take().or(failure);
                 self.begin(effect);
             }
             None => {
                 self.operation = None;
-                self.answer(&observation, cause);
+                self.answer(failure);
             }
         }
     }

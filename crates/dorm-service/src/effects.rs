@@ -27,9 +27,11 @@ use std::time::Duration;
 use dorm_agent_client::{Agent, AgentError, Busy, HookOutcome};
 use dorm_engine::{Layer, RunSpec};
 use dorm_lifecycle::{CaptureId, Effect, FirstProgram, Observation, Origin, RunId, Sandbox, SnapshotKind};
+use dorm_store::Code;
 use tokio_util::sync::CancellationToken;
 
 use crate::error::ServiceError;
+use crate::failure::Failure;
 use crate::shared::{Shared, chain};
 use crate::volumes;
 
@@ -90,13 +92,18 @@ pub(crate) struct Seen {
     pub(crate) silent: Option<Reason>,
     /// The size of what was written.
     pub(crate) bytes: u64,
-    /// The error behind a failure, for the caller who waits.
-    pub(crate) cause: Option<Arc<ServiceError>>,
+    /// Why it failed, if it has: for all who wait for it, and for its record.
+    pub(crate) failure: Option<Failure>,
 }
 
 impl Seen {
     pub(crate) fn of(observation: Observation) -> Self {
-        Self { observation, agent: None, quiesced: Quiesced::Unasked, silent: None, bytes: 0, cause: None }
+        Self { observation, agent: None, quiesced: Quiesced::Unasked, silent: None, bytes: 0, failure: None }
+    }
+
+    /// It has failed.
+    pub(crate) fn failed(report: fn(Reason) -> Observation, failure: Failure) -> Self {
+        Self { failure: Some(failure.clone()), ..Self::of(report(failure.reason().to_owned())) }
     }
 
     fn with(observation: Observation, agent: Agent) -> Self {
@@ -133,10 +140,10 @@ fn reason(error: &dyn std::error::Error) -> Reason {
     chain(error)
 }
 
-async fn within<T>(limit: Duration, what: &str, work: impl Future<Output = Result<T, Reason>>) -> Result<T, Reason> {
+async fn within<T>(limit: Duration, what: &str, work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
     match tokio::time::timeout(limit, work).await {
         Ok(result) => result,
-        Err(_) => Err(format!("{what} took longer than its limit of {} s", limit.as_secs())),
+        Err(_) => Err(Failure::late(what, limit)),
     }
 }
 
@@ -144,30 +151,27 @@ async fn within<T>(limit: Duration, what: &str, work: impl Future<Output = Resul
 async fn within_limit<T>(
     (limit, option): (Duration, &str),
     what: &str,
-    work: impl Future<Output = Result<T, Reason>>,
-) -> Result<T, Reason> {
+    work: impl Future<Output = Result<T, Failure>>,
+) -> Result<T, Failure> {
     match tokio::time::timeout(limit, work).await {
         Ok(result) => result,
         Err(_) => Err(too_late(what, (limit, option))),
     }
 }
 
-fn too_late(what: &str, (limit, option): (Duration, &str)) -> Reason {
-    format!(
-        "{what} took longer than its limit of {} s; raise it with {option} of `dorm serve`, or lower its \
-         --min-throughput-mib",
-        limit.as_secs()
-    )
+fn too_late(what: &str, (limit, option): (Duration, &str)) -> Failure {
+    Failure::late(what, limit)
+        .told_as(|late| format!("{late}; raise it with {option} of `dorm serve`, or lower its --min-throughput-mib"))
 }
 
 /// What sets the limit of suspends, resumes, rewinds and snapshots.
 const OPERATION_LIMIT: &str = "--operation-limit";
 
-async fn spec(task: &Task, run: &RunId) -> Result<RunSpec, Reason> {
+async fn spec(task: &Task, run: &RunId) -> Result<RunSpec, Failure> {
     let pool = &task.shared.pool;
-    let image = pool.image(&task.sandbox.spec.image).await.map_err(|error| reason(&error))?;
+    let image = pool.image(&task.sandbox.spec.image).await?;
     let layers = match &task.sandbox.spec.layer {
-        Some(top) => pool.layers(top).await.map_err(|error| reason(&error))?,
+        Some(top) => pool.layers(top).await?,
         None => Vec::new(),
     };
     Ok(RunSpec {
@@ -177,7 +181,7 @@ async fn spec(task: &Task, run: &RunId) -> Result<RunSpec, Reason> {
         layers: layers.iter().map(|layer| Layer { id: layer.id.clone(), directory: layer.root() }).collect(),
         resources: task.sandbox.spec.resources,
         egress: task.sandbox.spec.egress.clone(),
-        mounts: task.shared.mounts(&task.sandbox).await.map_err(|error| reason(&error))?,
+        mounts: task.shared.mounts(&task.sandbox).await?,
     })
 }
 
@@ -195,15 +199,14 @@ async fn start(task: &Task, run: &RunId, origin: &Origin, program: FirstProgram)
         let spec = spec(task, run).await?;
         match origin {
             Origin::Image | Origin::Filesystem { .. } => {
-                task.shared.engine.start(&spec).await.map_err(|error| error.chain())?;
-                introduce(task, run, Memory::Fresh).await
+                task.shared.engine.start(&spec).await?;
+                Ok(introduce(task, run, Memory::Fresh).await?)
             }
             Origin::Snapshot { capture, .. } => {
-                wake::restore(task, &spec, capture).await?;
-                introduce(task, run, Memory::Kept).await
+                wake::restore(task, &spec, capture).await.map_err(wake::NotRestored::into_failure)?;
+                Ok(introduce(task, run, Memory::Kept).await?)
             }
         }
-        .map_err(|error| reason(&error))
     };
     let started = async {
         let agent = within_limit((limit, "--start-limit"), "starting", attempt).await?;
@@ -212,7 +215,7 @@ async fn start(task: &Task, run: &RunId, origin: &Origin, program: FirstProgram)
             // Of all that a start does only this may take minutes, and can be given up at any moment.
             FirstProgram::OfImage => tokio::select! {
                 biased;
-                () = task.unwanted.cancelled() => return Err(UNWANTED.to_owned()),
+                () = task.unwanted.cancelled() => return Err(Failure::new(Code::Conflict, UNWANTED)),
                 started = program::start(task, &agent) => started?,
             },
         }
@@ -220,9 +223,9 @@ async fn start(task: &Task, run: &RunId, origin: &Origin, program: FirstProgram)
     };
     match started.await {
         Ok(agent) => Seen::with(Observation::Started, agent),
-        Err(reason) => {
+        Err(failure) => {
             end(task, run).await;
-            Seen::of(Observation::StartFailed(reason))
+            Seen::failed(Observation::StartFailed, failure)
         }
     }
 }
@@ -286,21 +289,21 @@ async fn remount(task: &Task, agent: &Agent) -> Result<(), ServiceError> {
 /// Ends a run of which nothing is needed. What cannot be ended now is ended before the next run of its sandbox, or at
 /// the next start.
 pub(crate) async fn end(task: &Task, run: &RunId) {
-    if let Err(reason) = within(UNDO, "ending its run", must_end(task, run)).await {
-        tracing::warn!(%run, reason, "what is left of a run is cleared away later");
+    if let Err(failure) = within(UNDO, "ending its run", must_end(task, run)).await {
+        tracing::warn!(%run, reason = failure.reason(), "what is left of a run is cleared away later");
     }
 }
 
 /// Ends a run beside which no other may begin.
-async fn must_end(task: &Task, run: &RunId) -> Result<(), Reason> {
+async fn must_end(task: &Task, run: &RunId) -> Result<(), Failure> {
     task.shared.unended().insert(run.clone());
-    task.shared.engine.stop(run).await.map_err(|error| error.chain())?;
+    task.shared.engine.stop(run).await?;
     task.shared.unended().remove(run);
     Ok(())
 }
 
 /// Ends `run`, and what could not be ended of the same sandbox before.
-async fn must_end_all(task: &Task, run: &RunId) -> Result<(), Reason> {
+async fn must_end_all(task: &Task, run: &RunId) -> Result<(), Failure> {
     must_end(task, run).await?;
     let left: Vec<RunId> =
         task.shared.unended().iter().filter(|left| left.sandbox == task.sandbox.id).cloned().collect();
@@ -316,7 +319,9 @@ async fn stop(task: &Task, run: &RunId) -> Option<Seen> {
     loop {
         match within(limit, "terminating", must_end_all(task, run)).await {
             Ok(()) => return Some(Seen::of(Observation::Stopped)),
-            Err(reason) => tracing::error!(%run, reason, "a terminated sandbox still holds something; trying again"),
+            Err(failure) => {
+                tracing::error!(%run, reason = failure.reason(), "a terminated sandbox still holds something; trying again")
+            }
         }
         tokio::select! {
             biased;
@@ -338,38 +343,38 @@ pub(crate) enum Lately {
 /// Answers memory that ran high: lets the guest go on, asks the agent which process is the greediest, kills that.
 /// Answers nothing when the memory of one who was killed before came back after all, or no process has any. After a
 /// failure the guest may still stand still.
-pub(crate) async fn relieve(task: &Task, run: &RunId, lately: Lately) -> Result<Option<String>, Reason> {
+pub(crate) async fn relieve(task: &Task, run: &RunId, lately: Lately) -> Result<Option<String>, Failure> {
     within(RELIEF, "relieving", relieve_now(task, run, lately)).await
 }
 
 /// Lets the agent of a run that is short of memory go on, for an operation that is in progress.
 pub(crate) async fn breathe(shared: Arc<Shared>, run: RunId) {
-    let breath = async { shared.engine.relieve(&run, None).await.map_err(|error| error.chain()) };
-    if let Err(reason) = within(UNDO, "letting its agent go on", breath).await {
-        tracing::warn!(%run, reason, "memory ran high during an operation, which may fail for it");
+    let breath = async { Ok(shared.engine.relieve(&run, None).await?) };
+    if let Err(failure) = within(UNDO, "letting its agent go on", breath).await {
+        tracing::warn!(%run, reason = failure.reason(), "memory ran high during an operation, which may fail for it");
     }
 }
 
-async fn relieve_now(task: &Task, run: &RunId, lately: Lately) -> Result<Option<String>, Reason> {
+async fn relieve_now(task: &Task, run: &RunId, lately: Lately) -> Result<Option<String>, Failure> {
     let engine = &task.shared.engine;
-    engine.relieve(run, None).await.map_err(|error| error.chain())?;
+    engine.relieve(run, None).await?;
     if sinks(task, run, lately).await? {
-        engine.relieve(run, Some(NOBODY)).await.map_err(|error| error.chain())?;
+        engine.relieve(run, Some(NOBODY)).await?;
         return Ok(None);
     }
     let agent = match &task.agent {
         Some(agent) if !agent.is_closed() => agent.clone(),
-        Some(_) | None => connect(task, run, task.patience()).await.map_err(|error| reason(&error))?,
+        Some(_) | None => connect(task, run, task.patience()).await?,
     };
     let greediest = tokio::time::timeout(task.patience(), agent.greediest()).await;
-    let victim = greediest.map_err(|_| "its agent does not answer".to_owned())?;
+    let victim = greediest.map_err(|_| Failure::new(Code::TimedOut, "its agent does not answer"))?;
     match victim {
         Some(pid) => {
-            engine.relieve(run, Some(pid)).await.map_err(|error| error.chain())?;
+            engine.relieve(run, Some(pid)).await?;
             Ok(Some(format!("process {pid} used the most memory and was killed")))
         }
         None => {
-            engine.relieve(run, Some(NOBODY)).await.map_err(|error| error.chain())?;
+            engine.relieve(run, Some(NOBODY)).await?;
             tracing::warn!(%run, "memory ran high, and no process uses much of it");
             Ok(None)
         }
@@ -381,7 +386,7 @@ const NOBODY: u32 = u32::MAX >> 1;
 
 /// Whether the run's memory is below three quarters of its limit, or falls below it: the kernel may take seconds to
 /// give back that of a killed process.
-async fn sinks(task: &Task, run: &RunId, lately: Lately) -> Result<bool, Reason> {
+async fn sinks(task: &Task, run: &RunId, lately: Lately) -> Result<bool, Failure> {
     let enough = task.sandbox.spec.resources.memory_bytes / 4 * 3;
     let used = async || task.shared.engine.usage(run).await.map(|usage| usage.memory_bytes);
     let looks = match lately {
@@ -389,7 +394,7 @@ async fn sinks(task: &Task, run: &RunId, lately: Lately) -> Result<bool, Reason>
         Lately::Quiet => 1,
     };
     for _ in 0..looks {
-        let now = used().await.map_err(|error| error.chain())?;
+        let now = used().await?;
         if now < enough {
             return Ok(true);
         }

@@ -6,54 +6,12 @@ use dorm_agent_client::AgentError;
 use dorm_engine::EngineError;
 use dorm_lifecycle::{Denied, Digest, IdError, SandboxId, SnapshotId, SpecError, StateName, Timestamp, WebhookId};
 use dorm_pool::PoolError;
-use dorm_store::StoreError;
+use dorm_store::{Code, FailureRecord, StoreError};
 use thiserror::Error;
 
+use crate::failure::Failure;
 use crate::registry::RegistryError;
 use crate::volumes::VolumeProblem;
-
-/// The kind of a [`ServiceError`], for edges that map it to their own codes.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Code {
-    /// The request cannot be meant like this.
-    InvalidArgument,
-    /// What it names is not there.
-    NotFound,
-    /// It does not fit what is there now.
-    Conflict,
-    /// It is over for ever.
-    Gone,
-    /// Nobody listens on that port inside.
-    PortClosed,
-    /// The host has no room for it now.
-    NoRoom,
-    /// It was tried and did not work; nothing was lost.
-    Failed,
-    /// The daemon is stopping.
-    Unavailable,
-    /// Its record cannot be read. It is left as it is, with everything that it may need.
-    Unreadable,
-    /// Something is wrong with Dormouse itself.
-    Internal,
-}
-
-impl Code {
-    /// Its word in answers.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::InvalidArgument => "invalid_argument",
-            Self::NotFound => "not_found",
-            Self::Conflict => "conflict",
-            Self::Gone => "gone",
-            Self::PortClosed => "port_closed",
-            Self::NoRoom => "no_room",
-            Self::Failed => "failed",
-            Self::Unavailable => "unavailable",
-            Self::Unreadable => "unreadable",
-            Self::Internal => "internal",
-        }
-    }
-}
 
 /// Why something could not be done.
 #[derive(Debug, Error)]
@@ -248,14 +206,14 @@ pub enum ServiceError {
     #[error(transparent)]
     Id(#[from] IdError),
     /// An operation was tried and did not work. What is left is said by the state.
-    #[error("could not {operation} sandbox {sandbox}: {reason}")]
+    #[error("could not {operation} sandbox {sandbox}: {failure}")]
     OperationFailed {
         /// What was tried.
         operation: &'static str,
         /// With which sandbox.
         sandbox: SandboxId,
         /// Why it did not work.
-        reason: String,
+        failure: Failure,
         /// Where that left the sandbox.
         state: StateName,
     },
@@ -295,6 +253,9 @@ pub enum ServiceError {
     /// From the disk.
     #[error(transparent)]
     Pool(#[from] PoolError),
+    /// An image that a record names is not there.
+    #[error("an image that this host needs is not there")]
+    HostPart(#[source] PoolError),
     /// A volume stands in the way.
     #[error(transparent)]
     Volume(Box<VolumeProblem>),
@@ -386,7 +347,7 @@ impl ServiceError {
             Self::Spec(_) | Self::Id(_) | Self::BadFork { .. } | Self::DiskShrinks { .. } | Self::NoSecret { .. } => {
                 Code::InvalidArgument
             }
-            Self::OperationFailed { .. } => Code::Failed,
+            Self::OperationFailed { failure, .. } => failure.code(),
             Self::ForkFailed { source, .. } | Self::TrialFailed { source, .. } => source.code(),
             Self::NotTheSame(_) | Self::NotReady { .. } => Code::Failed,
             Self::NotAdmitted { .. } | Self::PausedForDisk { .. } => Code::NoRoom,
@@ -404,7 +365,10 @@ impl ServiceError {
             Self::Store(StoreError::NameTaken { .. } | StoreError::Stale { .. }) => Code::Conflict,
             Self::Store(StoreError::Unknown { .. }) => Code::Unavailable,
             Self::Store(StoreError::Unreadable { .. }) => Code::Unreadable,
-            Self::Store(_) => Code::Internal,
+            Self::Store(StoreError::Full { .. }) => Code::NoRoom,
+            Self::Store(StoreError::Failed { .. } | StoreError::Damaged { .. }) => Code::StoreFailed,
+            Self::Store(StoreError::Missing(_)) => Code::Internal,
+            Self::HostPart(_) => Code::Damaged,
         }
     }
 
@@ -445,9 +409,8 @@ impl ServiceError {
             Self::BadFork { .. } => "",
             Self::NoSecret { .. } => "give it a value, or describe the sandbox to see which secrets it has",
             Self::ForkFailed { source, .. } => source.next_step(),
-            Self::OperationFailed { state: StateName::Running, .. } => "it goes on running; try again",
-            Self::OperationFailed { state: StateName::Suspended, .. } => "its image is untouched; try again",
-            Self::OperationFailed { .. } => "look at its events, and at `dorm doctor`",
+            Self::OperationFailed { failure, state, .. } => after_failure(failure, *state),
+            Self::HostPart(_) => "import or pull that image again",
             Self::NotAdmitted { .. } => "suspend or terminate what is not needed, or raise the daemon's budgets",
             Self::PausedForDisk { .. } => {
                 "make room on that disk: terminate sandboxes, or delete snapshots and images; then try again"
@@ -462,6 +425,9 @@ impl ServiceError {
             Self::Store(StoreError::Unknown { .. }) => "look whether it was done when the daemon is back",
             Self::Store(StoreError::Unreadable { .. }) => {
                 "stop the daemon and run `dorm repair --dry-run`; until then nothing that it may need is deleted"
+            }
+            Self::Store(StoreError::Full { .. }) => {
+                "make room on that disk: terminate sandboxes, or delete snapshots and images; then try again"
             }
             Self::Store(_) => "look at the daemon's log",
             Self::Engine(EngineError::Refused { .. }) | Self::Agent(AgentError::Refused(_)) => {
@@ -479,9 +445,48 @@ impl ServiceError {
         }
     }
 
+    /// How long a caller may wait before the same request can work without anybody doing anything; none where waiting
+    /// alone does not help.
+    pub fn retry_after(&self) -> Option<Duration> {
+        let passes = match self {
+            Self::StillWaking(_) | Self::Stopping | Self::ForkNotRecorded { .. } | Self::Unreachable { .. } => true,
+            Self::Agent(AgentError::Closed { .. } | AgentError::Busy) => true,
+            Self::Registry(error) => match **error {
+                RegistryError::RateLimited { after, .. } => return after,
+                _ => false,
+            },
+            _ => false,
+        };
+        passes.then_some(Duration::from_secs(1))
+    }
+
+    /// What is recorded of an operation that it ended.
+    pub(crate) fn record(&self) -> FailureRecord {
+        FailureRecord::new(self.code(), self.message())
+    }
+
     /// The message with its causes.
     pub fn message(&self) -> String {
         crate::shared::chain(self)
+    }
+}
+
+/// What a caller can do after an operation has failed, by why it has and where that left the sandbox.
+fn after_failure(failure: &Failure, state: StateName) -> &'static str {
+    match (failure.code(), state) {
+        (Code::NoRoom, StateName::Running) => "it goes on running; make room on this host, then try again",
+        (Code::NoRoom, StateName::Suspended) => "its image is untouched; make room on this host, then try again",
+        (Code::NoRoom, _) => "make room on this host, then try again",
+        (Code::Damaged, StateName::Suspended) => {
+            "rewind it to a snapshot, or allow it to start afresh (`dorm sbx keep --on-unrestorable fresh`)"
+        }
+        (Code::Damaged, _) => "look at `dorm doctor` and the daemon's log",
+        (Code::Conflict | Code::InvalidArgument | Code::NotFound, _) => {
+            failure.cause().map_or("", ServiceError::next_step)
+        }
+        (_, StateName::Running) => "it goes on running; try again",
+        (_, StateName::Suspended) => "its image is untouched; try again",
+        (_, _) => "look at its events, and at `dorm doctor`",
     }
 }
 
@@ -508,23 +513,31 @@ fn agent_code(error: &AgentError) -> Code {
     }
 }
 
+/// For `map_err`: a record names the image, so that one that is not there is no mistake of the caller.
+pub(crate) fn host_part(error: PoolError) -> ServiceError {
+    match error {
+        missing @ PoolError::NoImage { .. } => ServiceError::HostPart(missing),
+        other => other.into(),
+    }
+}
+
 pub(crate) fn pool_code(error: &PoolError) -> Code {
     match error {
         PoolError::NoRoom { .. } | PoolError::DiskFull { .. } => Code::NoRoom,
-        PoolError::Missing(_) | PoolError::NoImage { .. } => Code::NotFound,
+        PoolError::NoImage { .. } => Code::NotFound,
         PoolError::Ambiguous { .. } | PoolError::Tag(_) | PoolError::Source { .. } | PoolError::Entry { .. } => {
             Code::InvalidArgument
         }
         PoolError::Export { .. } => Code::InvalidArgument,
         PoolError::InUse { .. }
+        | PoolError::Referred { .. }
         | PoolError::Exists(_)
         | PoolError::Incompatible { .. }
         | PoolError::MissingImage { .. } => Code::Conflict,
-        PoolError::Damaged { .. }
-        | PoolError::DamagedImage { .. }
-        | PoolError::BadFile { .. }
-        | PoolError::Io { .. }
-        | PoolError::Format { .. }
-        | PoolError::Interrupted(_) => Code::Failed,
+        // Callers name snapshots and sandboxes: saved states are the host's.
+        PoolError::Missing(_) | PoolError::Damaged { .. } | PoolError::DamagedImage { .. } => Code::Damaged,
+        PoolError::BadFile { .. } | PoolError::Io { .. } | PoolError::Format { .. } | PoolError::Interrupted(_) => {
+            Code::Failed
+        }
     }
 }

@@ -9,7 +9,8 @@ use dorm_lifecycle::{
     Actor as By, Effect, Recovery, RunCondition, RunId, SandboxId, SnapshotId, SnapshotKind, State, recover,
 };
 use dorm_store::{
-    Change, OperationKind, OperationRecord, OperationResult, SandboxRecord, SnapshotFilter, SnapshotStatus,
+    Change, Code, FailureRecord, OperationKind, OperationRecord, OperationResult, SandboxRecord, SnapshotFilter,
+    SnapshotStatus,
 };
 
 use tokio_util::sync::CancellationToken;
@@ -22,6 +23,7 @@ use crate::error::ServiceError;
 use crate::notices;
 use crate::ops::runs::Belonging;
 use crate::quarantine::Unreadable;
+use crate::references;
 use crate::removals;
 use crate::retention;
 use crate::shared::{Parts, Service, Shared, chain};
@@ -72,6 +74,7 @@ impl Service {
             tracing::warn!(record = %title, reason = %row.what, "a record cannot be read and is left as it is; see `dorm repair`");
             report.lines.push(format!("{title}: its record cannot be read ({}) and is left as it is", row.what));
         }
+        shared.refer_to_all().await?;
         let found = answered(&shared, shared.engine.inventory()).await?;
         report.sandboxes = living.len();
         report.runs = found.len();
@@ -150,6 +153,7 @@ impl Service {
             service.shared.removals.note(&snapshot);
         }
         end_plans(&service, &mut report).await?;
+        service.shared.spawn(references::keep_releasing(service.shared.clone()));
         service.shared.spawn(removals::keep_removing(service.clone()));
         service.shared.spawn(checkpointing::keep_checkpointing(service.clone()));
         service.shared.spawn(retention::keep_pruning(service.clone()));
@@ -262,7 +266,7 @@ async fn give_up_capture(
     let written = SnapshotFilter { capture: Some(capture.clone()), ..SnapshotFilter::default() };
     for mut snapshot in shared.store.find_snapshots(&written).await? {
         if snapshot.status == SnapshotStatus::InProgress {
-            snapshot.status = SnapshotStatus::Failed(STOPPED.to_owned());
+            snapshot.status = SnapshotStatus::Failed(FailureRecord::new(Code::Unavailable, STOPPED));
             change.snapshots.push(snapshot);
         }
     }
@@ -274,7 +278,7 @@ async fn close_as_stopped(
     mut operation: OperationRecord,
     mut change: Change,
 ) -> Result<(), ServiceError> {
-    operation.ended = Some((shared.now(), OperationResult::Failed(STOPPED.to_owned())));
+    operation.ended = Some((shared.now(), OperationResult::Failed(FailureRecord::new(Code::Unavailable, STOPPED))));
     change.operations.push(operation);
     // Not by `Shared::commit`: what is to be discarded is deleted with all the rest, or not yet.
     shared.store.commit(change).await?;

@@ -9,11 +9,10 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use dorm_pool::{Image, PoolError, Progress};
+use dorm_store::Code;
 use futures_util::stream::BoxStream;
 use thiserror::Error;
 use tokio::sync::mpsc;
-
-use crate::error::Code;
 
 /// Who is told how far a pull is, several times a second at most.
 pub type PullProgress = Arc<dyn Fn(Progress) + Send + Sync>;
@@ -241,6 +240,10 @@ pub enum RegistryError {
     },
 }
 
+fn is_full(error: &std::io::Error) -> bool {
+    matches!(error.kind(), std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded)
+}
+
 fn again(after: Option<Duration>) -> String {
     after.map_or_else(String::new, |after| format!(", but in {} s again", after.as_secs()))
 }
@@ -252,6 +255,7 @@ impl RegistryError {
             Self::Reference { .. } | Self::NoRegistries(_) | Self::Unauthorized { .. } => Code::InvalidArgument,
             Self::NotFound { .. } => Code::NotFound,
             Self::Unreachable { .. } | Self::RateLimited { .. } | Self::Interrupted { .. } => Code::Unavailable,
+            Self::Io { source, .. } if is_full(source) => Code::NoRoom,
             Self::Refused { .. } | Self::Lies { .. } | Self::Io { .. } => Code::Failed,
             Self::NoRoom { .. } => Code::NoRoom,
             Self::Pool { source, .. } => crate::error::pool_code(source),

@@ -26,6 +26,7 @@ use crate::ops::pull::Pulling;
 use crate::ops::runs::LeftAlone;
 use crate::parking::{ParkLimits, Parking};
 use crate::quarantine::Quarantined;
+use crate::references::References;
 use crate::registry::Registry;
 use crate::removals::Removals;
 use crate::retention::Retention;
@@ -142,6 +143,7 @@ pub(crate) struct Shared {
     /// Held for reading while a snapshot becomes needed, for writing while one stops being there.
     pub(crate) holding: Arc<tokio::sync::RwLock<()>>,
     pub(crate) pulling: Pulling,
+    pub(crate) references: References,
     /// Held from reading a webhook to writing it.
     pub(crate) webhooks: tokio::sync::Mutex<()>,
     pub(crate) webhook_news: watch::Sender<u64>,
@@ -183,6 +185,7 @@ impl Shared {
                 merging: tokio::sync::Mutex::default(),
                 holding: Arc::default(),
                 pulling: Pulling::default(),
+                references: References::default(),
                 webhooks: tokio::sync::Mutex::default(),
                 webhook_news: watch::channel(0).0,
                 news: watch::channel(0).0,

@@ -222,9 +222,8 @@ impl Client {
             Code::Conflict | Code::Gone | Code::PortClosed | Code::Unavailable => true,
             // Another volume is at that place.
             Code::InvalidArgument => matches!(deed, Deed::Attach(..)),
-            Code::NoRoom | Code::Unreadable | Code::Internal => false,
-            Code::Failed => match deed {
-                Deed::Create { program: FirstProgram::OfImage, .. } => message.contains("it was terminated before"),
+            Code::NoRoom | Code::TimedOut | Code::Unreadable | Code::StoreFailed | Code::Internal => false,
+            Code::Failed | Code::Damaged => match deed {
                 Deed::Create { snapshot: Some(_), .. } | Deed::Clone(..) | Deed::Restart(_) => {
                     message.contains("there is no capture")
                 }

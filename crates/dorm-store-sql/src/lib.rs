@@ -91,9 +91,12 @@ impl SqlStore {
 
 fn failed(operation: &'static str, source: impl std::error::Error + Send + Sync + 'static) -> StoreError {
     let source: Box<dyn std::error::Error + Send + Sync> = Box::new(source);
-    match is_damage(&*source) {
-        true => StoreError::Damaged { operation, source },
-        false => StoreError::Failed { operation, source },
+    if is_damage(&*source) {
+        StoreError::Damaged { operation, source }
+    } else if source.downcast_ref().is_some_and(doubt::is_full) {
+        StoreError::Full { operation, source }
+    } else {
+        StoreError::Failed { operation, source }
     }
 }
 

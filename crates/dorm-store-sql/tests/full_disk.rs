@@ -54,7 +54,7 @@ async fn fill(store: &SqlStore, committed: &mut u64) {
     loop {
         match store.commit(change(*committed + 1)).await {
             Ok(_) => *committed += 1,
-            Err(StoreError::Failed { .. }) => break,
+            Err(StoreError::Full { .. }) => break,
             Err(other) => panic!("{other:?}"),
         }
         assert!(*committed < 10_000, "the disk does not fill up");
@@ -79,7 +79,7 @@ fn fills_its_disk_when_the_other_test_starts_it() {
         assert!(committed > 0);
         holds_exactly(&store, committed).await;
         // It stays full, and stays whole.
-        assert!(matches!(store.commit(change(committed + 1)).await, Err(StoreError::Failed { .. })));
+        assert!(matches!(store.commit(change(committed + 1)).await, Err(StoreError::Full { .. })));
         holds_exactly(&store, committed).await;
 
         fs::remove_file(&ballast[0]).unwrap();

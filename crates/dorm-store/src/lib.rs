@@ -8,6 +8,7 @@
 
 mod change;
 mod clock;
+mod code;
 pub mod codec;
 pub mod conformance;
 pub mod memory;
@@ -23,10 +24,11 @@ use thiserror::Error;
 
 pub use change::BrokenSandbox;
 pub use clock::{ClockNote, ClockPeriod};
+pub use code::Code;
 pub use query::{Prune, Pruned, SnapshotFilter};
 pub use record::{
-    Change, EventRecord, ForkPlan, Maker, NewEvent, OperationKind, OperationRecord, OperationResult, PromotePlan,
-    Removal, SandboxRecord, SnapshotRecord, SnapshotStatus, Together, WebhookRecord,
+    Change, EventRecord, FailureRecord, ForkPlan, Maker, NewEvent, OperationKind, OperationRecord, OperationResult,
+    PromotePlan, Removal, SandboxRecord, SnapshotRecord, SnapshotStatus, Together, WebhookRecord,
 };
 pub use stepped::SteppedStore;
 pub use unreadable::{RowKind, UnreadableRow};
@@ -106,6 +108,15 @@ pub enum StoreError {
         /// What it was doing.
         operation: &'static str,
         /// What is wrong.
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// The disk that the records are on is full; nothing was changed.
+    #[error("the store could not {operation}: its disk is full")]
+    Full {
+        /// What it was doing.
+        operation: &'static str,
+        /// What the system said.
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },

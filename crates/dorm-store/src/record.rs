@@ -7,7 +7,7 @@ use dorm_lifecycle::{
     SnapshotKind, Timestamp, VolumeId, WebhookId,
 };
 
-use crate::{ClockNote, VolumeRecord};
+use crate::{ClockNote, Code, VolumeRecord};
 
 /// A sandbox as it is stored.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -93,7 +93,23 @@ pub enum OperationResult {
     /// It did what it was asked to.
     Done,
     /// It did not, and undid what it had begun.
-    Failed(String),
+    Failed(FailureRecord),
+}
+
+/// Why something failed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FailureRecord {
+    /// The kind; none in records from before it was kept.
+    pub code: Option<Code>,
+    /// A sentence.
+    pub reason: String,
+}
+
+impl FailureRecord {
+    /// A failure of this kind.
+    pub fn new(code: Code, reason: impl Into<String>) -> Self {
+        Self { code: Some(code), reason: reason.into() }
+    }
 }
 
 /// One command in progress, or its record.
@@ -158,7 +174,7 @@ pub enum SnapshotStatus {
     /// It is durable and can be used.
     Completed,
     /// It could not be made; there is nothing on disk.
-    Failed(String),
+    Failed(FailureRecord),
     /// It is being deleted; it can no longer be used.
     Deleting,
 }

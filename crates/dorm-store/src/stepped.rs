@@ -66,7 +66,11 @@ impl SteppedStore {
 }
 
 fn failed(stopped: Stopped) -> StoreError {
-    StoreError::Failed { operation: "work with its file", source: Box::new(stopped) }
+    let operation = "work with its file";
+    match stopped.full {
+        true => StoreError::Full { operation, source: Box::new(stopped) },
+        false => StoreError::Failed { operation, source: Box::new(stopped) },
+    }
 }
 
 #[async_trait]

@@ -326,7 +326,26 @@ impl Daemon {
     pub async fn end(mut self) -> Result<()> {
         self.end_sandboxes().await?;
         self.stop()?;
+        self.release_images()?;
         std::fs::remove_dir_all(&self.setting.data).with_context(|| format!("remove {}", self.setting.data.display()))
+    }
+
+    /// Deletes its references to shared images, as somebody does who deletes a data directory with its snapshots.
+    ///
+    /// # Errors
+    /// When they cannot be deleted.
+    pub fn release_images(&self) -> Result<()> {
+        let identity = self.setting.data.join("identity.json");
+        let Ok(text) = std::fs::read(&identity) else { return Ok(()) };
+        let identity: Value = serde_json::from_slice(&text).with_context(|| format!("read {}", identity.display()))?;
+        let Some(id) = identity["id"].as_str() else { return Ok(()) };
+        let references = self.setting.images.join("references").join(id);
+        match std::fs::remove_dir_all(&references) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                Err(error).with_context(|| format!("remove {}", references.display()))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Ends every sandbox.

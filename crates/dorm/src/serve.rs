@@ -181,6 +181,7 @@ async fn open(
         None => dorm_steps::pass(),
     };
     let Identity { id, prefix } = identity;
+    let owner = dorm_pool::Owner { id: id.clone(), data: path.to_owned() };
     let mut network = dorm_net::Config::new(path.join("network"), prefix.clone());
     network.owner = id.clone();
     network.steps = steps.clone();
@@ -200,7 +201,7 @@ async fn open(
     let images = options.images.clone().unwrap_or_else(|| path.join("images"));
     // Engines are told whole paths: their processes do not stand where the daemon does.
     let images = std::path::absolute(&images).with_context(|| format!("find {}", images.display()))?;
-    let pool = Pool::open_with(path, &images, steps.clone())?;
+    let pool = Pool::open_with(path, &images, steps.clone())?.owned_by(owner)?;
     let pulls = dorm_oci::Config { steps: steps.clone(), ..dorm_oci::Config::new(path.join("pulls")) };
     let registry = dorm_oci::open(pulls, pool.clone())
         .with_context(|| format!("open {} for pulls", path.join("pulls").display()))?;

@@ -9,10 +9,10 @@ use crate::wire;
 
 impl From<SnapshotRecord> for wire::Snapshot {
     fn from(snapshot: SnapshotRecord) -> Self {
-        let (status, reason) = match snapshot.status {
+        let (status, failure) = match snapshot.status {
             SnapshotStatus::InProgress => (wire::SnapshotStatus::InProgress, None),
             SnapshotStatus::Completed => (wire::SnapshotStatus::Completed, None),
-            SnapshotStatus::Failed(reason) => (wire::SnapshotStatus::Failed, Some(reason)),
+            SnapshotStatus::Failed(failure) => (wire::SnapshotStatus::Failed, Some(failure)),
             SnapshotStatus::Deleting => (wire::SnapshotStatus::Deleting, None),
         };
         Self {
@@ -30,7 +30,8 @@ impl From<SnapshotRecord> for wire::Snapshot {
             shared_bytes: None,
             held_by: None,
             status,
-            reason,
+            code: failure.as_ref().and_then(|failure| failure.code).map(|code| code.as_str().to_owned()),
+            reason: failure.map(|failure| failure.reason),
             labels: snapshot.labels,
             expires_at: match snapshot.removal {
                 Removal::At(at) => Some(time(at)),

@@ -43,6 +43,9 @@ pub struct Snapshot {
     pub status: SnapshotStatus,
     /// Why it failed, if it did.
     pub reason: Option<String>,
+    /// The kind of that failure, a code of errors; null where it is not known.
+    #[serde(default)]
+    pub code: Option<String>,
     /// Free text, by key.
     pub labels: BTreeMap<String, String>,
     /// When it goes by itself, if it does.

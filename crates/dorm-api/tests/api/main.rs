@@ -4,6 +4,7 @@
 mod checkpoints;
 mod door;
 mod events;
+mod failures;
 mod files;
 mod gateway;
 mod images;

@@ -38,6 +38,14 @@ impl World {
     }
 
     pub(crate) async fn with_grace(grace: Duration) -> Self {
+        Self::with(grace, Settings::default()).await
+    }
+
+    pub(crate) async fn with_settings(settings: Settings) -> Self {
+        Self::with(Duration::from_secs(5), settings).await
+    }
+
+    async fn with(grace: Duration, settings: Settings) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let source = directory.path().join("source");
         std::fs::create_dir_all(source.join("etc")).unwrap();
@@ -52,7 +60,7 @@ impl World {
             engine: host.open(),
             pool,
             clock: Arc::new(SystemClock),
-            settings: Settings::default(),
+            settings,
         };
         let (service, _) = Service::open(parts).await.unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

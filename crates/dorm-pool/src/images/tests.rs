@@ -371,6 +371,7 @@ async fn imports_of_one_source_at_once_all_succeed() {
 mod bombs;
 mod bundles;
 mod layers;
+mod references;
 mod seeds;
 
 mod hostile {

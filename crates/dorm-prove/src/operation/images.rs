@@ -86,7 +86,10 @@ pub(super) async fn judge(world: &World, operation: Operation, is_done: bool, fa
     }
     let known: Vec<String> = listed.iter().map(|image| word(image, "digest")).collect();
     for name in names(&images(world))? {
-        if !["tags", "layers"].contains(&name.as_str()) && !name.starts_with(".lock") && !known.contains(&name) {
+        if !["tags", "layers", "references"].contains(&name.as_str())
+            && !name.starts_with(".lock")
+            && !known.contains(&name)
+        {
             faults.push((Kind::LeftOver, format!("left over: {}", images(world).join(name).display())));
         }
     }

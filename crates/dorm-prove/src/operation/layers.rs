@@ -102,7 +102,7 @@ async fn whole_or_gone(world: &World, faults: &mut Vec<Fault>) -> Result<bool> {
     }
     let layers = if digests.is_empty() { Vec::new() } else { source::layer_names() };
     left_over(&images(world).join("layers"), &layers, faults)?;
-    digests.extend(["tags".to_owned(), "layers".to_owned()]);
+    digests.extend(["tags", "layers", "references"].map(str::to_owned));
     left_over(&images(world), &digests, faults)?;
     Ok(!listed.is_empty())
 }

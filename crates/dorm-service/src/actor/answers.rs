@@ -1,34 +1,33 @@
 //! Who is told what when an operation is over.
 
-use std::sync::Arc;
-
 use dorm_lifecycle::{Observation, State, StateName};
+use dorm_store::Code;
 
 use super::{Actor, Waiting};
 use crate::error::ServiceError;
+use crate::failure::Failure;
 
 impl Actor {
-    /// Answers everybody who waited for the operation that `observation` has ended.
-    pub(super) fn answer(&mut self, observation: &Observation, mut cause: Option<Arc<ServiceError>>) {
-        let reason = self.failure.take().or_else(|| failure(observation));
+    /// Answers everybody who waited for the operation that has ended, with why it failed if it has.
+    pub(super) fn answer(&mut self, failure: Option<Failure>) {
+        let failure = self.failure.take().or(failure);
         for waiting in std::mem::take(&mut self.waiting) {
-            // The first who waits has asked for it, and is told the error itself.
-            let cause = cause.take().and_then(Arc::into_inner);
             match waiting {
                 Waiting::View(operation, reply) => {
-                    let answer = match (&reason, cause) {
-                        (None, _) => Ok(self.view()),
-                        (Some(_), Some(cause)) => Err(cause),
-                        (Some(reason), None) => Err(self.failed(operation, reason)),
+                    let answer = match &failure {
+                        None => Ok(self.view()),
+                        Some(failure) => Err(self.failed(operation, failure.clone())),
                     };
                     let _ = reply.send(answer);
                 }
                 Waiting::Snapshot(reply) => {
-                    let answer = match (&reason, self.snapshot.take(), cause) {
-                        (None, Some(snapshot), _) => Ok(snapshot),
-                        (Some(_), _, Some(cause)) => Err(cause),
-                        (Some(reason), _, None) => Err(self.failed("take a snapshot of", reason)),
-                        (None, None, _) => Err(self.failed("take a snapshot of", "its record is gone")),
+                    let answer = match (&failure, self.snapshot.take()) {
+                        (None, Some(snapshot)) => Ok(snapshot),
+                        (Some(failure), _) => Err(self.failed("take a snapshot of", failure.clone())),
+                        (None, None) => {
+                            let gone = Failure::new(Code::Internal, "its record is gone");
+                            Err(self.failed("take a snapshot of", gone))
+                        }
                     };
                     let _ = reply.send(answer);
                 }
@@ -36,21 +35,17 @@ impl Actor {
         }
     }
 
-    pub(super) fn failed(&self, operation: &'static str, reason: &str) -> ServiceError {
+    pub(super) fn failed(&self, operation: &'static str, failure: Failure) -> ServiceError {
         let state: StateName = match &self.record.sandbox.state {
             State::Terminated { .. } => StateName::Terminated,
             other => other.name(),
         };
-        ServiceError::OperationFailed {
-            operation,
-            sandbox: self.record.sandbox.id.clone(),
-            reason: reason.to_owned(),
-            state,
-        }
+        ServiceError::OperationFailed { operation, sandbox: self.record.sandbox.id.clone(), failure, state }
     }
 }
 
-pub(super) fn failure(observation: &Observation) -> Option<String> {
+/// Why an operation failed that ends with `observation`, if it did: `known` where the error behind it is known.
+pub(super) fn failure(observation: &Observation, known: Option<Failure>) -> Option<Failure> {
     match observation {
         Observation::Started
         | Observation::Saved(_)
@@ -67,6 +62,6 @@ pub(super) fn failure(observation: &Observation) -> Option<String> {
         | Observation::WakeFailed(reason)
         | Observation::AttachFailed(reason)
         | Observation::RewindNotPrepared(reason)
-        | Observation::RunLost(reason) => Some(reason.clone()),
+        | Observation::RunLost(reason) => Some(known.unwrap_or_else(|| Failure::new(Code::Failed, reason))),
     }
 }

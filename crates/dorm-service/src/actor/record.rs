@@ -12,10 +12,12 @@ use dorm_store::{
     SnapshotStatus,
 };
 
+use super::answers;
 use super::conflict::{Belongs, is_conflict};
 use super::rewind::future_record;
 use super::{Actor, Message, Reply, SnapshotAsked, Waiting};
 use crate::error::ServiceError;
+use crate::failure::Failure;
 use crate::shared::{Shared, chain};
 
 /// How long after a failure an observation is recorded again.
@@ -26,6 +28,15 @@ const AGAIN: Duration = Duration::from_millis(500);
 pub(super) struct Measured {
     took: Option<Duration>,
     bytes: Option<u64>,
+}
+
+/// What was recorded of what was seen.
+pub(super) struct Recorded {
+    pub(super) observation: Observation,
+    /// Why the operation failed, if it did.
+    pub(super) failure: Option<Failure>,
+    /// What is to be done next.
+    pub(super) effect: Option<Effect>,
 }
 
 impl Actor {
@@ -67,21 +78,23 @@ impl Actor {
         Ok(())
     }
 
-    /// Records what was seen; answers what was recorded and what is to be done next, or nothing if it came late. Tried
+    /// Records what was seen, and why it failed if it has; answers what was recorded and what is to be done next, or nothing if it came late. Tried
     /// until it is recorded or the daemon stops, since the world has changed already; a new sleep image that is not
     /// recorded is given up instead, and its guest continues.
     pub(super) async fn record_observation(
         &mut self,
         mut observation: Observation,
+        mut failure: Option<Failure>,
         bytes: u64,
-    ) -> Option<(Observation, Option<Effect>)> {
+    ) -> Option<Recorded> {
         loop {
+            failure = answers::failure(&observation, failure);
             let input = Input::Observation(observation.clone());
             let made = self.ask(input).ok()?;
             if made.outcome != Outcome::Changed {
                 return None;
             }
-            let change = self.over(&made, &observation, bytes);
+            let change = self.over(&made, failure.as_ref(), bytes);
             let took = change.operations.first().and_then(|ended| Some(ended.ended.as_ref()?.0.since(ended.began)));
             let measured = Measured { took, bytes: (bytes > 0).then_some(bytes) };
             let effect = made.effect.clone();
@@ -94,7 +107,7 @@ impl Actor {
                     if let Some(future) = future {
                         self.shared.removals.note(&future);
                     }
-                    return Some((observation, effect));
+                    return Some(Recorded { observation, failure, effect });
                 }
                 Err(_) if self.belongs != Belongs::Yes => return None,
                 // It is decided again by the record that holds.
@@ -104,7 +117,11 @@ impl Actor {
                     }
                 }
                 Err(error) => {
+                    let failed_before = answers::failure(&observation, None).is_some();
                     observation = self.instead_of(observation, &error).await?;
+                    if !failed_before {
+                        failure = Some(error.into());
+                    }
                     if self.shared.stops_within(AGAIN).await {
                         return None;
                     }
@@ -114,26 +131,12 @@ impl Actor {
     }
 
     /// What ends with `next`: the operation, its snapshot's record, and the images nobody needs any more.
-    fn over(&mut self, made: &Step, observation: &Observation, bytes: u64) -> Change {
+    fn over(&mut self, made: &Step, failure: Option<&Failure>, bytes: u64) -> Change {
         let next = &made.next;
         let mut change = Change { discard: discarded(&self.record.sandbox, next), ..Change::default() };
-        let result = match observation {
-            Observation::StartFailed(reason)
-            | Observation::SaveFailed(reason)
-            | Observation::SnapshotFailed(reason)
-            | Observation::WakeFailed(reason)
-            | Observation::AttachFailed(reason)
-            | Observation::RewindNotPrepared(reason)
-            | Observation::RunLost(reason) => OperationResult::Failed(reason.clone()),
-            Observation::Started
-            | Observation::Saved(_)
-            | Observation::SnapshotTaken
-            | Observation::Attached
-            | Observation::RewindPrepared
-            | Observation::Woken { .. }
-            | Observation::Unreachable(_)
-            | Observation::Reachable
-            | Observation::Stopped => OperationResult::Done,
+        let result = match failure {
+            Some(failure) => OperationResult::Failed(failure.record()),
+            None => OperationResult::Done,
         };
         let open = self
             .operation
@@ -161,7 +164,7 @@ impl Actor {
         if let Some(snapshot) = &mut self.snapshot {
             snapshot.status = match &result {
                 OperationResult::Done => SnapshotStatus::Completed,
-                OperationResult::Failed(reason) => SnapshotStatus::Failed(reason.clone()),
+                OperationResult::Failed(failure) => SnapshotStatus::Failed(failure.clone()),
             };
             snapshot.bytes = bytes;
             change.snapshots.push(snapshot.clone());

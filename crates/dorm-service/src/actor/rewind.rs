@@ -4,10 +4,11 @@ use dorm_lifecycle::{
     Abandoned, Actor as By, Command, Future, Input, Outcome, Resources, Rewind, Sandbox, SleepImage, SnapshotKind,
     State,
 };
-use dorm_store::{Maker, Removal, SnapshotRecord, SnapshotStatus};
+use dorm_store::{Code, Maker, Removal, SnapshotRecord, SnapshotStatus};
 
 use super::{Actor, Message, Reply, Waiting};
 use crate::error::ServiceError;
+use crate::failure::Failure;
 use crate::shared::Shared;
 use crate::view::SandboxView;
 
@@ -35,7 +36,7 @@ impl Actor {
             }
         };
         let Some(effect) = made.effect.clone() else {
-            let _ = reply.send(Err(self.failed("rewind", "it leads to nothing")));
+            let _ = reply.send(Err(self.failed("rewind", Failure::new(Code::Internal, "it leads to nothing"))));
             return;
         };
         match self.record_command(made, By::User).await {

@@ -1,43 +1,19 @@
 //! Work that is done while a sandbox keeps its state: its volumes are changed, a snapshot is made from its sleep image, the
 //! copy for a rewind is made. Each ends within its limit, and nothing of the sandbox has changed when it fails.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use dorm_agent_client::{Agent, Busy};
 use dorm_lifecycle::{
     Attachment, BackgroundWork, CaptureId, Observation, RunId, Sandbox, SleepImage, SnapshotId, SnapshotKind,
 };
+use dorm_store::Code;
 
+use super::save::unrecorded;
 use super::{OPERATION_LIMIT, Seen, Task, UNDO, connect, files_of_image, mount_all, mount_inside, too_late};
 use crate::error::ServiceError;
+use crate::failure::Failure;
 use crate::shared::chain;
-
-/// Why it did not work.
-enum Failure {
-    Error(ServiceError),
-    Late(String),
-}
-
-impl<E: Into<ServiceError>> From<E> for Failure {
-    fn from(error: E) -> Self {
-        Self::Error(error.into())
-    }
-}
-
-impl Failure {
-    fn late(what: &str, limit: Duration) -> Self {
-        Self::Late(format!("{what} took longer than its limit of {} s", limit.as_secs()))
-    }
-
-    fn seen(self, report: fn(String) -> Observation, agent: Option<Agent>) -> Seen {
-        let (reason, cause) = match self {
-            Self::Error(error) => (chain(&error), Some(Arc::new(error))),
-            Self::Late(reason) => (reason, None),
-        };
-        Seen { agent, cause, ..Seen::of(report(reason)) }
-    }
-}
 
 /// Gives a run that goes on the volumes in `after` and no others. What goes must not be in use, so it goes inside first;
 /// when anything fails the run gets those in `before` again.
@@ -53,15 +29,16 @@ pub(super) async fn attach(task: &Task, run: &RunId, before: &[Attachment], afte
                 Ok(new) => agent.insert(new).clone(),
                 Err(error) => {
                     silent = (!error.says_that_the_run_is_over()).then(|| chain(&error));
-                    return Err(error.into());
+                    return Err(Failure::of_path(error));
                 }
             },
         };
         touched = true;
         if staying.len() < before.len() {
-            mount_inside(&task.shared, &with(task, &staying), &agent, Busy::Refuse).await?;
+            let left = mount_inside(&task.shared, &with(task, &staying), &agent, Busy::Refuse).await;
+            left.map_err(Failure::of_path)?;
         }
-        mount_all(&task.shared, &with(task, after), &agent).await?;
+        mount_all(&task.shared, &with(task, after), &agent).await.map_err(Failure::of_path)?;
         Ok::<_, Failure>(())
     };
     let changed = tokio::time::timeout(limit, attempt).await;
@@ -71,7 +48,7 @@ pub(super) async fn attach(task: &Task, run: &RunId, before: &[Attachment], afte
             if touched && let Err(error) = put_back(task, run, before, &mut agent).await {
                 tracing::error!(%run, error = %chain(&error), "its volumes may not be as they were; its next run has them");
             }
-            Seen { silent, ..failure.seen(Observation::AttachFailed, agent) }
+            Seen { silent, agent, ..Seen::failed(Observation::AttachFailed, failure) }
         }
     }
 }
@@ -103,8 +80,8 @@ pub(super) async fn evict(task: &Task, run: &RunId) -> Seen {
     }
     match tokio::time::timeout(UNDO, task.shared.engine.stop(run)).await {
         Ok(Ok(())) => Seen::of(Observation::Attached),
-        Ok(Err(error)) => Failure::from(error).seen(Observation::AttachFailed, None),
-        Err(_) => Failure::late("ending its parked run", UNDO).seen(Observation::AttachFailed, None),
+        Ok(Err(error)) => Seen::failed(Observation::AttachFailed, error.into()),
+        Err(_) => Seen::failed(Observation::AttachFailed, Failure::late("ending its parked run", UNDO)),
     }
 }
 
@@ -125,7 +102,7 @@ pub(super) async fn prepare_rewind(task: &Task, to: &SnapshotId, target: &Captur
             task.shared.removals.note_verified(target);
             Seen::of(Observation::RewindPrepared)
         }
-        Err(failure) => failure.seen(Observation::RewindNotPrepared, None),
+        Err(failure) => Seen::failed(Observation::RewindNotPrepared, failure),
     }
 }
 
@@ -133,21 +110,18 @@ pub(super) async fn prepare_rewind(task: &Task, to: &SnapshotId, target: &Captur
 pub(super) async fn snapshot_image(task: &Task, image: &SleepImage) -> Seen {
     let limit = task.shared.settings.limits.copy_of(std::iter::once(image));
     let Some(capture) = task.capture.clone() else {
-        let reason = "no capture was recorded for it".to_owned();
-        return Failure::Late(reason).seen(Observation::SnapshotFailed, None);
+        return Seen::failed(Observation::SnapshotFailed, unrecorded());
     };
     let (own, image, to) = (task.clone(), image.clone(), capture.clone());
     let made = async move {
         match own.kind {
             SnapshotKind::Memory => Ok(own.shared.pool.copy(&image.capture, &to).await?.bytes()),
-            SnapshotKind::Filesystem => {
-                files_of_image(&own, &image).await.map(|made| made.bytes()).map_err(Failure::Late)
-            }
+            SnapshotKind::Filesystem => Ok(files_of_image(&own, &image).await?.bytes()),
         }
     };
     match to_its_end(task, "taking a snapshot", limit, &capture, made).await {
         Ok(bytes) => Seen { bytes, ..Seen::of(Observation::SnapshotTaken) },
-        Err(failure) => failure.seen(Observation::SnapshotFailed, None),
+        Err(failure) => Seen::failed(Observation::SnapshotFailed, failure),
     }
 }
 
@@ -163,7 +137,7 @@ async fn to_its_end(
     let mut working = task.shared.spawn(work);
     match tokio::time::timeout(limit, &mut working).await {
         Ok(Ok(done)) => done,
-        Ok(Err(unfinished)) => Err(Failure::Late(unfinished.to_string())),
+        Ok(Err(unfinished)) => Err(Failure::new(Code::Internal, unfinished.to_string())),
         Err(_) => {
             let (pool, capture) = (task.shared.pool.clone(), capture.clone());
             task.shared.spawn(async move {
@@ -172,7 +146,7 @@ async fn to_its_end(
                     tracing::warn!(%capture, error = %chain(&error), "a half-written capture is cleared away at the next start");
                 }
             });
-            Err(Failure::Late(too_late(what, (limit, OPERATION_LIMIT))))
+            Err(too_late(what, (limit, OPERATION_LIMIT)))
         }
     }
 }

@@ -6,8 +6,9 @@ use dorm_agent_client::{Agent, AgentError, ExitStatus, Offsets, Output, ProcessS
 use dorm_pool::ImageConfig;
 use futures_util::StreamExt as _;
 
-use super::{Reason, Task, reach, reason};
+use super::{Task, reach};
 use crate::error::ServiceError;
+use crate::failure::Failure;
 use crate::ops::settings;
 
 /// How long one answer to whether it can be used may take.
@@ -19,7 +20,7 @@ const SAID: usize = 1000;
 
 /// Starts what the image of a sandbox is made to run, and waits until it can be used. When this fails nothing of the run is
 /// needed.
-pub(super) async fn start(task: &Task, agent: &Agent) -> Result<(), Reason> {
+pub(super) async fn start(task: &Task, agent: &Agent) -> Result<(), Failure> {
     let work = async {
         let config = task.shared.image_config(&task.sandbox.spec.image).await;
         let spec = settings::start_spec(&config)?;
@@ -28,7 +29,9 @@ pub(super) async fn start(task: &Task, agent: &Agent) -> Result<(), Reason> {
         started.map_err(|_| reach::silent(task.patience()))??;
         until_ready(agent, &config, task.shared.settings.limits.ready).await
     };
-    work.await.map_err(|error: ServiceError| format!("starting what its image is made to run: {}", reason(&error)))
+    let started: Result<(), ServiceError> = work.await;
+    started
+        .map_err(|error| Failure::from(error).told_as(|why| format!("starting what its image is made to run: {why}")))
 }
 
 /// Waits until what an image is started with can be used, where the image says how to find that out.

@@ -10,17 +10,25 @@ use dorm_engine::EngineError;
 use dorm_lifecycle::CaptureId;
 use dorm_lifecycle::{Access, Observation, Origin, RunId, SleepImage, SnapshotKind, State};
 use dorm_pool::{Capture, CaptureDraft, CaptureFacts};
+use dorm_store::Code;
+use dorm_volume::VolumeError;
 
 use super::{
     OPERATION_LIMIT, Quiesced, Reason, Seen, Task, UNDO, Unreached, connect, end, late, reach, reason, within,
     within_limit,
 };
+use crate::failure::Failure;
 
 /// How long the agent may take to finish what is on its way before it is captured as it is.
 const QUIESCE: Duration = Duration::from_secs(10);
 
 /// How long it may take to copy deleted files of volumes to its own disk.
 const EXCHANGE: Duration = Duration::from_secs(60);
+
+/// An operation that was to write something and has no place for it: a fault of Dormouse.
+pub(super) fn unrecorded() -> Failure {
+    Failure::new(Code::Internal, "no capture was recorded for it")
+}
 
 /// How far an operation on a running guest has come, whichever way it ends.
 #[derive(Default)]
@@ -37,11 +45,12 @@ struct Progress {
 
 impl Progress {
     /// Notes an error of the engine.
-    fn met(&mut self, error: &EngineError) -> Reason {
+    fn met(&mut self, error: EngineError) -> Failure {
         self.over |= error.says_that_the_run_is_over();
+        let failure = Failure::from(error);
         match &self.silent {
-            None => error.chain(),
-            Some(silent) => format!("{}; its agent does not answer: {silent}", error.chain()),
+            None => failure,
+            Some(silent) => failure.told_as(|met| format!("{met}; its agent does not answer: {silent}")),
         }
     }
 
@@ -69,7 +78,7 @@ pub(super) async fn save(task: &Task, run: &RunId) -> Seen {
             let quiesced = progress.quiesced();
             Seen { bytes: image.bytes, quiesced, ..Seen::of(Observation::Saved(image)) }
         }
-        Err(reason) => undo(task, run, progress, Observation::SaveFailed(reason)).await,
+        Err(failure) => undo(task, run, progress, Observation::SaveFailed, failure).await,
     }
 }
 
@@ -78,13 +87,13 @@ pub(super) async fn save(task: &Task, run: &RunId) -> Seen {
 pub(crate) async fn park(task: &Task, run: &RunId) -> Option<u64> {
     let engine = &task.shared.engine;
     let parked = async {
-        engine.park(run).await.map_err(|error| error.chain())?;
-        engine.usage(run).await.map_err(|error| error.chain())
+        engine.park(run).await?;
+        Ok(engine.usage(run).await?)
     };
     match within(UNDO, "parking", parked).await {
         Ok(usage) => Some(usage.memory_bytes),
-        Err(reason) => {
-            tracing::warn!(%run, reason, "a suspended sandbox could not be parked; it is only on disk");
+        Err(failure) => {
+            tracing::warn!(%run, reason = failure.reason(), "a suspended sandbox could not be parked; it is only on disk");
             end(task, run).await;
             None
         }
@@ -96,7 +105,7 @@ pub(super) async fn snapshot(task: &Task, run: &RunId) -> Seen {
     let mut progress = Progress::default();
     let written = match within_limit(limit, "taking a snapshot", write(task, run, &mut progress)).await {
         Ok(written) => written,
-        Err(reason) => return undo(task, run, progress, Observation::SnapshotFailed(reason)).await,
+        Err(failure) => return undo(task, run, progress, Observation::SnapshotFailed, failure).await,
     };
     // The guest need not wait until its image is on disk: unlike a sleep, nothing is given up for it.
     let seen = release(task, run, progress, Observation::SnapshotTaken).await;
@@ -106,14 +115,15 @@ pub(super) async fn snapshot(task: &Task, run: &RunId) -> Seen {
     }
     match within_limit(limit, "taking a snapshot", commit(task, written)).await {
         Ok(capture) => Seen { bytes: capture.bytes(), ..seen },
-        Err(reason) => {
+        Err(failure) => {
             remove_capture(task).await;
-            Seen { observation: Observation::SnapshotFailed(reason), ..seen }
+            let Seen { observation, failure, .. } = Seen::failed(Observation::SnapshotFailed, failure);
+            Seen { observation, failure, ..seen }
         }
     }
 }
 
-async fn capture(task: &Task, run: &RunId, progress: &mut Progress) -> Result<Capture, Reason> {
+async fn capture(task: &Task, run: &RunId, progress: &mut Progress) -> Result<Capture, Failure> {
     commit(task, write(task, run, progress).await?).await
 }
 
@@ -126,21 +136,21 @@ struct Written {
 }
 
 /// Holds the guest still and has its image written.
-async fn write(task: &Task, run: &RunId, progress: &mut Progress) -> Result<Written, Reason> {
+async fn write(task: &Task, run: &RunId, progress: &mut Progress) -> Result<Written, Failure> {
     let shared = &task.shared;
-    let Some(id) = &task.capture else { return Err("no capture was recorded for it".to_owned()) };
+    let Some(id) = &task.capture else { return Err(unrecorded()) };
     if shared.paused_for_disk.leave(&task.sandbox.id) {
         // Its agent has to answer once more. If this fails, the next look at the disk pauses it again.
         progress.held = true;
-        shared.engine.go_on(run).await.map_err(|error| progress.met(&error))?;
+        shared.engine.go_on(run).await.map_err(|error| progress.met(error))?;
     }
     make_ready(task, run, progress).await?;
     let began = Instant::now();
-    let need = shared.engine.usage(run).await.map_err(|error| progress.met(&error))?.memory_bytes;
-    let draft = shared.pool.begin(id, need).await.map_err(|error| reason(&error))?;
+    let need = shared.engine.usage(run).await.map_err(|error| progress.met(error))?.memory_bytes;
+    let draft = shared.pool.begin(id, need).await?;
     let into = match task.kind {
         SnapshotKind::Memory => draft.directory().to_owned(),
-        SnapshotKind::Filesystem => draft.make_memory().await.map_err(|error| reason(&error))?,
+        SnapshotKind::Filesystem => draft.make_memory().await?,
     };
     progress.held = true;
     let written = shared.engine.capture(run, &into).await;
@@ -148,7 +158,7 @@ async fn write(task: &Task, run: &RunId, progress: &mut Progress) -> Result<Writ
         Ok(written) => written,
         Err(error) => {
             abandon(draft).await;
-            return Err(progress.met(&error));
+            return Err(progress.met(error));
         }
     };
     if matches!(task.sandbox.state, State::Suspending { .. })
@@ -162,15 +172,20 @@ async fn write(task: &Task, run: &RunId, progress: &mut Progress) -> Result<Writ
 }
 
 /// Makes what a guest that stands still has written to its volumes durable: they are part of what is said to be on disk.
-async fn sync_volumes(task: &Task) -> Result<(), Reason> {
+async fn sync_volumes(task: &Task) -> Result<(), Failure> {
     for attachment in task.sandbox.spec.attachments.iter().filter(|one| one.access == Access::Write) {
-        task.shared.volumes.sync(&attachment.volume).await.map_err(|error| reason(&error))?;
+        task.shared.volumes.sync(&attachment.volume).await.map_err(unsynced)?;
     }
     Ok(())
 }
 
+fn unsynced(error: VolumeError) -> Failure {
+    let full = matches!(&error, VolumeError::Disk { source, .. } if source.is_no_room());
+    Failure::new(if full { Code::NoRoom } else { Code::Failed }, reason(&error))
+}
+
 /// Makes a capture of what was written, durable and with hashes.
-async fn commit(task: &Task, written: Written) -> Result<Capture, Reason> {
+async fn commit(task: &Task, written: Written) -> Result<Capture, Failure> {
     let began = Instant::now();
     let capture = match task.kind {
         SnapshotKind::Memory => written.draft.commit(facts(task), &written.files).await,
@@ -179,43 +194,43 @@ async fn commit(task: &Task, written: Written) -> Result<Capture, Reason> {
             return read_files(task, written.draft, &written.memory, facts).await;
         }
     };
-    let capture = capture.map_err(|error| reason(&error))?;
+    let capture = capture?;
     tracing::debug!(capture = %capture.id, bytes = capture.bytes(), took = ?began.elapsed(), "committed");
     Ok(capture)
 }
 
 /// Reads the files out of the memory image in `memory` and makes a capture of them.
-async fn read_files(task: &Task, draft: CaptureDraft, memory: &Path, facts: CaptureFacts) -> Result<Capture, Reason> {
+async fn read_files(task: &Task, draft: CaptureDraft, memory: &Path, facts: CaptureFacts) -> Result<Capture, Failure> {
     let began = Instant::now();
     let read = async {
         let pool = &task.shared.pool;
-        let below = pool.below(&facts.image, facts.layer.as_ref()).await.map_err(|error| reason(&error))?;
-        let tree = draft.begin_tree(below).await.map_err(|error| reason(&error))?;
+        let below = pool.below(&facts.image, facts.layer.as_ref()).await?;
+        let tree = draft.begin_tree(below).await?;
         let sink = Box::new(tree.clone());
-        let left_out = task.shared.engine.read_files(memory, sink).await.map_err(|error| error.chain())?;
-        Ok((tree, left_out))
+        let left_out = task.shared.engine.read_files(memory, sink).await?;
+        Ok::<_, Failure>((tree, left_out))
     };
     let (tree, left_out) = match read.await {
         Ok(read) => read,
-        Err(reason) => {
+        Err(failure) => {
             abandon(draft).await;
-            return Err(reason);
+            return Err(failure);
         }
     };
     let reading = began.elapsed();
-    let capture = draft.commit_tree(facts, tree).await.map_err(|error| reason(&error))?;
+    let capture = draft.commit_tree(facts, tree).await?;
     let committing = began.elapsed() - reading;
     tracing::debug!(capture = %capture.id, tree = ?capture.tree, ?left_out, ?reading, ?committing, "files committed");
     Ok(capture)
 }
 
 /// Makes a capture of the files in the image of a suspended sandbox. Nothing runs.
-pub(crate) async fn files_of_image(task: &Task, image: &SleepImage) -> Result<Capture, Reason> {
+pub(crate) async fn files_of_image(task: &Task, image: &SleepImage) -> Result<Capture, Failure> {
     let shared = &task.shared;
-    let Some(id) = &task.capture else { return Err("no capture was recorded for it".to_owned()) };
+    let Some(id) = &task.capture else { return Err(unrecorded()) };
     let attempt = async {
-        let source = shared.pool.check(&image.capture).await.map_err(|error| reason(&error))?;
-        let draft = shared.pool.begin(id, 0).await.map_err(|error| reason(&error))?;
+        let source = shared.pool.check(&image.capture).await?;
+        let draft = shared.pool.begin(id, 0).await?;
         let facts = CaptureFacts { generation: image.generation, taken: image.taken, ..facts(task) };
         read_files(task, draft, &source.directory, facts).await
     };
@@ -225,18 +240,18 @@ pub(crate) async fn files_of_image(task: &Task, image: &SleepImage) -> Result<Ca
 
 /// What must be done inside before the guest is held still. An agent that does not answer is noted: the guest is held
 /// still without it. Then the engine refuses a guest that has a deleted file of a volume open.
-async fn make_ready(task: &Task, run: &RunId, progress: &mut Progress) -> Result<(), Reason> {
+async fn make_ready(task: &Task, run: &RunId, progress: &mut Progress) -> Result<(), Failure> {
     let patience = QUIESCE.min(task.patience());
     let agent = match &task.agent {
         Some(agent) if !agent.is_closed() => agent.clone(),
-        Some(_) | None => match connect(task, run, patience).await.map_err(Unreached::from) {
+        Some(_) | None => match connect(task, run, patience).await {
             Ok(agent) => agent,
-            Err(Unreached::Over(reason)) => {
+            Err(error) if error.says_that_the_run_is_over() => {
                 progress.over = true;
-                return Err(reason);
+                return Err(error.into());
             }
-            Err(Unreached::Silent(reason)) => {
-                progress.silent = Some(reason);
+            Err(error) => {
+                progress.silent = Some(reason(&error));
                 return Ok(());
             }
         },
@@ -247,7 +262,7 @@ async fn make_ready(task: &Task, run: &RunId, progress: &mut Progress) -> Result
             // An agent of an earlier build does not know how; the engine refuses where it matters.
             Ok(Ok(()) | Err(AgentError::Invalid(_))) => {}
             Ok(Err(error @ AgentError::Closed { .. })) => progress.silent = Some(reason(&error)),
-            Ok(Err(error)) => return Err(reason(&error)),
+            Ok(Err(error)) => return Err(error.into()),
             Err(_) => {
                 progress.silent = Some("its deleted files on volumes could not be kept in time".to_owned());
             }
@@ -341,20 +356,30 @@ async fn remove_capture(task: &Task) {
 }
 
 /// Clears away what was written and lets the guest continue.
-async fn undo(task: &Task, run: &RunId, progress: Progress, report: Observation) -> Seen {
+async fn undo(
+    task: &Task,
+    run: &RunId,
+    progress: Progress,
+    report: fn(Reason) -> Observation,
+    failure: Failure,
+) -> Seen {
     remove_capture(task).await;
+    let Seen { observation, failure, .. } = Seen::failed(report, failure);
     #[cfg(feature = "planted-bugs")]
     if dorm_steps::planted::is(dorm_steps::planted::Planted::MissedUndo) {
-        return Seen::of(report);
+        return Seen { failure, ..Seen::of(observation) };
     }
     #[cfg(feature = "planted-bugs")]
     if dorm_steps::planted::is(dorm_steps::planted::Planted::RunEndedOnFailedSave)
-        && let Observation::SaveFailed(reason) = &report
+        && let Observation::SaveFailed(reason) = &observation
     {
         end(task, run).await;
         return Seen::of(Observation::RunLost(reason.clone()));
     }
-    release(task, run, progress, report).await
+    let seen = release(task, run, progress, observation).await;
+    // Of a run that is lost something else is told.
+    let failure = failure.filter(|_| !matches!(seen.observation, Observation::RunLost(_)));
+    Seen { failure, ..seen }
 }
 
 /// Removes an image of which it is not known whether it was recorded: [`dorm_steps::planted::Planted::CommitReportedFailed`].
@@ -363,7 +388,7 @@ pub(crate) async fn give_up_image(task: &Task, capture: &CaptureId, why: &str) -
     let task = Task { capture: Some(capture.clone()), ..task.clone() };
     let run = task.sandbox.run_id();
     let held = Progress { held: true, ..Progress::default() };
-    undo(&task, &run, held, Observation::SaveFailed(why.to_owned())).await
+    undo(&task, &run, held, Observation::SaveFailed, Failure::new(Code::StoreFailed, why)).await
 }
 
 /// After a restart of the daemon: lets a guest continue that was held still, then reports.

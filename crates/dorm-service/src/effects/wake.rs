@@ -7,10 +7,12 @@ use dorm_agent_client::{Agent, Identity, Variable};
 use dorm_engine::RunSpec;
 use dorm_lifecycle::{CaptureId, Observation, OnUnrestorable, Restored, RunId, SleepImage};
 use dorm_pool::{Capture, Expected, PoolError};
+use dorm_store::Code;
 
 use super::{
-    Memory, OPERATION_LIMIT, Reason, Seen, Task, UNDO, end, introduce, must_end_all, reason, spec, within, within_limit,
+    Memory, OPERATION_LIMIT, Reason, Seen, Task, UNDO, end, introduce, must_end_all, spec, within, within_limit,
 };
+use crate::failure::Failure;
 use crate::shared::Shared;
 
 /// The variable that tells every process which sandbox it is in.
@@ -31,10 +33,10 @@ pub(super) async fn wake(task: &Task, parked: &RunId, fresh: &RunId, image: &Sle
         Ok(Back { run, agent, restored, because }) => {
             Seen::with(Observation::Woken { run: run.generation, restored, because }, agent)
         }
-        Err(reason) => {
+        Err(failure) => {
             end(task, parked).await;
             end(task, fresh).await;
-            Seen::of(Observation::WakeFailed(reason))
+            Seen::failed(Observation::WakeFailed, failure)
         }
     }
 }
@@ -52,49 +54,52 @@ pub(super) async fn rewind(task: &Task, parked: &RunId, fresh: &RunId, target: O
         let spec = spec(task, fresh).await?;
         let restored = match target {
             Some(target) => {
-                restore(task, &spec, target).await?;
+                restore(task, &spec, target).await.map_err(NotRestored::into_failure)?;
                 Restored::Memory { generation: None }
             }
             None => {
-                task.shared.engine.start(&spec).await.map_err(|error| error.chain())?;
+                task.shared.engine.start(&spec).await?;
                 Restored::Filesystem
             }
         };
         let memory = if target.is_some() { Memory::Kept } else { Memory::Fresh };
-        Ok((introduce(task, fresh, memory).await.map_err(|error| reason(&error))?, restored))
+        Ok((introduce(task, fresh, memory).await?, restored))
     };
     match within_limit((limit, OPERATION_LIMIT), "rewinding", attempt).await {
         Ok((agent, restored)) => {
             Seen::with(Observation::Woken { run: fresh.generation, restored, because: None }, agent)
         }
-        Err(reason) => {
+        Err(failure) => {
             end(task, fresh).await;
-            Seen::of(Observation::WakeFailed(reason))
+            Seen::failed(Observation::WakeFailed, failure)
         }
     }
 }
 
-async fn attempt(task: &Task, parked: &RunId, fresh: &RunId, image: &SleepImage) -> Result<Back, Reason> {
+async fn attempt(task: &Task, parked: &RunId, fresh: &RunId, image: &SleepImage) -> Result<Back, Failure> {
     let restored = Restored::Memory { generation: Some(image.generation) };
     if task.shared.parking.holds(&task.sandbox.id) {
         match thaw(task, parked).await {
             Ok(agent) => return Ok(Back { run: parked.clone(), agent, restored, because: None }),
             // Nothing is lost: what was parked is a cache of the image, from which it begins again.
-            Err(reason) => tracing::warn!(run = %parked, reason, "a parked run did not go on; its image is restored"),
+            Err(failure) => {
+                tracing::warn!(run = %parked, reason = failure.reason(), "a parked run did not go on; its image is restored")
+            }
         }
     }
     // It may run since it was thawed; two runs of one sandbox there must never be.
     within(UNDO, "ending its run before", must_end_all(task, parked)).await?;
     let (restored, because) = from_best(task, fresh, image).await?;
-    let agent = introduce(task, fresh, Memory::Kept).await.map_err(|error| reason(&error))?;
+    let agent = introduce(task, fresh, Memory::Kept).await?;
     Ok(Back { run: fresh.clone(), agent, restored, because })
 }
 
 /// Starts a run from the newest image that can be restored, or, where none can, as the sandbox's spec allows. An older
 /// image is used only when a newer one is damaged, missing or of another engine: what may pass is never a reason.
-async fn from_best(task: &Task, run: &RunId, newest: &SleepImage) -> Result<(Restored, Option<Reason>), Reason> {
+async fn from_best(task: &Task, run: &RunId, newest: &SleepImage) -> Result<(Restored, Option<Reason>), Failure> {
     let spec = spec(task, run).await?;
     let mut unusable: Vec<Reason> = Vec::new();
+    let mut first: Option<Failure> = None;
     for image in std::iter::once(newest).chain(&task.sandbox.older) {
         match restore(task, &spec, &image.capture).await {
             Ok(()) => {
@@ -105,44 +110,48 @@ async fn from_best(task: &Task, run: &RunId, newest: &SleepImage) -> Result<(Res
                 });
                 return Ok((Restored::Memory { generation: Some(image.generation) }, because));
             }
-            Err(NotRestored::Unusable(reason)) => {
-                unusable.push(format!("the image of generation {} cannot be restored: {reason}", image.generation));
+            Err(NotRestored::Unusable(failure)) => {
+                unusable.push(format!("the image of generation {} cannot be restored: {failure}", image.generation));
+                first.get_or_insert(failure);
             }
-            Err(NotRestored::Failed(reason)) => return Err(reason),
+            Err(NotRestored::Failed(failure)) => return Err(failure),
         }
     }
     let why = unusable.join("; ");
     match task.sandbox.spec.keeping.on_unrestorable {
-        OnUnrestorable::Fail => Err(why),
+        OnUnrestorable::Fail => Err(match first {
+            Some(first) => first.told_as(|_| why),
+            None => Failure::new(Code::Damaged, why),
+        }),
         OnUnrestorable::Fresh => {
-            task.shared.engine.start(&spec).await.map_err(|error| error.chain())?;
+            task.shared.engine.start(&spec).await?;
             let restored = if spec.layers.is_empty() { Restored::Nothing } else { Restored::Filesystem };
             Ok((restored, Some(format!("it has booted afresh: {why}"))))
         }
     }
 }
 
-async fn thaw(task: &Task, run: &RunId) -> Result<Agent, Reason> {
+async fn thaw(task: &Task, run: &RunId) -> Result<Agent, Failure> {
     if !task.sandbox.spec.attachments.is_empty() {
-        let mounts = task.shared.mounts(&task.sandbox).await.map_err(|error| reason(&error))?;
-        task.shared.engine.mount(run, &mounts).await.map_err(|error| error.chain())?;
+        let mounts = task.shared.mounts(&task.sandbox).await?;
+        task.shared.engine.mount(run, &mounts).await?;
     }
-    task.shared.engine.go_on(run).await.map_err(|error| error.chain())?;
-    introduce(task, run, Memory::Kept).await.map_err(|error| reason(&error))
+    task.shared.engine.go_on(run).await?;
+    Ok(introduce(task, run, Memory::Kept).await?)
 }
 
 /// Why a run was not started from a capture.
 pub(super) enum NotRestored {
     /// The capture will never do: it is damaged, missing, or of another engine.
-    Unusable(Reason),
+    Unusable(Failure),
     /// The attempt failed; another may not.
-    Failed(Reason),
+    Failed(Failure),
 }
 
-impl From<NotRestored> for Reason {
-    fn from(not: NotRestored) -> Self {
-        match not {
-            NotRestored::Unusable(reason) | NotRestored::Failed(reason) => reason,
+impl NotRestored {
+    pub(super) fn into_failure(self) -> Failure {
+        match self {
+            Self::Unusable(failure) | Self::Failed(failure) => failure,
         }
     }
 }
@@ -158,11 +167,11 @@ pub(super) async fn restore(task: &Task, spec: &RunSpec, capture: &CaptureId) ->
         PoolError::Missing(_)
         | PoolError::Damaged { .. }
         | PoolError::Incompatible { .. }
-        | PoolError::MissingImage { .. } => NotRestored::Unusable(reason(&error)),
-        _ => NotRestored::Failed(reason(&error)),
+        | PoolError::MissingImage { .. } => NotRestored::Unusable(error.into()),
+        _ => NotRestored::Failed(error.into()),
     })?;
     let verified = Instant::now();
-    task.shared.engine.restore(spec, &capture.directory).await.map_err(|error| NotRestored::Failed(error.chain()))?;
+    task.shared.engine.restore(spec, &capture.directory).await.map_err(|error| NotRestored::Failed(error.into()))?;
     let (verifying, restoring) = (verified - began, verified.elapsed());
     tracing::debug!(run = %spec.run, bytes = capture.bytes(), ?verifying, ?restoring, "restored");
     Ok(())

@@ -219,7 +219,7 @@ impl Service {
         let status = match &snapshot.status {
             SnapshotStatus::Completed => return Ok(snapshot),
             SnapshotStatus::InProgress | SnapshotStatus::Deleting => snapshot.status.as_str().to_owned(),
-            SnapshotStatus::Failed(reason) => format!("failed ({reason})"),
+            SnapshotStatus::Failed(failure) => format!("failed ({})", failure.reason),
         };
         Err(ServiceError::SnapshotNotReady { snapshot: id.clone(), status })
     }
@@ -366,7 +366,8 @@ pub(crate) async fn finish_deletion(
     operation.ended = Some((shared.now(), OperationResult::Done));
     let change = Change { operations: vec![operation], forgotten: snapshots, ..Change::default() };
     shared.commit(change).await?;
-    // It may be the last that stood on another.
+    // It may be the last that stood on another, or on its image.
     shared.removals.poke();
+    shared.references.poke();
     Ok(())
 }

@@ -105,6 +105,8 @@ impl Service {
         for image in images {
             let holders = images::holders(&image.digest, &living, &snapshots);
             let mut why: Vec<_> = holders.into_iter().map(|holder| format!("{holder} stands on it")).collect();
+            let foreign = shared.pool.foreign_references(&image.digest).await?;
+            why.extend(foreign.iter().map(|foreign| format!("{foreign} refers to it")));
             why.extend(image.tags.iter().map(|tag| format!("it is tagged '{tag}'")));
             if why.is_empty() {
                 why.push("it was imported, and stays until it is removed by name".to_owned());

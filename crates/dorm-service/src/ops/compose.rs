@@ -11,7 +11,7 @@ use super::create::{CreateFrom, CreateSandbox};
 use super::settings::fits_host;
 use crate::activity::Use;
 use crate::effects;
-use crate::error::ServiceError;
+use crate::error::{ServiceError, host_part};
 use crate::shared::{Service, chain};
 
 /// After this time a trial whose daemon has died is ended by the next one.
@@ -80,7 +80,9 @@ impl Service {
                 if snapshot.kind != SnapshotKind::Filesystem {
                     return Err(ServiceError::MemorySnapshot(id.clone()));
                 }
-                pool.compose_image(&snapshot.image, Some(&snapshot.capture), asked.config, asked.build, tell).await?
+                let made =
+                    pool.compose_image(&snapshot.image, Some(&snapshot.capture), asked.config, asked.build, tell);
+                made.await.map_err(host_part)?
             }
         };
         report(Progress { stage: Stage::Trying, entries: image.files, bytes: image.bytes, bytes_total: None });

@@ -14,7 +14,7 @@ use super::attach::{AttachVolume, FollowingVolumes, following};
 use super::settings::fits_host;
 use crate::actor::{Actor, First, Open, Seat, record::first_operation};
 use crate::admission::Share;
-use crate::error::ServiceError;
+use crate::error::{ServiceError, host_part};
 use crate::shared::Service;
 use crate::view::SandboxView;
 
@@ -137,6 +137,11 @@ impl Service {
         let admitted = shared.admit_run("create a sandbox", Share::of(&resources)).await?;
         shared.admit_another("create a sandbox", &admitted).await?;
         let attachments = self.attachments(asked.attachments.clone()).await?;
+        // An image that a snapshot names has to be there, too, and is no mistake of the caller if it is not.
+        let referring = match asked.from {
+            CreateFrom::Image(_) => shared.refer(&image).await?,
+            CreateFrom::Snapshot(_) => shared.refer(&image).await.map_err(host_part)?,
+        };
         let spec = SandboxSpec { attachments, ..spec(asked, image, layer, resources) };
         let context = Context { bytes, ..shared.context() };
         let made = create_with(id, shared.settings.project.clone(), spec, origin, program, &context)?;
@@ -165,7 +170,7 @@ impl Service {
         let own = shared.clone();
         // Whoever asked may go away at any moment; what is recorded is begun all the same.
         let begin = async move {
-            let (_staying, leasing) = (staying, leasing);
+            let (_staying, _referring, leasing) = (staying, referring, leasing);
             let seat = Seat::take(&own, &record.sandbox);
             if let Err(error) = own.commit(change).await {
                 own.leave(&record.sandbox.id);

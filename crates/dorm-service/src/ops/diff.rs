@@ -5,7 +5,7 @@ use dorm_pool::{Differing, Listed, Lister};
 use dorm_store::{Removal, SnapshotRecord};
 
 use crate::actor::SnapshotAsked;
-use crate::error::ServiceError;
+use crate::error::{ServiceError, host_part};
 use crate::removals::Using;
 use crate::shared::Service;
 
@@ -36,7 +36,7 @@ impl Service {
         if before.image != after.image {
             return Err(ServiceError::NotComparable { first: before.image, second: after.image });
         }
-        Ok(self.shared.pool.diff(&before.image, before.stack, after.stack).await?)
+        self.shared.pool.diff(&before.image, before.stack, after.stack).await.map_err(host_part)
     }
 
     async fn files_at(&self, moment: &Moment) -> Result<Files, ServiceError> {

@@ -6,8 +6,8 @@ use dorm_store::{
     Change, Maker, OperationKind, OperationRecord, OperationResult, Removal, SnapshotRecord, SnapshotStatus,
 };
 
-use crate::error::ServiceError;
-use crate::shared::{Service, chain};
+use crate::error::{ServiceError, host_part};
+use crate::shared::Service;
 
 impl Service {
     /// Makes a filesystem snapshot of what is in the files of memory snapshot `id`, which stays. Nothing runs, and any
@@ -70,7 +70,7 @@ impl Service {
             }
             Err(error) => error,
         };
-        operation.ended = Some((shared.now(), OperationResult::Failed(chain(&error))));
+        operation.ended = Some((shared.now(), OperationResult::Failed(error.record())));
         let discard = vec![to];
         shared.commit(Change { operations: vec![operation], discard, ..Change::default() }).await?;
         Err(error)
@@ -79,7 +79,7 @@ impl Service {
     async fn read_files(&self, source: &SnapshotRecord, to: &CaptureId) -> Result<Capture, ServiceError> {
         let shared = &self.shared;
         let memory = shared.pool.check(&source.capture).await?;
-        let below = shared.pool.below(&source.image, source.layer.as_ref()).await?;
+        let below = shared.pool.below(&source.image, source.layer.as_ref()).await.map_err(host_part)?;
         let draft = shared.pool.begin(to, 0).await?;
         let tree = draft.begin_tree(below).await?;
         shared.engine.read_files(&memory.directory, Box::new(tree.clone())).await?;

@@ -14,7 +14,8 @@ use std::time::Duration;
 
 use dorm_lifecycle::{Actor as By, CaptureId, Command, EventKind, Name, SandboxId, SandboxSpec, SnapshotKind};
 use dorm_store::{
-    Change, ForkPlan, NewEvent, OperationKind, OperationRecord, OperationResult, Removal, StoreError, Together,
+    Change, Code, FailureRecord, ForkPlan, NewEvent, OperationKind, OperationRecord, OperationResult, Removal,
+    StoreError, Together,
 };
 use futures_util::StreamExt as _;
 
@@ -144,7 +145,7 @@ impl Service {
         let _verified = match taken {
             Ok(verified) => verified,
             Err(error) => {
-                close(shared, operation, OperationResult::Failed(chain(&error)), None).await;
+                close(shared, operation, OperationResult::Failed(error.record()), None).await;
                 return Err(error);
             }
         };
@@ -158,7 +159,10 @@ impl Service {
         let (count, failed) = (made.len(), made.iter().filter(|made| made.is_err()).count());
         let result = match made.iter().find_map(|made| made.as_ref().err()) {
             None => OperationResult::Done,
-            Some(first) => OperationResult::Failed(format!("{failed} of {count} children: {}", chain(first))),
+            Some(first) => {
+                let reason = format!("{failed} of {count} children: {}", chain(first));
+                OperationResult::Failed(FailureRecord::new(first.code(), reason))
+            }
         };
         if plan.together == Together::AllOrNone && failed > 0 {
             if self.end_children(&plan, By::Host).await == Recorded::NotYet
@@ -222,7 +226,10 @@ impl Service {
         if plan.together == Together::AllOrNone && self.end_children(&plan, By::Recovery).await == Recorded::NotYet {
             return;
         }
-        let result = OperationResult::Failed("the daemon was stopped in the middle of it".to_owned());
+        let result = OperationResult::Failed(FailureRecord::new(
+            Code::Unavailable,
+            "the daemon was stopped in the middle of it",
+        ));
         if close(&self.shared, operation, result, None).await == Recorded::Yes {
             self.shared.removals.end_use(&plan.snapshot);
         }

@@ -45,11 +45,14 @@ impl Service {
         });
     }
 
-    /// Removes an image that no living sandbox and no snapshot needs.
+    /// Removes an image that no living sandbox and no snapshot needs, of this data directory or of another that shares the
+    /// images.
     ///
     /// # Errors
     /// From the pool, with the list of holders when it is in use.
     pub async fn remove_image(&self, image: &Digest) -> Result<(), ServiceError> {
+        // What is left is of a record that is being made.
+        self.shared.release_unneeded().await?;
         let standing = SnapshotFilter { image: Some(image.clone()), ..SnapshotFilter::default() };
         let (living, snapshots) = (self.shared.living().await?, self.shared.store.find_snapshots(&standing).await?);
         let mut held_by = holders(image, &living, &snapshots);

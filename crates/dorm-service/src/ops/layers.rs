@@ -5,7 +5,9 @@
 
 use dorm_lifecycle::{Actor as By, CaptureId, SnapshotId, SnapshotKind};
 use dorm_pool::Capture;
-use dorm_store::{Change, OperationKind, OperationRecord, OperationResult, SnapshotRecord, SnapshotStatus};
+use dorm_store::{
+    Change, Code, FailureRecord, OperationKind, OperationRecord, OperationResult, SnapshotRecord, SnapshotStatus,
+};
 
 use crate::error::ServiceError;
 use crate::shared::{Service, chain};
@@ -77,14 +79,14 @@ impl Service {
             Ok(flat) => self.replace(id, &flat, &operation).await,
             Err(error) => Err(error.into()),
         };
-        let reason = match &merged {
+        let why = match &merged {
             Ok(true) => return Ok(()),
-            Ok(false) => "somebody has begun to use it".to_owned(),
+            Ok(false) => FailureRecord::new(Code::Conflict, "somebody has begun to use it"),
             // It may be recorded; the next start finds out.
             Err(error) if error.is_unknown() => return merged.map(drop),
-            Err(error) => chain(error),
+            Err(error) => error.record(),
         };
-        operation.ended = Some((shared.now(), OperationResult::Failed(reason)));
+        operation.ended = Some((shared.now(), OperationResult::Failed(why)));
         shared.commit(Change { operations: vec![operation], discard: vec![to], ..Change::default() }).await?;
         merged.map(drop)
     }

@@ -9,7 +9,9 @@
 //! and gives it up otherwise: then both live on as they were.
 
 use dorm_lifecycle::{Actor as By, Denied, EventKind, Sandbox, SandboxId, SnapshotId, SnapshotKind, State};
-use dorm_store::{Change, NewEvent, OperationKind, OperationRecord, OperationResult, PromotePlan, Removal};
+use dorm_store::{
+    Change, Code, FailureRecord, NewEvent, OperationKind, OperationRecord, OperationResult, PromotePlan, Removal,
+};
 
 use super::fork::{Recorded, close};
 use super::rewind::{KeepFuture, RewoundSandbox};
@@ -102,7 +104,7 @@ impl Service {
                 Ok(Promoted { sandbox, child, future })
             }
             Err(error) => {
-                close(shared, operation, OperationResult::Failed(chain(&error)), None).await;
+                close(shared, operation, OperationResult::Failed(error.record()), None).await;
                 Err(error)
             }
         }
@@ -138,7 +140,10 @@ impl Service {
         let ended = match self.was_taken_back(&operation, &plan.snapshot).await {
             Ok(true) => Ok(self.finish_promotion(operation, &plan, By::Recovery).await),
             Ok(false) => {
-                let result = OperationResult::Failed("the daemon was stopped in the middle of it".to_owned());
+                let result = OperationResult::Failed(FailureRecord::new(
+                    Code::Unavailable,
+                    "the daemon was stopped in the middle of it",
+                ));
                 Ok(close(&self.shared, operation, result, None).await)
             }
             Err(error) => Err(error),

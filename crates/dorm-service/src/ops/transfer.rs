@@ -23,7 +23,8 @@ use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::CancellationToken;
 
-use crate::error::ServiceError;
+use crate::error::{ServiceError, host_part};
+use crate::references::Referring;
 use crate::shared::{Service, chain};
 
 /// How many pieces wait for whoever is slower.
@@ -74,7 +75,7 @@ impl Service {
             parents: self.parents(&snapshot).await?,
             labels: snapshot.labels.clone(),
         };
-        let export = self.shared.pool.export(&snapshot.capture, note).await?;
+        let export = self.shared.pool.export(&snapshot.capture, note).await.map_err(host_part)?;
         let (bytes, name) = (export.bytes(), format!("{id}.dorm"));
         let (send, receive) = mpsc::channel(PIECES);
         tokio::task::spawn_blocking(move || {
@@ -121,7 +122,7 @@ impl Service {
         let shared = &self.shared;
         let incoming = shared.pool.open_export(from).await?;
         let about = incoming.about().clone();
-        self.has_image(&about).await?;
+        drop(self.has_image(&about).await?);
         shared.admit_write("import a snapshot", about.need_bytes().unwrap_or(u64::MAX)).await?;
         let name = ImportAs { capture: shared.ids().capture(), layer: shared.ids().capture() };
         let mut captures = vec![name.capture.clone()];
@@ -145,7 +146,7 @@ impl Service {
         let taken = async {
             let imported = shared.pool.import_export(incoming, &name).await?;
             // Nobody removes an image on which a capture stands; until there was one, somebody may have.
-            self.has_image(&about).await?;
+            let _referring = self.has_image(&about).await?;
             let (snapshot, layer) = self.records(&about, &imported, settings);
             let snapshots = layer.iter().chain([&snapshot]).cloned().collect();
             let operations = ended(&OperationResult::Done);
@@ -160,7 +161,7 @@ impl Service {
             // It may be recorded; the next start finds out.
             Err(error) if error.is_unknown() => Err(error),
             Err(error) => {
-                let operations = ended(&OperationResult::Failed(chain(&error)));
+                let operations = ended(&OperationResult::Failed(error.record()));
                 shared.commit(Change { operations, discard: captures.clone(), ..Change::default() }).await?;
                 // Whoever is told that it is refused finds nothing of it.
                 shared.discard(captures).await;
@@ -211,13 +212,13 @@ impl Service {
         (snapshot, layer)
     }
 
-    async fn has_image(&self, about: &Exported) -> Result<(), ServiceError> {
+    async fn has_image(&self, about: &Exported) -> Result<Referring, ServiceError> {
         let image = &about.facts.image;
-        match self.shared.pool.image(image).await {
+        match self.shared.refer(image).await {
             Err(PoolError::NoImage { .. }) => {
                 Err(ServiceError::ImageToImport { image: image.clone(), tags: about.image_tags.clone() })
             }
-            other => Ok(other.map(drop)?),
+            other => Ok(other?),
         }
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use dorm_lifecycle::{Actor as By, CaptureId, RunCondition, RunId, Sandbox, prefer_run, preferred_run};
 use dorm_pool::PoolError;
-use dorm_store::{Change, NewEvent, OperationResult, SandboxRecord};
+use dorm_store::{Change, Code, FailureRecord, NewEvent, OperationResult, SandboxRecord};
 
 use super::{RecoveryReport, end_all};
 use crate::error::ServiceError;
@@ -44,7 +44,7 @@ pub(super) async fn prefer(
     let open = shared.store.open_operations().await?.into_iter();
     let ended = open.filter(|open| Some(&open.id) == operation.as_ref()).map(|mut open| {
         let why = "its record was older than its run".to_owned();
-        open.ended = Some((now, OperationResult::Failed(why)));
+        open.ended = Some((now, OperationResult::Failed(FailureRecord::new(Code::Unavailable, why))));
         open
     });
     let operations = ended.collect();

@@ -3,10 +3,9 @@
 use std::io::ErrorKind;
 
 use dorm_lifecycle::{LeaseRefused, MountPath, Name, PlaceError, SandboxId};
+use dorm_store::Code;
 use dorm_volume::VolumeError;
 use thiserror::Error;
-
-use crate::error::Code;
 
 /// Why something could not be done with a volume.
 #[derive(Debug, Error)]
@@ -77,7 +76,16 @@ impl VolumeProblem {
                 Some(ErrorKind::NotFound) => Code::NotFound,
                 Some(ErrorKind::StorageFull | ErrorKind::QuotaExceeded) => Code::NoRoom,
                 Some(_) => Code::InvalidArgument,
-                None => Code::Failed,
+                None => match source {
+                    VolumeError::Gone { .. } => Code::Damaged,
+                    VolumeError::Disk { source, .. } if source.is_no_room() => Code::NoRoom,
+                    VolumeError::Host { source, .. }
+                        if matches!(source.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded) =>
+                    {
+                        Code::NoRoom
+                    }
+                    _ => Code::Failed,
+                },
             },
         }
     }

@@ -153,7 +153,9 @@ async fn a_volume_that_cannot_be_mounted_is_not_attached_and_its_error_keeps_its
         let (id, run) = apart(&service).await;
         world.host.faults().next(Operation::Mount, Moment::After, fault);
         let failed = service.attach(&id, data()).await.unwrap_err();
-        assert!(matches!(failed, ServiceError::Engine(_)), "{failed:?}");
+        let ServiceError::OperationFailed { failure, .. } = &failed else { panic!("{failed:?}") };
+        assert!(matches!(failure.cause(), Some(ServiceError::Engine(_))), "{failure:?}");
+        assert_eq!(failed.code(), if fault == Fault::NoRoom { Code::NoRoom } else { Code::Failed });
         assert_eq!(world.host.volumes_inside(&run), []);
         assert!(service.describe(&id).await.unwrap().sandbox.spec.attachments.is_empty());
         let other = create(&service, named("other")).await;

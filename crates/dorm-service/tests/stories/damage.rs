@@ -71,7 +71,7 @@ async fn a_damaged_image_is_refused_by_name_and_wakes_when_it_is_whole_again() {
         let (path, whole) = damage(&world, &newest(&service, &id).await, kind);
         let restores = world.host.faults().calls(Operation::Restore);
         let refused = service.resume(&id, Actor::User).await.unwrap_err();
-        assert_eq!(refused.code(), Code::Failed);
+        assert_eq!(refused.code(), Code::Damaged);
         let file = path.file_name().unwrap().to_str().unwrap();
         assert!(refused.message().contains(file), "{kind:?}: {}", refused.message());
         assert_eq!(world.host.faults().calls(Operation::Restore), restores, "{kind:?}: the engine was asked");
@@ -148,8 +148,9 @@ async fn a_snapshot_of_an_image_that_is_gone_says_what_the_disk_says() {
     let directory = world.directory.path().join("data/captures").join(newest(&service, &id).await.as_str());
     fs::rename(&directory, world.directory.path().join("away")).unwrap();
     let refused = service.checkpoint(&id, SnapshotKind::Memory).await.unwrap_err();
-    assert!(matches!(refused, ServiceError::Pool(_)), "{refused:?}");
-    assert_eq!(refused.code(), Code::NotFound);
+    let ServiceError::OperationFailed { failure, .. } = &refused else { panic!("{refused:?}") };
+    assert!(matches!(failure.cause(), Some(ServiceError::Pool(_))), "{failure:?}");
+    assert_eq!(refused.code(), Code::Damaged, "the caller named a sandbox that is there");
     fs::rename(world.directory.path().join("away"), &directory).unwrap();
     service.checkpoint(&id, SnapshotKind::Memory).await.unwrap();
     world.is_sound().await;

@@ -4,7 +4,7 @@ use dorm_agent_client::{GuestPath, Parents, RemoveScope};
 use dorm_lifecycle::{Actor, Resources, Restored, SandboxId, SnapshotKind, StateName};
 use dorm_pool::{Difference, Differing};
 use dorm_service::{Code, CreateFrom, CreateSandbox, KeepFuture, Moment, Service, ServiceError, Use};
-use dorm_store::{Change, SnapshotRecord, SnapshotStatus, Store as _};
+use dorm_store::{Change, FailureRecord, SnapshotRecord, SnapshotStatus, Store as _};
 
 use crate::world::{Counter, World, create, eventually, named, read, state, write};
 
@@ -384,7 +384,11 @@ async fn a_snapshot_that_is_not_complete_is_refused_by_its_status() {
     let service = world.daemon().await;
     let id = create(&service, named("web")).await;
     let complete = files(&service, &id).await;
-    let number = [SnapshotStatus::InProgress, SnapshotStatus::Failed("no room".to_owned()), SnapshotStatus::Deleting];
+    let number = [
+        SnapshotStatus::InProgress,
+        SnapshotStatus::Failed(FailureRecord::new(Code::NoRoom, "no room")),
+        SnapshotStatus::Deleting,
+    ];
     for (status, letter) in number.into_iter().zip(["c", "d", "e"]) {
         let record = SnapshotRecord { id: letter.repeat(20).parse().unwrap(), status, ..complete.clone() };
         world.store.commit(Change { snapshots: vec![record.clone()], ..Change::default() }).await.unwrap();

@@ -123,7 +123,7 @@ async fn a_suspend_that_was_not_recorded_fails_and_its_files_go_after_that_is_re
         let steps = hiding(&world, NOT_MADE, unreadable);
         let (service, id, mut counter) = counted(&world, &steps).await;
         let failed = service.suspend(&id).await.unwrap_err();
-        assert_eq!((failed.code(), steps.hidden.load(Ordering::SeqCst)), (Code::Failed, 0));
+        assert_eq!((failed.code(), steps.hidden.load(Ordering::SeqCst)), (Code::StoreFailed, 0));
         assert_eq!(steps.kept.load(Ordering::SeqCst), 1, "the saved state was there until the failure was recorded");
         assert_eq!(state(&service.describe(&id).await.unwrap()), StateName::Running);
         assert_eq!(counter.ask(&service, &id).await.unwrap(), "x 2");

@@ -22,8 +22,8 @@ use super::v3::{
 use super::volume::AttachmentRow;
 use super::word::{Length, Millis, Text, Word};
 use crate::{
-    ForkPlan, Maker, NewEvent, OperationRecord, OperationResult, PromotePlan, Removal, SnapshotRecord, SnapshotStatus,
-    Together, WebhookRecord,
+    FailureRecord, ForkPlan, Maker, NewEvent, OperationRecord, OperationResult, PromotePlan, Removal, SnapshotRecord,
+    SnapshotStatus, Together, WebhookRecord,
 };
 
 fn text<T: Clone>(value: &T) -> Text<T> {
@@ -474,15 +474,20 @@ impl From<&OperationRecord> for OperationRow {
                 at: Millis(*at),
                 result: match result {
                     OperationResult::Done => ResultRow::Done,
-                    OperationResult::Failed(reason) => ResultRow::Failed(reason.clone()),
+                    OperationResult::Failed(failure) => ResultRow::Failed(failure.reason.clone()),
                 },
             }),
+            failure: match ended {
+                Some((_, OperationResult::Failed(failure))) => failure.code.map(Word),
+                Some((_, OperationResult::Done)) | None => None,
+            },
         }
     }
 }
 
 impl From<OperationRow> for OperationRecord {
     fn from(row: OperationRow) -> Self {
+        let code = row.failure.map(|code| code.0);
         Self {
             id: row.id.0,
             kind: row.kind.0,
@@ -495,7 +500,7 @@ impl From<OperationRow> for OperationRecord {
             promote: row.promote.map(PromotePlan::from),
             ended: row.ended.map(|EndedRow { at, result }| match result {
                 ResultRow::Done => (at.0, OperationResult::Done),
-                ResultRow::Failed(reason) => (at.0, OperationResult::Failed(reason)),
+                ResultRow::Failed(reason) => (at.0, OperationResult::Failed(FailureRecord { code, reason })),
             }),
         }
     }
@@ -652,8 +657,12 @@ impl From<&SnapshotRecord> for SnapshotRow {
             status: match status {
                 SnapshotStatus::InProgress => StatusRow::InProgress,
                 SnapshotStatus::Completed => StatusRow::Completed,
-                SnapshotStatus::Failed(reason) => StatusRow::Failed(reason.clone()),
+                SnapshotStatus::Failed(failure) => StatusRow::Failed(failure.reason.clone()),
                 SnapshotStatus::Deleting => StatusRow::Deleting,
+            },
+            failure: match status {
+                SnapshotStatus::Failed(failure) => failure.code.map(Word),
+                SnapshotStatus::InProgress | SnapshotStatus::Completed | SnapshotStatus::Deleting => None,
             },
         }
     }
@@ -661,6 +670,7 @@ impl From<&SnapshotRecord> for SnapshotRow {
 
 impl From<SnapshotRow> for SnapshotRecord {
     fn from(row: SnapshotRow) -> Self {
+        let code = row.failure.map(|code| code.0);
         Self {
             id: row.id.0,
             project: row.project.0,
@@ -688,7 +698,7 @@ impl From<SnapshotRow> for SnapshotRecord {
             status: match row.status {
                 StatusRow::InProgress => SnapshotStatus::InProgress,
                 StatusRow::Completed => SnapshotStatus::Completed,
-                StatusRow::Failed(reason) => SnapshotStatus::Failed(reason),
+                StatusRow::Failed(reason) => SnapshotStatus::Failed(FailureRecord { code, reason }),
                 StatusRow::Deleting => SnapshotStatus::Deleting,
             },
         }

@@ -21,8 +21,9 @@ use super::{
     encode_clock, encode_event, encode_operation, encode_sandbox, encode_snapshot, encode_volume, encode_webhook,
 };
 use crate::{
-    ClockNote, ClockPeriod, ForkPlan, Maker, NewEvent, OperationKind, OperationRecord, OperationResult, PromotePlan,
-    Removal, SnapshotRecord, SnapshotStatus, Together, VolumeRecord, VolumeStatus, WebhookRecord,
+    ClockNote, ClockPeriod, Code, FailureRecord, ForkPlan, Maker, NewEvent, OperationKind, OperationRecord,
+    OperationResult, PromotePlan, Removal, SnapshotRecord, SnapshotStatus, Together, VolumeRecord, VolumeStatus,
+    WebhookRecord,
 };
 
 fn directory(version: u64) -> PathBuf {
@@ -241,7 +242,7 @@ fn operations() -> Vec<(String, OperationRecord)> {
     let results = [
         ("open", None),
         ("done", Some((at(1_790_000_004_000), OperationResult::Done))),
-        ("failed", Some((at(1_790_000_004_000), OperationResult::Failed("no space left".to_owned())))),
+        ("failed", Some((at(1_790_000_004_000), OperationResult::Failed(uncoded("no space left"))))),
     ];
     let mut list = Vec::new();
     for (kind, (name, ended)) in OperationKind::ALL.into_iter().flat_map(|kind| results.clone().map(|end| (kind, end)))
@@ -265,6 +266,28 @@ fn operations() -> Vec<(String, OperationRecord)> {
         list.push((format!("operation-{}-{name}", kind.as_str()), record));
     }
     list
+}
+
+/// Before the kind of a failure was kept.
+fn uncoded(reason: &str) -> FailureRecord {
+    FailureRecord { code: None, reason: reason.to_owned() }
+}
+
+/// Failures whose kind is kept, which was not so at first.
+fn coded_operations() -> Vec<(String, OperationRecord)> {
+    let base = operations().into_iter().find(|(name, _)| name == "operation-suspend-failed").unwrap().1;
+    let coded = |code: Code| {
+        let result = OperationResult::Failed(FailureRecord::new(code, "why"));
+        let record = OperationRecord { ended: Some((at(1_790_000_004_000), result)), ..base.clone() };
+        (format!("operation-suspend-failed-{}", code.as_str()), record)
+    };
+    Code::ALL.map(coded).into()
+}
+
+fn coded_snapshots() -> Vec<(String, SnapshotRecord)> {
+    let base = snapshots().remove(2).1;
+    let status = SnapshotStatus::Failed(FailureRecord::new(Code::NoRoom, "no space left"));
+    vec![("snapshot-failed-no_room".to_owned(), SnapshotRecord { status, ..base })]
 }
 
 fn fork_plan(together: Together) -> ForkPlan {
@@ -304,7 +327,7 @@ fn snapshots() -> Vec<(String, SnapshotRecord)> {
     let statuses = [
         SnapshotStatus::InProgress,
         SnapshotStatus::Completed,
-        SnapshotStatus::Failed("the source ended".to_owned()),
+        SnapshotStatus::Failed(uncoded("the source ended")),
         SnapshotStatus::Deleting,
     ];
     let record = |status: SnapshotStatus| SnapshotRecord {
@@ -549,8 +572,10 @@ fn every_golden_loads_and_is_written_the_same() {
     second.extend(written(2, all_events, |record| encode_event(record).unwrap(), event_of));
     let operation_of = |text: &str| decode_operation(text).unwrap();
     let snapshot_of = |text: &str| decode_snapshot(text).unwrap();
-    let all_operations = || operations().into_iter().chain(newer_operations()).collect::<Vec<_>>();
-    let all_snapshots = || snapshots().into_iter().chain(newer_snapshots()).collect::<Vec<_>>();
+    let all_operations =
+        || operations().into_iter().chain(newer_operations()).chain(coded_operations()).collect::<Vec<_>>();
+    let all_snapshots =
+        || snapshots().into_iter().chain(newer_snapshots()).chain(coded_snapshots()).collect::<Vec<_>>();
     third.extend(written(3, all_operations(), |record| encode_operation(record).unwrap(), operation_of));
     third.extend(written(3, all_snapshots(), |record| encode_snapshot(record).unwrap(), snapshot_of));
     third.extend(written(3, volumes(), |record| encode_volume(record).unwrap(), |text| decode_volume(text).unwrap()));

@@ -20,8 +20,8 @@ use super::{
     encode_sandbox, encode_snapshot,
 };
 use crate::{
-    ForkPlan, Maker, NewEvent, OperationKind, OperationRecord, OperationResult, PromotePlan, Removal, SnapshotRecord,
-    SnapshotStatus, Together,
+    Code, FailureRecord, ForkPlan, Maker, NewEvent, OperationKind, OperationRecord, OperationResult, PromotePlan,
+    Removal, SnapshotRecord, SnapshotStatus, Together,
 };
 
 fn time() -> impl Strategy<Value = Timestamp> {
@@ -274,9 +274,9 @@ fn older() -> impl Strategy<Value = Vec<SleepImage>> {
 }
 
 fn operation() -> impl Strategy<Value = OperationRecord> {
-    let result = option::of(any::<String>()).prop_map(|failure| match failure {
+    let result = option::of(failure()).prop_map(|failure| match failure {
         None => OperationResult::Done,
-        Some(reason) => OperationResult::Failed(reason),
+        Some(failure) => OperationResult::Failed(failure),
     });
     (
         (operation_id(), select(OperationKind::ALL.to_vec()), option::of(sandbox_id()), select(Actor::ALL.to_vec())),
@@ -294,6 +294,10 @@ fn operation() -> impl Strategy<Value = OperationRecord> {
         })
 }
 
+fn failure() -> impl Strategy<Value = FailureRecord> {
+    (option::of(select(Code::ALL.to_vec())), any::<String>()).prop_map(|(code, reason)| FailureRecord { code, reason })
+}
+
 fn promote_plan() -> impl Strategy<Value = Option<PromotePlan>> {
     option::of((sandbox_id(), snapshot_id()).prop_map(|(child, snapshot)| PromotePlan { child, snapshot }))
 }
@@ -308,7 +312,7 @@ fn snapshot() -> impl Strategy<Value = SnapshotRecord> {
     let status = prop_oneof![
         Just(SnapshotStatus::InProgress),
         Just(SnapshotStatus::Completed),
-        any::<String>().prop_map(SnapshotStatus::Failed),
+        failure().prop_map(SnapshotStatus::Failed),
         Just(SnapshotStatus::Deleting),
     ];
     let removal = prop_oneof![Just(Removal::Asked), Just(Removal::WhenFree), time().prop_map(Removal::At)];

@@ -181,6 +181,7 @@ impl From<v2::OperationRow> for v3::OperationRow {
             fork: row.fork,
             promote: None,
             ended: row.ended,
+            failure: None,
         }
     }
 }
@@ -237,6 +238,7 @@ impl From<v2::SnapshotRow> for v3::SnapshotRow {
             removal: row.removal,
             made_by: v3::MakerRow::Request,
             status: row.status,
+            failure: None,
         }
     }
 }

@@ -12,7 +12,7 @@ use super::v1::{CauseRow, EgressRow, EndedRow, OnTimeoutRow, ResourcesRow, Sleep
 use super::v2::{ForkRow, HoldRow, KeepingRow, RemovalRow, TimeoutsRow};
 use super::volume::AttachmentRow;
 use super::word::{Length, Millis, Text, Word, present};
-use crate::OperationKind;
+use crate::{Code, OperationKind};
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -261,6 +261,9 @@ pub(super) struct OperationRow {
     pub(super) promote: Option<PromoteRow>,
     #[serde(deserialize_with = "present")]
     pub(super) ended: Option<EndedRow>,
+    /// The kind of its failure. Not there where it has not failed, or failed before this was kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) failure: Option<Word<Code>>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -292,6 +295,9 @@ pub(super) struct SnapshotRow {
     pub(super) removal: RemovalRow,
     pub(super) made_by: MakerRow,
     pub(super) status: StatusRow,
+    /// As that of an operation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) failure: Option<Word<Code>>,
 }
 
 #[derive(Serialize, Deserialize)]

@@ -10,7 +10,7 @@ use dorm_lifecycle::{Actor, EventKind, Timestamp};
 use serde::de::{Deserialize, Deserializer, Error as _};
 use serde::ser::{Serialize, Serializer};
 
-use crate::OperationKind;
+use crate::{Code, OperationKind};
 
 /// A value that is written as it prints and read as it parses.
 #[derive(Clone)]
@@ -55,6 +55,14 @@ impl Words for EventKind {
 impl Words for OperationKind {
     const WHAT: &'static str = "a kind of operation";
     const ALL: &'static [Self] = &OperationKind::ALL;
+    fn word(self) -> &'static str {
+        self.as_str()
+    }
+}
+
+impl Words for Code {
+    const WHAT: &'static str = "a kind of failure";
+    const ALL: &'static [Self] = &Code::ALL;
     fn word(self) -> &'static str {
         self.as_str()
     }

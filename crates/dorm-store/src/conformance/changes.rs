@@ -5,7 +5,10 @@ use std::sync::Arc;
 use dorm_lifecycle::StateName;
 
 use super::sample::{at, change_of, event, operation, put, sandbox, sandbox_id, snapshot, transition};
-use crate::{Change, EventFilter, NewEvent, OperationResult, SandboxFilter, SandboxRecord, Store, StoreError};
+use crate::{
+    Change, Code, EventFilter, FailureRecord, NewEvent, OperationResult, SandboxFilter, SandboxRecord, Store,
+    StoreError,
+};
 
 type Checked = Result<(), StoreError>;
 
@@ -148,7 +151,7 @@ pub(super) async fn a_commit_that_is_not_waited_for_is_whole_or_nothing(store: A
 
 pub(super) async fn what_was_committed_is_there_after_reopening(open: impl AsyncFn() -> Arc<dyn Store>) -> Checked {
     let mut ended = operation(2, 2_000);
-    ended.ended = Some((at(3_000), OperationResult::Failed("the disk is full".to_owned())));
+    ended.ended = Some((at(3_000), OperationResult::Failed(FailureRecord::new(Code::NoRoom, "the disk is full"))));
     let store = open().await;
     let change = Change {
         sandboxes: vec![sandbox(1, Some("web"), StateName::Suspended)],

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::sample::{at, operation};
-use crate::{Change, OperationRecord, OperationResult, Store, StoreError};
+use crate::{Change, Code, FailureRecord, OperationRecord, OperationResult, Store, StoreError};
 
 type Checked = Result<(), StoreError>;
 
@@ -27,7 +27,7 @@ pub(super) async fn an_operation_is_open_until_it_has_ended(store: Arc<dyn Store
     write(&*store, vec![first]).await?;
     assert_eq!(store.open_operations().await?, [second.clone()]);
 
-    second.ended = Some((at(6_000), OperationResult::Failed("no".to_owned())));
+    second.ended = Some((at(6_000), OperationResult::Failed(FailureRecord::new(Code::Failed, "no"))));
     write(&*store, vec![second]).await?;
     assert_eq!(store.open_operations().await?, []);
     Ok(())

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use dorm_lifecycle::{CaptureId, SnapshotId};
 
 use super::sample::{bytes, project, snapshot};
-use crate::{Change, SnapshotRecord, SnapshotStatus, Store, StoreError};
+use crate::{Change, Code, FailureRecord, SnapshotRecord, SnapshotStatus, Store, StoreError};
 
 type Checked = Result<(), StoreError>;
 
@@ -18,7 +18,7 @@ pub(super) async fn a_snapshot_is_rewritten_and_forgotten(store: Arc<dyn Store>)
     let statuses = [
         SnapshotStatus::InProgress,
         SnapshotStatus::Completed,
-        SnapshotStatus::Failed("the disk is full".to_owned()),
+        SnapshotStatus::Failed(FailureRecord::new(Code::NoRoom, "the disk is full")),
         SnapshotStatus::Deleting,
     ];
     for (bytes, status) in (0..).zip(statuses) {

@@ -76,6 +76,7 @@ impl ClientError {
             "conflict" => 409,
             "gone" => 410,
             "unavailable" => 503,
+            "timed_out" => 504,
             "no_room" => 507,
             _ => 500,
         };

@@ -20,6 +20,7 @@ mod remote;
 mod reseed;
 mod restarts;
 mod rewinds;
+mod shared_images;
 mod shutdown;
 mod silent;
 mod sleep;

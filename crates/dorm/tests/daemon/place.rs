@@ -96,6 +96,7 @@ impl Place {
         let mut daemon = self.daemon.take().unwrap();
         daemon.end_sandboxes().await.unwrap();
         assert_eq!(daemon.stop().unwrap(), Some(0), "{}", daemon.log());
+        daemon.release_images().unwrap();
         let log = daemon.log();
         let unexpected: Vec<_> = log
             .lines()
@@ -121,7 +122,8 @@ impl Drop for Place {
             runtime.block_on(async {
                 daemon.start_again()?;
                 tokio::time::timeout(PATIENCE, daemon.end_sandboxes()).await??;
-                daemon.stop().map(drop)
+                daemon.stop()?;
+                daemon.release_images()
             })
         });
         let cleared: Option<anyhow::Result<()>> = clear.join().ok();

@@ -1,0 +1,219 @@
+//! Which data directories need which images.
+//!
+//! Several daemons may share one directory of images, and the records of each are its own. So each says here which
+//! images its records stand on, before the first record does and until after the last:
+//!
+//! ```text
+//! references/ID/owner.json    where the data directory with that id is, and by which path it knows the images
+//! references/ID/DIGEST        it needs that image
+//! ```
+//!
+//! A reference is made and an image removed under the lock of the images, so that one of the two comes first. What a
+//! death leaves is a reference too many, which the next start of its owner drops. Nobody drops the references of
+//! another: a directory that cannot be seen now may be mounted again.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use dorm_lifecycle::Digest;
+use serde::{Deserialize, Serialize};
+
+use super::Images;
+use crate::disk;
+use crate::error::{PoolError, failed};
+use crate::steps::Step;
+
+const DIRECTORY: &str = "references";
+const OWNER: &str = "owner.json";
+const NEW: &str = ".new";
+
+/// The data directory on whose behalf a pool is opened.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Owner {
+    /// Its id, which stays when it is moved.
+    pub id: String,
+    /// Where it is.
+    pub data: PathBuf,
+}
+
+/// `owner.json`.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Written {
+    data: PathBuf,
+    images: PathBuf,
+}
+
+/// Another data directory that needs an image.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Foreign {
+    /// Its id.
+    pub id: String,
+    /// Where it was when its daemon last started; none where that cannot be read.
+    pub data: Option<PathBuf>,
+    /// Its references. Without them it is taken for gone.
+    pub references: PathBuf,
+}
+
+impl std::fmt::Display for Foreign {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match &self.data {
+            Some(data) if data.is_dir() => write!(f, "the data directory {} ({})", data.display(), self.id),
+            Some(data) => write!(f, "the data directory {} ({}), which is not there now", data.display(), self.id),
+            None => write!(f, "the data directory with the id {}", self.id),
+        }
+    }
+}
+
+impl Images {
+    /// Says on whose behalf images are used from now on.
+    pub(crate) fn set_owner(&mut self, owner: Owner) -> Result<(), PoolError> {
+        let own = self.references().join(&owner.id);
+        if !is_id(&owner.id) {
+            let error = io::Error::new(io::ErrorKind::InvalidInput, "it is no id of a data directory");
+            return Err(failed("keep references in", &own)(error));
+        }
+        let _held = self.lock()?;
+        if own.is_dir() {
+            self.describe_owner(&owner, &own)?;
+            // It may hold what a dead process had no time to make durable.
+            disk::sync_directory(&own, &self.steps)?;
+        }
+        self.owner = Some(owner);
+        Ok(())
+    }
+
+    /// Records that the owner needs an image. Durable when this returns.
+    pub(crate) fn refer(&self, digest: &Digest) -> Result<(), PoolError> {
+        let (Some(owner), Some(own)) = (&self.owner, self.own()) else { return self.get(digest).map(drop) };
+        let path = own.join(digest.as_str());
+        // Of an image that is referred to it is known that it is there, unless its files were taken away by hand.
+        if path.is_file() {
+            return self.get(digest).map(drop);
+        }
+        let _held = self.lock()?;
+        self.get(digest)?;
+        self.make_owned(&own)?;
+        self.describe_owner(owner, &own)?;
+        match disk::write_new(&path, &[], &self.steps) {
+            // It is not known whether whoever made it lived to make it durable.
+            Err(PoolError::Io { source, .. }) if source.kind() == io::ErrorKind::AlreadyExists => {}
+            other => other?,
+        }
+        disk::sync_directory(&own, &self.steps)?;
+        self.steps.reach(Step::Referred)
+    }
+
+    /// Records that the owner needs an image no more.
+    pub(crate) fn release(&self, digest: &Digest) -> Result<(), PoolError> {
+        let Some(own) = self.own() else { return Ok(()) };
+        let _held = self.lock()?;
+        remove_file(&own.join(digest.as_str()))?;
+        if self.referred()?.is_empty() {
+            disk::remove_tree(&own)?;
+            return disk::sync_directory(&self.references(), &self.steps);
+        }
+        disk::sync_directory(&own, &self.steps)
+    }
+
+    /// Whether the owner has said that it needs an image.
+    pub(crate) fn is_referred(&self, digest: &Digest) -> bool {
+        self.own().is_some_and(|own| own.join(digest.as_str()).symlink_metadata().is_ok())
+    }
+
+    /// The images that the owner has said it needs.
+    pub(crate) fn referred(&self) -> Result<Vec<Digest>, PoolError> {
+        match self.own() {
+            Some(own) if own.is_dir() => Ok(disk::names(&own)?.iter().filter_map(|name| name.parse().ok()).collect()),
+            Some(_) | None => Ok(Vec::new()),
+        }
+    }
+
+    /// The other data directories that need an image.
+    pub(crate) fn foreign(&self, digest: &Digest) -> Result<Vec<Foreign>, PoolError> {
+        let all = self.references();
+        let mut ids = match disk::names(&all) {
+            Err(PoolError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            names => names?,
+        };
+        ids.sort_unstable();
+        let own = self.owner.as_ref().map(|owner| &owner.id);
+        let mut foreign = Vec::new();
+        for id in ids.into_iter().filter(|id| Some(id) != own) {
+            let references = all.join(&id);
+            let refers = match references.join(digest.as_str()).symlink_metadata() {
+                Ok(_) => true,
+                Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => false,
+                Err(error) => return Err(failed("look at", &references)(error)),
+            };
+            let written = read(&references);
+            if refers && !written.as_ref().is_some_and(|written| self.is_copied(written, &id)) {
+                foreign.push(Foreign { id, data: written.map(|written| written.data), references });
+            }
+        }
+        Ok(foreign)
+    }
+
+    /// Whether references came here with a copy of the images: their owner uses the original, which is there, and has
+    /// them there too.
+    fn is_copied(&self, written: &Written, id: &str) -> bool {
+        let place = |path: &Path| fs::metadata(path).map(|facts| (facts.dev(), facts.ino())).ok();
+        match (place(&written.images), place(self.directory())) {
+            (Some(original), Some(here)) => {
+                let there = written.images.join(DIRECTORY).join(id);
+                original != here && read(&there).is_some_and(|other| other == *written)
+            }
+            (None, _) | (_, None) => false,
+        }
+    }
+
+    fn references(&self) -> PathBuf {
+        self.directory().join(DIRECTORY)
+    }
+
+    fn own(&self) -> Option<PathBuf> {
+        self.owner.as_ref().map(|owner| self.references().join(&owner.id))
+    }
+
+    fn describe_owner(&self, owner: &Owner, own: &Path) -> Result<(), PoolError> {
+        let images = fs::canonicalize(self.directory()).map_err(failed("find", self.directory()))?;
+        let written = Written { data: owner.data.clone(), images };
+        if read(own).as_ref() == Some(&written) {
+            return Ok(());
+        }
+        let (path, new) = (own.join(OWNER), own.join(NEW));
+        let text = serde_json::to_vec(&written).map_err(|error| failed("write", &path)(io::Error::from(error)))?;
+        remove_file(&new)?;
+        disk::write_new(&new, &text, &self.steps)?;
+        fs::rename(&new, &path).map_err(failed("rename", &new))
+    }
+
+    fn make_owned(&self, own: &Path) -> Result<(), PoolError> {
+        if own.is_dir() {
+            return Ok(());
+        }
+        let all = self.references();
+        disk::make_directories(&all)?;
+        disk::close_directory(&all)?;
+        disk::make_directories(own)?;
+        disk::sync_directory(&all, &self.steps)?;
+        disk::sync_directory(self.directory(), &self.steps)
+    }
+}
+
+fn read(own: &Path) -> Option<Written> {
+    serde_json::from_slice(&fs::read(own.join(OWNER)).ok()?).ok()
+}
+
+fn remove_file(path: &Path) -> Result<(), PoolError> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(failed("remove", path)(error)),
+        _ => Ok(()),
+    }
+}
+
+/// Whether it can be the name of a directory here.
+fn is_id(id: &str) -> bool {
+    !id.is_empty() && id.len() <= 128 && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+}
