@@ -88,6 +88,15 @@ pub struct CaptureFile {
     pub blake3: String,
 }
 
+/// A file that was written into a draft.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct WrittenFile {
+    /// Relative to the draft's directory.
+    pub name: PathBuf,
+    /// How many bytes were written, as whoever wrote it says.
+    pub bytes: u64,
+}
+
 /// A complete capture. Its files are immutable: other captures may share them.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Capture {

@@ -35,6 +35,7 @@ mod steps;
 pub use captures::{
     Below, Capture, CaptureDraft, CaptureFacts, CaptureFile, Difference, Differing, Expected, Export, ExportNote,
     Exported, ExportedTree, ImportAs, Imported, Incoming, Listed, Lister, Sizes, TreeFacts, TreeWriter,
+    WrittenFile,
 };
 pub use error::PoolError;
 pub use images::documents::{

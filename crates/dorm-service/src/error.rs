@@ -519,6 +519,7 @@ pub(crate) fn pool_code(error: &PoolError) -> Code {
         PoolError::Damaged { .. }
         | PoolError::DamagedImage { .. }
         | PoolError::BadFile { .. }
+        | PoolError::Short { .. }
         | PoolError::Io { .. }
         | PoolError::Format { .. }
         | PoolError::Interrupted(_) => Code::Failed,

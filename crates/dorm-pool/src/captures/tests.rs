@@ -1,12 +1,12 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use dorm_lifecycle::{CaptureId, Resources, SandboxId, Timestamp};
 use dorm_steps::{AnySteps, pass};
 use tempfile::TempDir;
 
-use super::{CaptureFacts, Expected};
+use super::{CaptureFacts, Expected, WrittenFile};
 use crate::error::PoolError;
 use crate::pool::Pool;
 use crate::steps::Step;
@@ -38,8 +38,18 @@ fn expected() -> Expected {
     Expected { engine: facts.engine, build: facts.build, cpu: facts.cpu }
 }
 
-fn names() -> Vec<PathBuf> {
-    vec!["pages.img".into(), "checkpoint.img".into(), "more/state".into()]
+fn names() -> Vec<WrittenFile> {
+    files(&["pages.img", "checkpoint.img", "more/state"])
+}
+
+/// Those files as [`fill`] writes them.
+fn files(names: &[&str]) -> Vec<WrittenFile> {
+    let bytes = |name: &str| match name {
+        "pages.img" => 100_000,
+        "checkpoint.img" | "other" => 5,
+        _ => 0,
+    };
+    names.iter().map(|name| WrittenFile { name: name.into(), bytes: bytes(name) }).collect()
 }
 
 pub(super) fn open(home: &Path, steps: AnySteps) -> Pool {
@@ -218,14 +228,34 @@ async fn what_the_engine_did_not_write_or_not_list_is_refused() {
         (&["manifest.json"], "manifest.json is not the name of a file in it"),
         (&["more"], "more is not a regular file"),
     ];
-    for (files, expected) in rows {
+    for (names, expected) in rows {
         let draft = pool.begin(&id(1), 0).await.unwrap();
         fill(draft.directory());
-        let files: Vec<PathBuf> = files.iter().map(PathBuf::from).collect();
-        let error = draft.commit(facts(), &files).await.unwrap_err().to_string();
+        let error = draft.commit(facts(), &files(names)).await.unwrap_err().to_string();
         assert!(error.contains(expected), "{error}");
         assert_eq!(pool.captures().await.unwrap(), []);
     }
+}
+
+#[tokio::test]
+async fn a_file_of_another_length_than_was_written_makes_no_capture() {
+    let (_home, pool) = home();
+    for written in [99_999, 100_001, 0] {
+        let draft = pool.begin(&id(1), 0).await.unwrap();
+        fill(draft.directory());
+        let mut files = names();
+        files[0].bytes = written;
+        let error = draft.commit(facts(), &files).await.unwrap_err();
+        assert!(matches!(error, PoolError::Short { found: 100_000, .. }), "{error}");
+        assert_eq!(pool.captures().await.unwrap(), []);
+    }
+    let draft = pool.begin(&id(1), 0).await.unwrap();
+    let memory = draft.make_memory().await.unwrap();
+    fill(&memory);
+    draft.check_memory(&names()).await.unwrap();
+    fs::write(memory.join("checkpoint.img"), b"stat").unwrap();
+    let error = draft.check_memory(&names()).await.unwrap_err();
+    assert!(matches!(error, PoolError::Short { written: 5, found: 4, .. }), "{error}");
 }
 
 #[tokio::test]
@@ -333,7 +363,7 @@ async fn a_copy_outlives_its_source_and_shares_its_files() {
     assert!(matches!(pool.copy(&id(1), &id(3)).await, Err(PoolError::Missing(_))));
     let draft = pool.begin(&id(4), 0).await.unwrap();
     fs::write(draft.directory().join("other"), b"other").unwrap();
-    draft.commit(facts(), &["other".into()]).await.unwrap();
+    draft.commit(facts(), &files(&["other"])).await.unwrap();
     assert!(matches!(pool.copy(&id(2), &id(4)).await, Err(PoolError::Exists(_))));
 }
 

@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use dorm_agent_client::{Agent, AgentError};
-use dorm_engine::EngineError;
+use dorm_engine::{CapturedFile, EngineError};
 #[cfg(feature = "planted-bugs")]
 use dorm_lifecycle::CaptureId;
 use dorm_lifecycle::{Access, Observation, Origin, RunId, SleepImage, SnapshotKind, State};
-use dorm_pool::{Capture, CaptureDraft, CaptureFacts};
+use dorm_pool::{Capture, CaptureDraft, CaptureFacts, WrittenFile};
 
 use super::{
     OPERATION_LIMIT, Quiesced, Reason, Seen, Task, UNDO, Unreached, connect, end, late, reach, reason, within,
@@ -120,7 +120,7 @@ async fn capture(task: &Task, run: &RunId, progress: &mut Progress) -> Result<Ca
 /// An image that is written, and no capture yet.
 struct Written {
     draft: CaptureDraft,
-    files: Vec<PathBuf>,
+    files: Vec<WrittenFile>,
     /// Where the memory lies.
     memory: PathBuf,
 }
@@ -158,7 +158,8 @@ async fn write(task: &Task, run: &RunId, progress: &mut Progress) -> Result<Writ
         return Err(why);
     }
     tracing::debug!(%run, took = ?began.elapsed(), stopped = ?written.stopped, "captured");
-    Ok(Written { draft, files: written.files, memory: into })
+    let files = written.files.into_iter().map(|CapturedFile { name, bytes }| WrittenFile { name, bytes });
+    Ok(Written { draft, files: files.collect(), memory: into })
 }
 
 /// Makes what a guest that stands still has written to its volumes durable: they are part of what is said to be on disk.
@@ -175,6 +176,7 @@ async fn commit(task: &Task, written: Written) -> Result<Capture, Reason> {
     let capture = match task.kind {
         SnapshotKind::Memory => written.draft.commit(facts(task), &written.files).await,
         SnapshotKind::Filesystem => {
+            written.draft.check_memory(&written.files).await.map_err(|error| reason(&error))?;
             let facts = facts(task);
             return read_files(task, written.draft, &written.memory, facts).await;
         }
