@@ -24,7 +24,7 @@ const fn status(code: Code) -> StatusCode {
         Code::Gone => StatusCode::GONE,
         Code::PortClosed => StatusCode::BAD_GATEWAY,
         Code::NoRoom => StatusCode::INSUFFICIENT_STORAGE,
-        Code::Failed | Code::Unreadable | Code::Internal => StatusCode::INTERNAL_SERVER_ERROR,
+        Code::Failed | Code::Unreadable | Code::Damaged | Code::Internal => StatusCode::INTERNAL_SERVER_ERROR,
         Code::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
     }
 }

@@ -146,6 +146,7 @@ fn unreachable(error: ServiceError) -> ApiError {
         | Code::PortClosed
         | Code::Unavailable
         | Code::Unreadable
+        | Code::Damaged
         | Code::Internal => error,
     }
 }

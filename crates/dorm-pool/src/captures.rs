@@ -39,6 +39,8 @@ use crate::disk;
 use crate::error::{PoolError, failed};
 use crate::steps::{Step, Steps};
 
+pub use copy::Copied;
+pub(crate) use copy::Reading;
 pub(crate) use diff::diff;
 pub use diff::{Difference, Differing, Lister};
 pub use draft::CaptureDraft;
@@ -226,6 +228,11 @@ impl Captures {
             Err(_) => true,
         });
         Ok(ids)
+    }
+
+    /// Whether there is such a capture, damaged or not.
+    pub(crate) fn has(&self, id: &CaptureId) -> bool {
+        self.path(id, "").is_dir()
     }
 
     pub(crate) fn sizes(&self, id: &CaptureId) -> Result<Sizes, PoolError> {

@@ -143,10 +143,12 @@ pub enum PoolError {
         held_by: Vec<String>,
     },
     /// An image is not what its digest says.
-    #[error("image {image} is damaged: {what}; import it again")]
+    #[error("image {image} is damaged: {file} {what}; import or pull it again, which mends it, and check the disk")]
     DamagedImage {
         /// Which image.
         image: Digest,
+        /// Which file of it.
+        file: PathBuf,
         /// What is wrong with it.
         what: String,
     },

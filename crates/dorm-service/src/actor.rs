@@ -539,14 +539,14 @@ impl Actor {
     }
 
     async fn observe(&mut self, seen: Seen) {
-        let Seen { observation, agent, quiesced, silent, bytes, cause } = seen;
+        let Seen { observation, agent, quiesced, silent, written, cause } = seen;
         match quiesced {
             Quiesced::Unasked => {}
             Quiesced::Yes => _ = self.note_reach(Observation::Reachable).await,
             Quiesced::No(reason) => _ = self.note_reach(Observation::Unreachable(reason)).await,
         }
         let background = self.record.sandbox.state.background().map(|background| background.work.clone());
-        let recorded = self.record_observation(observation, bytes).await;
+        let recorded = self.record_observation(observation, written).await;
         let Some((observation, effect)) = recorded else { return };
         let answers = agent.is_some() && background.is_none();
         // One that was lent meanwhile stays.

@@ -72,6 +72,21 @@ pub(crate) enum Quiesced {
     No(Reason),
 }
 
+/// What an effect wrote to the disk.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Written {
+    /// How much.
+    pub(crate) bytes: u64,
+    /// Whether it is the same copy as something that was there before.
+    pub(crate) shares_data: bool,
+}
+
+impl Written {
+    pub(crate) fn of(bytes: u64) -> Self {
+        Self { bytes, ..Self::default() }
+    }
+}
+
 /// What was seen when an effect was over.
 pub(crate) struct Seen {
     pub(crate) observation: Observation,
@@ -81,15 +96,22 @@ pub(crate) struct Seen {
     pub(crate) quiesced: Quiesced,
     /// Why the run that goes on has no agent, if it does not answer.
     pub(crate) silent: Option<Reason>,
-    /// The size of what was written.
-    pub(crate) bytes: u64,
+    /// What was written.
+    pub(crate) written: Written,
     /// The error behind a failure, for the caller who waits.
     pub(crate) cause: Option<Arc<ServiceError>>,
 }
 
 impl Seen {
     pub(crate) fn of(observation: Observation) -> Self {
-        Self { observation, agent: None, quiesced: Quiesced::Unasked, silent: None, bytes: 0, cause: None }
+        Self {
+            observation,
+            agent: None,
+            quiesced: Quiesced::Unasked,
+            silent: None,
+            written: Written::default(),
+            cause: None,
+        }
     }
 
     fn with(observation: Observation, agent: Agent) -> Self {
@@ -157,12 +179,9 @@ fn too_late(what: &str, (limit, option): (Duration, &str)) -> Reason {
 const OPERATION_LIMIT: &str = "--operation-limit";
 
 async fn spec(task: &Task, run: &RunId) -> Result<RunSpec, Reason> {
-    let pool = &task.shared.pool;
-    let image = pool.image(&task.sandbox.spec.image).await.map_err(|error| reason(&error))?;
-    let layers = match &task.sandbox.spec.layer {
-        Some(top) => pool.layers(top).await.map_err(|error| reason(&error))?,
-        None => Vec::new(),
-    };
+    let wanted = &task.sandbox.spec;
+    let read = task.shared.sound(&wanted.image, wanted.layer.as_ref()).await;
+    let (image, layers) = read.map_err(|error| reason(&error))?;
     Ok(RunSpec {
         run: run.clone(),
         image: task.sandbox.spec.image.clone(),
@@ -176,12 +195,13 @@ async fn spec(task: &Task, run: &RunId) -> Result<RunSpec, Reason> {
 
 async fn start(task: &Task, run: &RunId, origin: &Origin) -> Seen {
     let limits = &task.shared.settings.limits;
+    let unread = task.shared.pool.unread_bytes(&task.sandbox.spec.image).await;
     let limit = match origin {
-        Origin::Image | Origin::Filesystem { .. } => limits.start_of(0),
+        Origin::Image | Origin::Filesystem { .. } => limits.start_of(unread),
         // One that is not there, or cannot be read, is told of by the restore.
         Origin::Snapshot { capture, .. } => {
             let found = task.shared.pool.capture(capture).await;
-            limits.start_of(found.map_or(0, |found| found.bytes()))
+            limits.start_of(found.map_or(0, |found| found.bytes()).saturating_add(unread))
         }
     };
     let attempt = async {

@@ -33,6 +33,8 @@ pub enum Code {
     Unavailable,
     /// Its record cannot be read. It is left as it is, with everything that it may need.
     Unreadable,
+    /// A file on the disk is not what was written. It is not used.
+    Damaged,
     /// Something is wrong with Dormouse itself.
     Internal,
 }
@@ -50,6 +52,7 @@ impl Code {
             Self::Failed => "failed",
             Self::Unavailable => "unavailable",
             Self::Unreadable => "unreadable",
+            Self::Damaged => "damaged",
             Self::Internal => "internal",
         }
     }
@@ -516,9 +519,8 @@ pub(crate) fn pool_code(error: &PoolError) -> Code {
         | PoolError::Exists(_)
         | PoolError::Incompatible { .. }
         | PoolError::MissingImage { .. } => Code::Conflict,
-        PoolError::Damaged { .. }
-        | PoolError::DamagedImage { .. }
-        | PoolError::BadFile { .. }
+        PoolError::Damaged { .. } | PoolError::DamagedImage { .. } => Code::Damaged,
+        PoolError::BadFile { .. }
         | PoolError::Short { .. }
         | PoolError::Io { .. }
         | PoolError::Format { .. }

@@ -34,6 +34,7 @@ mod retention;
 mod secrets;
 mod service_clock;
 mod shared;
+mod soundness;
 mod timekeeping;
 mod timers;
 mod tree;

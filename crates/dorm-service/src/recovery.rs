@@ -23,6 +23,7 @@ use crate::quarantine::Unreadable;
 use crate::removals;
 use crate::retention;
 use crate::shared::{Parts, Service, Shared, chain};
+use crate::soundness;
 use crate::timekeeping;
 
 mod living;
@@ -137,6 +138,7 @@ impl Service {
                 }
             }
         }
+        shared.recall_damage().await;
         let service = Self { shared };
         match service.finish_volumes().await {
             Ok(lines) => report.lines.extend(lines),
@@ -151,6 +153,7 @@ impl Service {
         service.shared.tasks.spawn(checkpointing::keep_checkpointing(service.clone()));
         service.shared.tasks.spawn(retention::keep_pruning(service.clone()));
         service.shared.tasks.spawn(data_disk::watch(service.shared.clone()));
+        service.shared.tasks.spawn(soundness::keep_scrubbing(service.clone()));
         let flat = service.clone();
         service.shared.tasks.spawn(async move { flat.keep_all_flat().await });
         Ok((service, report))

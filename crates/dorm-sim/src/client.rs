@@ -219,7 +219,7 @@ impl Client {
             Code::Conflict | Code::Gone | Code::PortClosed | Code::Unavailable => true,
             // Another volume is at that place.
             Code::InvalidArgument => matches!(deed, Deed::Attach(..)),
-            Code::NoRoom | Code::Unreadable | Code::Internal => false,
+            Code::NoRoom | Code::Unreadable | Code::Damaged | Code::Internal => false,
             Code::Failed => match deed {
                 Deed::Create { snapshot: Some(_), .. } | Deed::Clone(..) | Deed::Restart(_) => {
                     message.contains("there is no capture")

@@ -14,6 +14,7 @@ use dorm_store::{
 
 use super::rewind::future_record;
 use super::{Actor, Message, Reply, SnapshotAsked, Waiting};
+use crate::effects::Written;
 use crate::error::ServiceError;
 use crate::shared::{Shared, chain};
 
@@ -53,7 +54,7 @@ impl Actor {
             return self.commit(made, change, by, Measured::default()).await;
         }
         self.by = by;
-        let capture = written(&self.shared, &made.next.state);
+        let capture = to_write(&self.shared, &made.next.state);
         let operation = operation(&made.next, by, self.shared.now(), capture.as_ref());
         let snapshot = match (asked, &capture) {
             (Some(asked), Some(capture)) => Some(snapshot_record(&self.shared, &made.next, asked, capture)),
@@ -72,7 +73,7 @@ impl Actor {
     pub(super) async fn record_observation(
         &mut self,
         mut observation: Observation,
-        bytes: u64,
+        written: Written,
     ) -> Option<(Observation, Option<Effect>)> {
         loop {
             let input = Input::Observation(observation.clone());
@@ -80,9 +81,9 @@ impl Actor {
             if made.outcome != Outcome::Changed {
                 return None;
             }
-            let change = self.over(&made, &observation, bytes);
+            let change = self.over(&made, &observation, written);
             let took = change.operations.first().and_then(|ended| Some(ended.ended.as_ref()?.0.since(ended.began)));
-            let measured = Measured { took, bytes: (bytes > 0).then_some(bytes) };
+            let measured = Measured { took, bytes: (written.bytes > 0).then_some(written.bytes) };
             let effect = made.effect.clone();
             let going = change.operations.last().filter(|last| last.ended.is_none()).cloned();
             let future = made.abandoned.as_ref().and_then(|_| change.snapshots.last().cloned());
@@ -106,7 +107,7 @@ impl Actor {
     }
 
     /// What ends with `next`: the operation, its snapshot's record, and the images nobody needs any more.
-    fn over(&mut self, made: &Step, observation: &Observation, bytes: u64) -> Change {
+    fn over(&mut self, made: &Step, observation: &Observation, written: Written) -> Change {
         let next = &made.next;
         let mut change = Change { discard: discarded(&self.record.sandbox, next), ..Change::default() };
         let result = match observation {
@@ -137,7 +138,7 @@ impl Actor {
         {
             // It goes on with what it has written, which the sandbox holds now.
             let began = open.map_or(self.shared.now(), |open| open.began);
-            let going = operation(next, self.by, began, written(&self.shared, &next.state).as_ref());
+            let going = operation(next, self.by, began, to_write(&self.shared, &next.state).as_ref());
             change.operations.extend(going);
             return change;
         }
@@ -155,7 +156,8 @@ impl Actor {
                 OperationResult::Done => SnapshotStatus::Completed,
                 OperationResult::Failed(reason) => SnapshotStatus::Failed(reason.clone()),
             };
-            snapshot.bytes = bytes;
+            snapshot.bytes = written.bytes;
+            snapshot.shares_data = written.shares_data;
             change.snapshots.push(snapshot.clone());
         }
         if let Some(abandoned) = &made.abandoned {
@@ -277,7 +279,7 @@ impl SnapshotAsked {
 }
 
 /// The capture that the operation in `state` writes, if it writes one.
-fn written(shared: &Shared, state: &State) -> Option<CaptureId> {
+fn to_write(shared: &Shared, state: &State) -> Option<CaptureId> {
     match state {
         State::Suspending { .. } | State::Snapshotting { .. } => Some(shared.ids().capture()),
         State::Running { background: Some(background), .. } | State::Suspended { background: Some(background), .. } => {
@@ -363,6 +365,7 @@ fn snapshot_record(shared: &Shared, sandbox: &Sandbox, asked: &SnapshotAsked, ca
         resources: sandbox.spec.resources,
         created: shared.now(),
         bytes: 0,
+        shares_data: false,
         labels: asked.labels.clone(),
         removal: asked.removal,
         made_by: asked.made_by,

@@ -67,7 +67,7 @@ pub(super) async fn save(task: &Task, run: &RunId) -> Seen {
                 agent.close();
             }
             let quiesced = progress.quiesced();
-            Seen { bytes: image.bytes, quiesced, ..Seen::of(Observation::Saved(image)) }
+            Seen { written: super::Written::of(image.bytes), quiesced, ..Seen::of(Observation::Saved(image)) }
         }
         Err(reason) => undo(task, run, progress, Observation::SaveFailed(reason)).await,
     }
@@ -105,7 +105,7 @@ pub(super) async fn snapshot(task: &Task, run: &RunId) -> Seen {
         return seen;
     }
     match within_limit(limit, "taking a snapshot", commit(task, written)).await {
-        Ok(capture) => Seen { bytes: capture.bytes(), ..seen },
+        Ok(capture) => Seen { written: super::Written::of(capture.bytes()), ..seen },
         Err(reason) => {
             remove_capture(task).await;
             Seen { observation: Observation::SnapshotFailed(reason), ..seen }

@@ -17,6 +17,7 @@ mod restarts;
 mod rewinds;
 mod room;
 mod snapshots;
+mod soundness;
 mod suspend_failures;
 mod timeouts;
 mod transfer;

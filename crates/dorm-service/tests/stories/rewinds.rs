@@ -206,7 +206,7 @@ async fn a_snapshot_that_cannot_be_used_is_refused_before_anything_is_done() {
     fs::write(&file, content).unwrap();
     let captures = world.host.faults().calls(Operation::Capture);
     let refused = service.rewind(&id, &snapshot, KeepFuture::default()).await.unwrap_err();
-    assert_eq!(refused.code(), Code::Failed);
+    assert_eq!(refused.code(), Code::Damaged);
     assert!(refused.message().contains("nothing was changed"), "{}", refused.message());
     assert_eq!(world.host.faults().calls(Operation::Capture), captures, "it was not even saved");
     let mut counter = past.heard_until("x 1\n", 3);

@@ -84,6 +84,7 @@ fn snapshot() -> SnapshotRecord {
         resources: Resources::default(),
         created: AT,
         bytes: 5,
+        shares_data: false,
         labels: [("keep".to_owned(), "me".to_owned())].into(),
         removal: Removal::Asked,
         made_by: Maker::Request,

@@ -22,5 +22,6 @@ mod restarts;
 mod rewinds;
 mod silent;
 mod sleep;
+mod soundness;
 mod transfer;
 mod volumes;
