@@ -86,6 +86,18 @@ impl Shared {
         read
     }
 
+    /// Refuses what would stand on a damaged image or layer. What is missing is refused by whoever needs it.
+    pub(crate) async fn refuse_damaged(
+        self: &Arc<Self>,
+        image: &Digest,
+        layer: Option<&CaptureId>,
+    ) -> Result<(), PoolError> {
+        match self.sound(image, layer).await {
+            Err(error @ (PoolError::DamagedImage { .. } | PoolError::Damaged { .. })) => Err(error),
+            Ok(_) | Err(_) => Ok(()),
+        }
+    }
+
     /// Takes down what an error says of something on the disk.
     pub(crate) async fn is_damaged(self: &Arc<Self>, error: &PoolError) {
         let (stored, file, what) = match error {

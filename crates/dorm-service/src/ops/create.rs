@@ -176,7 +176,7 @@ impl Service {
             CreateFrom::Image(reference) => {
                 let image = self.shared.pool.resolve(reference).await?;
                 fits_host(&image)?;
-                self.shared.sound(&image.digest, None).await?;
+                self.shared.refuse_damaged(&image.digest, None).await?;
                 let resources = asked.resources.unwrap_or_default();
                 Ok(Source { image: image.digest, layer: None, resources, origin: Origin::Image, bytes: 0 })
             }
@@ -187,7 +187,7 @@ impl Service {
                     SnapshotKind::Filesystem => Some(&snapshot.capture),
                     SnapshotKind::Memory => snapshot.layer.as_ref(),
                 };
-                self.shared.sound(&snapshot.image, layer).await?;
+                self.shared.refuse_damaged(&snapshot.image, layer).await?;
                 from_snapshot(snapshot, asked.resources)
             }
         }

@@ -18,7 +18,7 @@ impl Service {
         let sandbox = self.record(id).await?.sandbox;
         if let State::Suspended { .. } = &sandbox.state {
             if !self.shared.parking.holds(id) {
-                self.shared.sound(&sandbox.spec.image, sandbox.spec.layer.as_ref()).await?;
+                self.shared.refuse_damaged(&sandbox.spec.image, sandbox.spec.layer.as_ref()).await?;
             }
             let share = Share::of(&sandbox.spec.resources);
             let admitted = self.shared.admit_run("resume a sandbox", share).await?;
