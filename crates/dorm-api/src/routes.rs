@@ -136,6 +136,8 @@ routes! {
     delete "/v1/webhooks/{id}" webhooks::delete;
     get "/v1/gc" daemon::artefacts;
     post "/v1/gc" daemon::collect;
+    get "/v1/verify" daemon::stored;
+    post "/v1/verify" daemon::verify;
     get "/v1/quarantine" daemon::quarantine;
     get "/metrics" daemon::metrics;
 }

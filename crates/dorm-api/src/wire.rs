@@ -21,8 +21,8 @@ mod why;
 
 pub use checkpoints::{CheckpointTaken, Checkpoints, CheckpointsRequest, SetCheckpoints};
 pub use daemon::{
-    Artefact, ArtefactList, CollectOptions, CreateWebhook, Quarantine, QuarantinedFile, QuarantinedRecord,
-    ReplayWebhook, Webhook, WebhookList,
+    Artefact, ArtefactList, CollectOptions, CreateWebhook, DamagedFile, Quarantine, QuarantinedFile, QuarantinedRecord,
+    ReplayWebhook, Stored, StoredList, Verified, Webhook, WebhookList,
 };
 pub use diff::{Diff, DiffChange, DiffEntry};
 pub use event::{Event, EventPage};

@@ -16,6 +16,7 @@
 mod error;
 mod kept;
 mod loop_device;
+mod priority;
 mod reserve;
 mod template;
 mod writes;
@@ -33,6 +34,7 @@ use rustix::mount::{MountFlags, UnmountFlags};
 pub use error::DiskError;
 pub use kept::KeptDisk;
 use loop_device::LoopDevice;
+pub use priority::give_way;
 pub use reserve::Reserve;
 pub use writes::{LostWrites, bound_unwritten, unwritten_max};
 

@@ -42,6 +42,7 @@ checks! {
     }
     capture {
         capturing_keeps_the_source_paused,
+        a_capture_tells_the_length_of_each_of_its_files,
         a_paused_run_can_be_captured_again,
         a_run_is_paused_without_being_captured_and_continues_exactly,
         a_failed_capture_keeps_the_source,

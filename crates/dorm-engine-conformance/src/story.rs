@@ -12,7 +12,7 @@ use bytes::Bytes;
 use dorm_agent_client::{
     Agent, AgentError, FirstReader, GuestPath, Identity, Offsets, Output, ProcessSpec, Stdin, WriteOptions,
 };
-use dorm_engine::{Engine, RunSpec};
+use dorm_engine::{CapturedFile, Engine, RunSpec};
 use dorm_lifecycle::{Egress, Resources, RunCondition, RunId, SandboxId};
 use futures_util::StreamExt;
 use tempfile::TempDir;
@@ -34,7 +34,7 @@ pub(crate) struct Guest {
 /// What was captured.
 pub(crate) struct Image {
     pub(crate) directory: PathBuf,
-    pub(crate) files: Vec<PathBuf>,
+    pub(crate) files: Vec<CapturedFile>,
 }
 
 /// A process that answers lines, and where its next answer begins.
@@ -112,7 +112,7 @@ impl Story {
         let captured = self.engine().capture(guest.run(), &directory).await.expect("capture");
         assert!(!captured.files.is_empty(), "an image without files");
         for file in &captured.files {
-            assert!(directory.join(file).is_file(), "{} was captured but is not there", file.display());
+            assert!(directory.join(&file.name).is_file(), "{} was captured but is not there", file.name.display());
         }
         Image { directory, files: captured.files }
     }
@@ -242,9 +242,9 @@ impl Image {
     /// A copy of the image in `into`.
     pub(crate) fn copy(&self, into: PathBuf) -> Self {
         for file in &self.files {
-            let to = into.join(file);
+            let to = into.join(&file.name);
             std::fs::create_dir_all(to.parent().expect("a parent")).expect("a directory");
-            std::fs::copy(self.directory.join(file), to).expect("copy a file");
+            std::fs::copy(self.directory.join(&file.name), to).expect("copy a file");
         }
         Self { directory: into, files: self.files.clone() }
     }

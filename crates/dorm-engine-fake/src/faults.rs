@@ -96,7 +96,7 @@ pub enum Fault {
     Lose,
     /// The agent of the run takes no frame and sends none for that long; its guest goes on, and the engine answers.
     Silence(Duration),
-    /// A capture claims success, but its last bytes are missing. Nothing for other calls.
+    /// A capture claims success and the lengths of what was to be written, but its last bytes are missing. Nothing for other calls.
     WriteShort,
 }
 

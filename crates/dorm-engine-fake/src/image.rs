@@ -2,9 +2,9 @@
 //! found.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use dorm_engine::{Capabilities, RunSpec};
+use dorm_engine::{Capabilities, CapturedFile, RunSpec};
 use serde::{Deserialize, Serialize};
 
 use crate::error::FakeError;
@@ -48,9 +48,10 @@ impl Image {
         Ok(Self { memory, files, description })
     }
 
-    /// Writes the files into `into` and answers their names. With a `limit`, the disk is full after as many bytes.
-    pub(crate) fn write(&self, into: &Path, limit: Option<usize>) -> Result<Vec<PathBuf>, FakeError> {
+    /// Writes the files into `into` and answers what was to be written. With a `limit`, the disk is full after as many bytes.
+    pub(crate) fn write(&self, into: &Path, limit: Option<usize>) -> Result<Vec<CapturedFile>, FakeError> {
         let mut room = limit.unwrap_or(usize::MAX);
+        let mut written = Vec::new();
         for (name, bytes) in [(MEMORY, &self.memory), (FILES, &self.files), (ENGINE, &self.description)] {
             let path = into.join(name);
             let fits = &bytes[..bytes.len().min(room)];
@@ -59,8 +60,9 @@ impl Image {
             if fits.len() < bytes.len() {
                 return Err(FakeError::File { path, source: std::io::ErrorKind::StorageFull.into() });
             }
+            written.push(CapturedFile { name: name.into(), bytes: bytes.len() as u64 });
         }
-        Ok([MEMORY, FILES, ENGINE].map(PathBuf::from).to_vec())
+        Ok(written)
     }
 
     /// Half of its length.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use dorm_engine::{Engine, EngineError, Notice, RunSpec};
+use dorm_engine::{Captured, Engine, EngineError, Notice, RunSpec};
 use dorm_engine_fake::{FakeEngine, FakeHost, Fault, Moment, Operation};
 use dorm_lifecycle::{Egress, Resources, RunCondition, RunId, SandboxId};
 use tokio::time::Instant;
@@ -83,14 +83,20 @@ async fn a_run_may_die_or_be_lost_in_the_middle_of_a_call() {
 }
 
 #[tokio::test]
-async fn a_capture_that_writes_short_claims_success_and_is_found_out_at_restore() {
+async fn a_capture_that_writes_short_is_found_out_by_its_lengths_and_at_restore() {
     let (host, engine) = engine();
     engine.start(&spec(1)).await.unwrap();
     let directory = tempfile::tempdir().unwrap();
     host.faults().next(Operation::Capture, Moment::After, Fault::WriteShort);
-    engine.capture(&spec(1).run, directory.path()).await.unwrap();
+    let is_told_right = |captured: Captured| {
+        captured.files.iter().all(|file| {
+            let found = std::fs::metadata(directory.path().join(&file.name));
+            found.is_ok_and(|found| found.len() == file.bytes)
+        })
+    };
+    assert!(!is_told_right(engine.capture(&spec(1).run, directory.path()).await.unwrap()));
     assert!(engine.restore(&spec(2), directory.path()).await.is_err());
-    engine.capture(&spec(1).run, directory.path()).await.unwrap();
+    assert!(is_told_right(engine.capture(&spec(1).run, directory.path()).await.unwrap()));
     engine.restore(&spec(2), directory.path()).await.unwrap();
 }
 

@@ -19,6 +19,7 @@ enum Flaw {
     None,
     StartsTwice,
     CaptureLetsGoOn,
+    CaptureTellsOtherLengths,
     FailedCaptureLetsGoOn,
     ParkDoesNothing,
     GoOnBegetsAnother,
@@ -38,6 +39,7 @@ const FLAWS: &[(Flaw, &str)] = &[
     (Flaw::StartsTwice, "starting_twice_is_refused_and_the_first_run_lives"),
     (Flaw::CaptureLetsGoOn, "capturing_keeps_the_source_paused"),
     (Flaw::CaptureLetsGoOn, "a_paused_run_can_be_captured_again"),
+    (Flaw::CaptureTellsOtherLengths, "a_capture_tells_the_length_of_each_of_its_files"),
     (Flaw::FailedCaptureLetsGoOn, "a_failed_capture_keeps_the_source"),
     (Flaw::ParkDoesNothing, "parking_twice_is_idempotent"),
     (Flaw::GoOnBegetsAnother, "going_on_continues_exactly"),
@@ -98,7 +100,10 @@ impl Engine for Flawed {
     }
 
     async fn capture(&self, run: &RunId, into: &Path) -> Result<Captured, EngineError> {
-        let captured = self.engine.capture(run, into).await;
+        let mut captured = self.engine.capture(run, into).await;
+        if let (Ok(captured), true) = (&mut captured, self.has(Flaw::CaptureTellsOtherLengths)) {
+            captured.files[0].bytes -= 1;
+        }
         let goes_on = match captured {
             Ok(_) => Flaw::CaptureLetsGoOn,
             Err(_) => Flaw::FailedCaptureLetsGoOn,

@@ -7,10 +7,10 @@ use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
-use dorm_engine::{Captured, EngineError};
+use dorm_engine::{Captured, CapturedFile, EngineError};
 use dorm_lifecycle::RunId;
 
 use crate::boot::IMAGE_FILES;
@@ -18,6 +18,7 @@ use crate::control::{ImageFiles, SOON};
 use crate::disk::Disk;
 use crate::engine::Shared;
 use crate::error::GvisorError;
+use crate::files;
 use crate::hull::{Hull, blocking, in_place};
 use crate::lost;
 use crate::notes::Phase;
@@ -37,12 +38,13 @@ impl Shared {
         run.set_short(false);
         let written = async {
             lost::refuse(hull, &mut turn).await?;
-            write_image(hull, into).await?;
+            let files = write_image(hull, into).await?;
             // What was lost while the memory was written may be in it.
-            lost::refuse(hull, &mut turn).await.inspect_err(|_| in_place(|| remove_files(into)))
+            lost::refuse(hull, &mut turn).await.inspect_err(|_| in_place(|| remove_files(into)))?;
+            Ok(files)
         };
-        written.await.map_err(|error| error.of(OPERATION, id))?;
-        Ok(Captured { files: IMAGE_FILES.map(PathBuf::from).into(), stopped: turn.stood() })
+        let files = written.await.map_err(|error: GvisorError| error.of(OPERATION, id))?;
+        Ok(Captured { files, stopped: turn.stood() })
     }
 
     /// [`dorm_engine::Engine::pause`].
@@ -88,13 +90,17 @@ impl Shared {
 }
 
 /// Has the paused guest's memory written into `into`; a failure leaves nothing there.
-async fn write_image(hull: &Hull, into: &Path) -> Result<(), GvisorError> {
+async fn write_image(hull: &Hull, into: &Path) -> Result<Vec<CapturedFile>, GvisorError> {
     if let Some(path) = slots::deleted(hull).await? {
         return Err(GvisorError::DeletedOnVolume(path));
     }
     let (room, files) = in_place(|| Ok::<_, GvisorError>((room_in(into)?, create_files(into)?)))?;
     hull.reach("gvisor: image files made")?;
-    let Err(error) = hull.control.checkpoint(files).await else { return hull.reach("gvisor: image written") };
+    let Err(error) = hull.control.checkpoint(files).await else {
+        hull.reach("gvisor: image written")?;
+        let image = into.to_owned();
+        return blocking(move || files::written(&image).inspect_err(|_| remove_files(&image))).await;
+    };
     in_place(|| remove_files(into));
     // The sandbox tells of a full disk in words only, which we do not read.
     if matches!(error, GvisorError::Refused { .. }) && room < need(hull).await? {

@@ -75,6 +75,13 @@ pub(crate) enum GvisorError {
         #[source]
         source: FilesError,
     },
+    /// An image is not as long as it says it is.
+    #[error("the memory was written short into {}", image.display())]
+    Short {
+        image: PathBuf,
+        #[source]
+        source: FilesError,
+    },
     #[error("the agent inside does not answer")]
     Agent(#[from] AgentError),
 }

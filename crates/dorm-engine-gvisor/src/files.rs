@@ -22,6 +22,7 @@ mod sample;
 mod tree;
 mod unframe;
 mod walk;
+mod whole;
 mod wire;
 
 use std::fs;
@@ -33,6 +34,7 @@ pub(crate) use self::error::FilesError;
 use self::graph::{Graph, Part};
 use self::pages::{MemoryFiles, Source};
 use self::walk::Walk;
+pub(crate) use self::whole::written;
 use self::wire::Wire;
 use crate::boot::IMAGE_FILES;
 use crate::error::GvisorError;

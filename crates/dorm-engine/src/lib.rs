@@ -85,10 +85,19 @@ pub struct Layer {
 /// The files that [`Engine::capture`] wrote, relative to the directory it was given.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Captured {
-    /// Every file of the image, in no order. Each is complete, and durable once the pool has synced it.
-    pub files: Vec<PathBuf>,
+    /// Every file of the image, in no order. Each is durable once the pool has synced it.
+    pub files: Vec<CapturedFile>,
     /// How long the guest stood still so far.
     pub stopped: Duration,
+}
+
+/// One file of an image that was just written.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CapturedFile {
+    /// Relative to the directory of the image.
+    pub name: PathBuf,
+    /// How many bytes of it the engine wrote. A file of any other length is not what was captured.
+    pub bytes: u64,
 }
 
 /// A run that the engine found on the host.
@@ -161,7 +170,8 @@ pub trait Engine: Send + Sync + 'static {
 
     /// Pauses the run and writes its memory and changed files into the empty directory `into`. The source is kept,
     /// paused, whether this succeeds or fails; only [`Engine::go_on`] lets it continue. Capturing a paused run is
-    /// allowed.
+    /// allowed. The lengths in the answer are those of what was to be written, from the engine's own account where it
+    /// has one: the caller compares them with the files.
     async fn capture(&self, run: &RunId, into: &std::path::Path) -> Result<Captured, EngineError>;
 
     /// Reads out of the memory image in `image`, as for [`Engine::restore`], what the guest had changed in its root

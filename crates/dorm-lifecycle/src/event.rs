@@ -128,6 +128,8 @@ kinds! {
     Unreachable = "unreachable",
     /// Its run answers again.
     Reachable = "reachable",
+    /// A file that it stands on, or wakes up from, is not what was written.
+    Damaged = "damaged",
 }
 
 #[cfg(test)]

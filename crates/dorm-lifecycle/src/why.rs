@@ -29,6 +29,8 @@ pub struct Facts {
     pub waits_for_disk: Option<u64>,
     /// After how long a run that does not answer is given up; none for never.
     pub max_unreachable: Option<Duration>,
+    /// What it stands on or wakes up from and is damaged, a sentence each.
+    pub damaged: Vec<String>,
 }
 
 /// An event, as far as it matters here.
@@ -133,6 +135,7 @@ pub fn why(sandbox: &Sandbox, facts: &Facts) -> Why {
         }
     }
     why.next.splice(0..0, in_background(sandbox));
+    why.because.splice(0..0, facts.damaged.iter().map(|says| Reason::new("disk", says.as_str())));
     why
 }
 
@@ -226,6 +229,7 @@ fn leads(kind: EventKind) -> bool {
         | EventKind::MemoryRelieved
         | EventKind::DiskPaused
         | EventKind::DiskResumed
+        | EventKind::Damaged
         | EventKind::Recovered
         | EventKind::Held
         | EventKind::Released

@@ -39,6 +39,8 @@ use crate::disk;
 use crate::error::{PoolError, failed};
 use crate::steps::{Step, Steps};
 
+pub use copy::Copied;
+pub(crate) use copy::Reading;
 pub(crate) use diff::diff;
 pub use diff::{Difference, Differing, Lister};
 pub use draft::CaptureDraft;
@@ -86,6 +88,15 @@ pub struct CaptureFile {
     pub bytes: u64,
     /// BLAKE3 of its content, 64 hexadecimal digits.
     pub blake3: String,
+}
+
+/// A file that was written into a draft.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct WrittenFile {
+    /// Relative to the draft's directory.
+    pub name: PathBuf,
+    /// How many bytes were written, as whoever wrote it says.
+    pub bytes: u64,
 }
 
 /// A complete capture. Its files are immutable: other captures may share them.
@@ -217,6 +228,11 @@ impl Captures {
             Err(_) => true,
         });
         Ok(ids)
+    }
+
+    /// Whether there is such a capture, damaged or not.
+    pub(crate) fn has(&self, id: &CaptureId) -> bool {
+        self.path(id, "").is_dir()
     }
 
     pub(crate) fn sizes(&self, id: &CaptureId) -> Result<Sizes, PoolError> {

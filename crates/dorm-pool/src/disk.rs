@@ -87,6 +87,14 @@ pub(crate) fn remove_tree(path: &Path) -> Result<(), PoolError> {
     }
 }
 
+/// Removes a file. One that is not there is a success.
+pub(crate) fn remove_file(path: &Path) -> Result<(), PoolError> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        other => other.map_err(failed("remove", path)),
+    }
+}
+
 /// How many bytes an ordinary user could still write to the file system that holds `path`.
 pub(crate) fn free_bytes(path: &Path) -> Result<u64, PoolError> {
     let facts = rustix::fs::statvfs(path).map_err(failed("ask for free space in", path))?;

@@ -95,6 +95,21 @@ pub enum PoolError {
         /// What is wrong with it.
         what: &'static str,
     },
+    /// A file that was to become part of a capture is not as long as what was written into it.
+    #[error(
+        "cannot complete capture {capture}: {file} has {found} bytes, and {written} were written into it; nothing was \
+         discarded: check the disk, and capture again"
+    )]
+    Short {
+        /// Which capture.
+        capture: CaptureId,
+        /// Which file of it.
+        file: PathBuf,
+        /// How many bytes were written.
+        written: u64,
+        /// How many there are.
+        found: u64,
+    },
     /// A description was written by a newer version.
     #[error("{path} has format {found}, this version reads up to {known}: use a newer version of dorm")]
     Format {
@@ -142,10 +157,12 @@ pub enum PoolError {
         by: Vec<Foreign>,
     },
     /// An image is not what its digest says.
-    #[error("image {image} is damaged: {what}; import it again")]
+    #[error("image {image} is damaged: {file} {what}; import or pull it again, which mends it, and check the disk")]
     DamagedImage {
         /// Which image.
         image: Digest,
+        /// Which file of it.
+        file: PathBuf,
         /// What is wrong with it.
         what: String,
     },

@@ -13,6 +13,8 @@ use std::thread;
 use blake3::Hasher;
 use blake3::hazmat::{self, ChainingValue, HasherExt, Mode};
 
+use crate::pace;
+
 /// A power of two, so that every segment is a whole subtree.
 const SEGMENT: u64 = 8 << 20;
 const BUFFER: usize = 512 << 10;
@@ -63,7 +65,8 @@ fn hash_subtrees(file: &File, bytes: u64, segment: u64, count: u64) -> io::Resul
         done.lock().map_err(|_| poisoned())?.append(&mut mine);
         Ok(())
     };
-    let threads = thread::available_parallelism().map_or(1, usize::from).min(THREADS_MAX);
+    let threads =
+        if pace::is_set() { 1 } else { thread::available_parallelism().map_or(1, usize::from).min(THREADS_MAX) };
     thread::scope(|scope| {
         let helpers: Vec<_> = (1..threads).map(|_| scope.spawn(work)).collect();
         let mut result = work();
@@ -87,6 +90,7 @@ fn update(hasher: &mut Hasher, file: &File, mut offset: u64, bytes: u64, buffer:
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
             Err(error) => return Err(error),
         };
+        pace::read(read)?;
         hasher.update(&buffer[..read]);
         offset += read as u64;
     }

@@ -27,6 +27,7 @@ mod listing;
 mod node;
 mod references;
 mod settings;
+mod sound;
 mod tags;
 #[cfg(test)]
 mod tests;
@@ -62,7 +63,9 @@ const LOCK: &str = ".lock";
 const IMPORT: &str = ".import-";
 const GONE: &str = ".gone-";
 const ABOUT: &str = "image.json";
-const ROOTFS: &str = "rootfs";
+pub(crate) const ROOTFS: &str = "rootfs";
+/// One line for each entry below `rootfs`. Images of earlier versions get it when they are first read.
+const FILES: &str = "files.list";
 /// Images with settings and layers. A version that knows only the one before cannot check them.
 const FORMAT: u32 = 2;
 /// Root filesystems without anything else.
@@ -113,6 +116,7 @@ pub(crate) struct Images {
     steps: Steps,
     limits: Limits,
     owner: Option<Owner>,
+    known: sound::Known,
 }
 
 impl Images {
@@ -120,7 +124,8 @@ impl Images {
         disk::make_directories(&directory)?;
         disk::make_directories(&directory.join(tags::DIRECTORY))?;
         disk::let_pass(&directory, GUEST_ID_BASE)?;
-        let images = Self { directory, steps, limits: Limits::default(), owner: None };
+        let known = sound::Known::default();
+        let images = Self { directory, steps, limits: Limits::default(), owner: None, known };
         let held = images.lock()?;
         // What cannot be cleared away now is looked for again at the next start.
         if let Err(error) = images.clear(&held) {
@@ -138,8 +143,9 @@ impl Images {
         Self {
             directory: self.directory.clone(),
             steps: self.steps.clone(),
-            limits: self.limits.clone(),
+            limits: self.limits,
             owner: self.owner.clone(),
+            known: sound::Known::default(),
         }
     }
 
@@ -208,20 +214,6 @@ impl Images {
         }
     }
 
-    pub(crate) fn verify(&self, digest: &Digest) -> Result<Image, PoolError> {
-        let image = self.get(digest)?;
-        let found = listing::list(&image.rootfs, GUEST_ID_BASE)?;
-        let digest_now = match self.about(digest)?.config {
-            Some(config) => config.digest(&found.digest).map_err(failed("name", &image.rootfs))?,
-            None => found.digest,
-        };
-        if digest_now != *digest {
-            let what = format!("its content now is {digest_now}");
-            return Err(PoolError::DamagedImage { image: digest.clone(), what });
-        }
-        Ok(image)
-    }
-
     pub(crate) fn remove(&self, digest: &Digest) -> Result<(), PoolError> {
         let held = self.lock()?;
         if self.is_referred(digest) {
@@ -254,7 +246,7 @@ impl Images {
         Ok(self.about(digest)?.config.unwrap_or_default())
     }
 
-    fn digests(&self) -> Result<Vec<Digest>, PoolError> {
+    pub(crate) fn digests(&self) -> Result<Vec<Digest>, PoolError> {
         let mut digests: Vec<Digest> =
             disk::names(&self.directory)?.iter().filter_map(|name| name.parse().ok()).collect();
         digests.sort_unstable();
@@ -273,7 +265,8 @@ impl Images {
         };
         let damaged = |error: serde_json::Error| PoolError::DamagedImage {
             image: digest.clone(),
-            what: format!("{ABOUT}: {error}"),
+            file: ABOUT.into(),
+            what: format!("cannot be understood ({error})"),
         };
         let about: About = serde_json::from_slice(&text).map_err(damaged)?;
         if about.format > FORMAT {

@@ -21,6 +21,8 @@
 #[allow(clippy::disallowed_methods, reason = "all of it runs on threads that may block: see pool")]
 mod captures;
 #[allow(clippy::disallowed_methods, reason = "all of it runs on threads that may block: see pool")]
+mod damage;
+#[allow(clippy::disallowed_methods, reason = "all of it runs on threads that may block: see pool")]
 mod disk;
 mod error;
 #[cfg(any(test, feature = "fuzzing"))]
@@ -29,13 +31,19 @@ pub mod fuzzing;
 mod hashing;
 #[allow(clippy::disallowed_methods, reason = "all of it runs on threads that may block: see pool")]
 mod images;
+#[allow(clippy::disallowed_methods, reason = "all of it runs on threads that may block: see pool")]
+mod pace;
 mod pool;
 mod steps;
+#[allow(clippy::disallowed_methods, reason = "all of it runs on threads that may block: see pool")]
+mod stored;
 
 pub use captures::{
-    Below, Capture, CaptureDraft, CaptureFacts, CaptureFile, Difference, Differing, Expected, Export, ExportNote,
-    Exported, ExportedTree, ImportAs, Imported, Incoming, Listed, Lister, Sizes, TreeFacts, TreeWriter,
+    Below, Capture, CaptureDraft, CaptureFacts, CaptureFile, Copied, Difference, Differing, Expected, Export,
+    ExportNote, Exported, ExportedTree, ImportAs, Imported, Incoming, Listed, Lister, Sizes, TreeFacts, TreeWriter,
+    WrittenFile,
 };
+pub use damage::{DAMAGED, Damage, damage_in};
 pub use error::PoolError;
 pub use images::documents::{
     BlobDigest, Configuration, DOCUMENT_BYTES_MAX, Descriptor, Document, Manifest, Packing, choose, host_architecture,
@@ -44,4 +52,6 @@ pub use images::{
     ExportedImage, Foreign, GUEST_ID_BASE, GUEST_ID_COUNT, Image, ImageConfig, ImageSource, Owner, Progress, Stage,
     numbered_user,
 };
+pub use pace::Pace;
 pub use pool::Pool;
+pub use stored::{Checked, DamagedFile, Stored};

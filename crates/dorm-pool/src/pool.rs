@@ -10,19 +10,23 @@ use dorm_lifecycle::{CaptureId, Digest};
 use dorm_steps::AnySteps;
 
 use crate::captures::{
-    self, Below, Capture, CaptureDraft, Captures, Differing, Expected, Export, ExportNote, ImportAs, Imported,
-    Incoming, Listed, Sizes,
+    self, Below, Capture, CaptureDraft, Captures, Copied, Differing, Expected, Export, ExportNote, ImportAs, Imported,
+    Incoming, Listed, Reading, Sizes,
 };
-use crate::error::PoolError;
+use crate::damage::{self, Damage};
+use crate::error::{PoolError, failed};
 use crate::images::documents::BlobDigest;
 use crate::images::{ExportedImage, Foreign, Image, ImageConfig, ImageSource, Images, Owner, Progress};
+use crate::pace::{self, Pace};
 use crate::steps::Steps;
+use crate::stored::{self, Checked, Stored};
 
 /// Images and captures on this host's disk. Cheap to clone; all clones are the same pool.
 #[derive(Clone)]
 pub struct Pool {
     captures: Arc<Captures>,
     images: Arc<Images>,
+    data: PathBuf,
 }
 
 impl Pool {
@@ -44,7 +48,7 @@ impl Pool {
         let steps = Steps(steps);
         let captures = Captures::open(data.join("captures"), steps.clone())?;
         let images = Images::open(images.to_owned(), steps)?;
-        Ok(Self { captures: Arc::new(captures), images: Arc::new(images) })
+        Ok(Self { captures: Arc::new(captures), images: Arc::new(images), data: data.to_owned() })
     }
 
     /// The same pool on behalf of a data directory, which says to others that share the images which of them it needs.
@@ -227,6 +231,66 @@ impl Pool {
         self.blocking(move || images.verify(&digest)).await
     }
 
+    /// The image with that digest, which this process has read to its last byte since it began: now, if not before.
+    ///
+    /// # Errors
+    /// [`PoolError::NoImage`]; [`PoolError::DamagedImage`] names the file that is damaged.
+    pub async fn sound_image(&self, digest: &Digest) -> Result<Image, PoolError> {
+        let (images, digest) = (self.images.clone(), digest.clone());
+        self.blocking(move || images.sound(&digest)).await
+    }
+
+    /// How many bytes [`Pool::sound_image`] would read now.
+    pub async fn unread_bytes(&self, digest: &Digest) -> u64 {
+        let (images, digest) = (self.images.clone(), digest.clone());
+        let unread = move || Ok(if images.is_known(&digest) { 0 } else { images.get(&digest)?.bytes });
+        self.blocking(unread).await.unwrap_or(0)
+    }
+
+    /// Everything that can be checked, in order.
+    ///
+    /// # Errors
+    /// [`PoolError::Io`] when a directory cannot be read.
+    pub async fn stored(&self) -> Result<Vec<Stored>, PoolError> {
+        let (captures, images) = (self.captures.clone(), self.images.clone());
+        self.blocking(move || stored::list(&captures, &images)).await
+    }
+
+    /// Reads one thing to its last byte and compares it with what was written; none when it is not there any more. What is
+    /// damaged is not served from then on. With a pace it is read on a thread of its own, after everything else that the
+    /// host reads.
+    ///
+    /// # Errors
+    /// [`PoolError::Io`] when it could not be read, which says nothing about it.
+    pub async fn check_stored(&self, what: &Stored, pace: Option<&Pace>) -> Result<Option<Checked>, PoolError> {
+        let (captures, images, what) = (self.captures.clone(), self.images.clone(), what.clone());
+        let check = move || stored::check(&captures, &images, &what);
+        let Some(pace) = pace.cloned() else { return self.blocking(check).await };
+        let (sender, answer) = tokio::sync::oneshot::channel();
+        let thread = std::thread::Builder::new().name("scrub".to_owned());
+        let begun = thread.spawn(move || drop(sender.send(pace::at(&pace, check))));
+        begun.map_err(failed("begin to read", self.captures.directory()))?;
+        answer.await.unwrap_or(Ok(None))
+    }
+
+    /// What is known to be damaged: see [`Pool::keep_damage`].
+    ///
+    /// # Errors
+    /// [`PoolError::Io`] when it cannot be read.
+    pub async fn damage(&self) -> Result<Vec<Damage>, PoolError> {
+        let data = self.data.clone();
+        self.blocking(move || damage::damage_in(&data).map_err(failed("read", &data.join(damage::DAMAGED)))).await
+    }
+
+    /// Keeps what is known to be damaged, and nothing that was kept before.
+    ///
+    /// # Errors
+    /// [`PoolError::Io`] when it cannot be written.
+    pub async fn keep_damage(&self, damage: Vec<Damage>) -> Result<(), PoolError> {
+        let data = self.data.clone();
+        self.blocking(move || damage::keep(&data, &damage)).await
+    }
+
     /// Removes an image and its tags; one that is not there is a success. `held_by` names what else needs it.
     ///
     /// # Errors
@@ -365,14 +429,23 @@ impl Pool {
         self.blocking(move || captures.listing(&captures.load(&id)?)).await
     }
 
-    /// Makes `to` a capture with the same content as `from`, which is not touched; both can be removed on their own.
-    /// Copying again onto the same copy changes nothing.
+    /// Makes `to` a capture with the same content as `from`, which is not touched; both can be removed on their own. The
+    /// caller has read `from` a moment ago. Copying again onto the same copy changes nothing.
     ///
     /// # Errors
     /// [`PoolError::Missing`] when `from` is not there, [`PoolError::Exists`] when `to` is something else.
-    pub async fn copy(&self, from: &CaptureId, to: &CaptureId) -> Result<Capture, PoolError> {
+    pub async fn copy(&self, from: &CaptureId, to: &CaptureId) -> Result<Copied, PoolError> {
         let (captures, from, to) = (self.captures.clone(), from.clone(), to.clone());
-        self.blocking(move || captures.copy(&from, &to)).await
+        self.blocking(move || captures.copy(&from, &to, Reading::Trusted)).await
+    }
+
+    /// [`Pool::copy`], of which every byte is compared with what was written when `from` was, before there is a copy.
+    ///
+    /// # Errors
+    /// As [`Pool::copy`]; [`PoolError::Damaged`] when `from` is not what was written.
+    pub async fn copy_checked(&self, from: &CaptureId, to: &CaptureId) -> Result<Copied, PoolError> {
+        let (captures, from, to) = (self.captures.clone(), from.clone(), to.clone());
+        self.blocking(move || captures.copy(&from, &to, Reading::Checked)).await
     }
 
     /// Settles what a capture is as one file, with all layers below it and without its image. It is read to its last byte.

@@ -562,14 +562,14 @@ impl Actor {
     }
 
     async fn observe(&mut self, seen: Seen) {
-        let Seen { observation, agent, quiesced, silent, bytes, failure } = seen;
+        let Seen { observation, agent, quiesced, silent, written, failure } = seen;
         match quiesced {
             Quiesced::Unasked => {}
             Quiesced::Yes => _ = self.note_reach(Observation::Reachable).await,
             Quiesced::No(reason) => _ = self.note_reach(Observation::Unreachable(reason)).await,
         }
         let background = self.record.sandbox.state.background().map(|background| background.work.clone());
-        let recorded = self.record_observation(observation, failure, bytes).await;
+        let recorded = self.record_observation(observation, failure, written).await;
         let Some(Recorded { observation, failure, effect }) = recorded else { return };
         let answers = agent.is_some() && background.is_none();
         // One that was lent meanwhile stays.

@@ -81,6 +81,21 @@ pub(crate) enum Quiesced {
     No(Reason),
 }
 
+/// What an effect wrote to the disk.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Written {
+    /// How much.
+    pub(crate) bytes: u64,
+    /// Whether it is the same copy as something that was there before.
+    pub(crate) shares_data: bool,
+}
+
+impl Written {
+    pub(crate) fn of(bytes: u64) -> Self {
+        Self { bytes, ..Self::default() }
+    }
+}
+
 /// What was seen when an effect was over.
 pub(crate) struct Seen {
     pub(crate) observation: Observation,
@@ -90,15 +105,16 @@ pub(crate) struct Seen {
     pub(crate) quiesced: Quiesced,
     /// Why the run that goes on has no agent, if it does not answer.
     pub(crate) silent: Option<Reason>,
-    /// The size of what was written.
-    pub(crate) bytes: u64,
+    /// What was written.
+    pub(crate) written: Written,
     /// Why it failed, if it has: for all who wait for it, and for its record.
     pub(crate) failure: Option<Failure>,
 }
 
 impl Seen {
     pub(crate) fn of(observation: Observation) -> Self {
-        Self { observation, agent: None, quiesced: Quiesced::Unasked, silent: None, bytes: 0, failure: None }
+        let written = Written::default();
+        Self { observation, agent: None, quiesced: Quiesced::Unasked, silent: None, written, failure: None }
     }
 
     /// It has failed.
@@ -168,12 +184,8 @@ fn too_late(what: &str, (limit, option): (Duration, &str)) -> Failure {
 const OPERATION_LIMIT: &str = "--operation-limit";
 
 async fn spec(task: &Task, run: &RunId) -> Result<RunSpec, Failure> {
-    let pool = &task.shared.pool;
-    let image = pool.image(&task.sandbox.spec.image).await?;
-    let layers = match &task.sandbox.spec.layer {
-        Some(top) => pool.layers(top).await?,
-        None => Vec::new(),
-    };
+    let wanted = &task.sandbox.spec;
+    let (image, layers) = task.shared.sound(&wanted.image, wanted.layer.as_ref()).await?;
     Ok(RunSpec {
         run: run.clone(),
         image: task.sandbox.spec.image.clone(),
@@ -187,12 +199,13 @@ async fn spec(task: &Task, run: &RunId) -> Result<RunSpec, Failure> {
 
 async fn start(task: &Task, run: &RunId, origin: &Origin, program: FirstProgram) -> Seen {
     let limits = &task.shared.settings.limits;
+    let unread = task.shared.pool.unread_bytes(&task.sandbox.spec.image).await;
     let limit = match origin {
-        Origin::Image | Origin::Filesystem { .. } => limits.start_of(0),
+        Origin::Image | Origin::Filesystem { .. } => limits.start_of(unread),
         // One that is not there, or cannot be read, is told of by the restore.
         Origin::Snapshot { capture, .. } => {
             let found = task.shared.pool.capture(capture).await;
-            limits.start_of(found.map_or(0, |found| found.bytes()))
+            limits.start_of(found.map_or(0, |found| found.bytes()).saturating_add(unread))
         }
     };
     let attempt = async {

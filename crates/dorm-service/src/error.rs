@@ -536,8 +536,10 @@ pub(crate) fn pool_code(error: &PoolError) -> Code {
         | PoolError::MissingImage { .. } => Code::Conflict,
         // Callers name snapshots and sandboxes: saved states are the host's.
         PoolError::Missing(_) | PoolError::Damaged { .. } | PoolError::DamagedImage { .. } => Code::Damaged,
-        PoolError::BadFile { .. } | PoolError::Io { .. } | PoolError::Format { .. } | PoolError::Interrupted(_) => {
-            Code::Failed
-        }
+        PoolError::BadFile { .. }
+        | PoolError::Short { .. }
+        | PoolError::Io { .. }
+        | PoolError::Format { .. }
+        | PoolError::Interrupted(_) => Code::Failed,
     }
 }

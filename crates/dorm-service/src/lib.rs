@@ -36,6 +36,7 @@ mod retention;
 mod secrets;
 mod service_clock;
 mod shared;
+mod soundness;
 mod stopping;
 mod timekeeping;
 mod timers;

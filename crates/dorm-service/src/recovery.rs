@@ -27,6 +27,7 @@ use crate::references;
 use crate::removals;
 use crate::retention;
 use crate::shared::{Parts, Service, Shared, chain};
+use crate::soundness;
 use crate::timekeeping;
 
 mod living;
@@ -143,6 +144,7 @@ impl Service {
                 }
             }
         }
+        shared.recall_damage().await;
         let service = Self { shared };
         match service.finish_volumes().await {
             Ok(lines) => report.lines.extend(lines),
@@ -158,6 +160,7 @@ impl Service {
         service.shared.spawn(checkpointing::keep_checkpointing(service.clone()));
         service.shared.spawn(retention::keep_pruning(service.clone()));
         service.shared.spawn(data_disk::watch(service.shared.clone()));
+        service.shared.spawn(soundness::keep_scrubbing(service.clone()));
         let flat = service.clone();
         service.shared.spawn(async move { flat.keep_all_flat().await });
         Ok((service, report))

@@ -31,6 +31,7 @@ use crate::registry::Registry;
 use crate::removals::Removals;
 use crate::retention::Retention;
 use crate::service_clock::ServiceClock;
+use crate::soundness::Soundness;
 use crate::timers::Timers;
 
 /// What a service is made of.
@@ -76,6 +77,8 @@ pub struct Settings {
     pub registry: Option<Arc<dyn Registry>>,
     /// The disk of the data directory, which is watched. Default: none is.
     pub data_disk: Option<Arc<dyn DataDisk>>,
+    /// How fast everything on the disk is read in the background, once a day at most. Default: it is not.
+    pub scrub_bytes_per_second: Option<u64>,
 }
 
 impl Default for Settings {
@@ -93,6 +96,7 @@ impl Default for Settings {
             retention: Retention::default(),
             registry: None,
             data_disk: None,
+            scrub_bytes_per_second: None,
         }
     }
 }
@@ -135,6 +139,7 @@ pub(crate) struct Shared {
     pub(crate) left_alone: LeftAlone,
     pub(crate) removals: Removals,
     pub(crate) quarantined: Quarantined,
+    pub(crate) soundness: Soundness,
     pub(crate) checkpointing: Checkpointing,
     /// Held by whoever deletes a snapshot.
     pub(crate) deletions: tokio::sync::Mutex<()>,
@@ -180,6 +185,7 @@ impl Shared {
                 left_alone: LeftAlone::default(),
                 removals: Removals::default(),
                 quarantined: Quarantined::default(),
+                soundness: Soundness::default(),
                 checkpointing: Checkpointing::default(),
                 deletions: tokio::sync::Mutex::default(),
                 merging: tokio::sync::Mutex::default(),

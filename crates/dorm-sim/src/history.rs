@@ -326,10 +326,7 @@ impl History {
             15..17 => Fault::Die,
             17..19 => Fault::Lose,
             19..23 => Fault::Silence(Duration::from_secs(1 + self.random.below(120))),
-            _ => {
-                self.world.model.engine_lies();
-                Fault::WriteShort
-            }
+            _ => Fault::WriteShort,
         };
         let nth = 1 + self.random.below(6);
         // Misfortunes seldom come alone.
@@ -349,7 +346,7 @@ impl History {
             random: self.random.fork(),
         };
         for id in self.world.model.living() {
-            client.probe(&id, self.world.model.is_lying()).await;
+            client.probe(&id).await;
         }
         check::is_sound(&self.world).await?;
         self.stop(&daemon).await;

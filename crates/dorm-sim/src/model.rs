@@ -55,8 +55,6 @@ struct State {
     events: Vec<EventRecord>,
     /// Values that callers wrote, so that none is written twice.
     values: u64,
-    /// Whether an engine was told to lie about what it wrote.
-    lying: bool,
     /// How often the power has failed.
     power_failures: u32,
 }
@@ -229,16 +227,6 @@ impl Model {
     /// The host is booted.
     pub(crate) fn power_failed(&self) {
         self.lock().power_failures += 1;
-    }
-
-    /// From now on images may be worth nothing.
-    pub(crate) fn engine_lies(&self) {
-        self.lock().lying = true;
-    }
-
-    /// Whether images may be worth nothing.
-    pub(crate) fn is_lying(&self) -> bool {
-        self.lock().lying
     }
 
     /// A value nobody has written yet.

@@ -219,6 +219,7 @@ fn snapshot(&(number, created, of): &(u8, u64, u8)) -> SnapshotRecord {
         resources: Resources::default(),
         created: at(created),
         bytes: created,
+        shares_data: false,
         labels: std::collections::BTreeMap::new(),
         removal: dorm_store::Removal::Asked,
         made_by: dorm_store::Maker::Request,

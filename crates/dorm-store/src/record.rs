@@ -218,6 +218,9 @@ pub struct SnapshotRecord {
     pub created: Timestamp,
     /// Its size on disk in bytes; 0 until it is complete.
     pub bytes: u64,
+    /// Whether its files and those of the sleep image that it was made of were one copy on the disk when it was made:
+    /// damage to one is damage to the other.
+    pub shares_data: bool,
     /// Free text, by key.
     pub labels: BTreeMap<String, String>,
     /// When it goes.

@@ -94,6 +94,10 @@ pub(crate) struct ServeOptions {
     /// the daemon's start use it. 0 for none
     #[arg(long, env = "DORM_DISK_KEEP_MIB", default_value_t = 64)]
     disk_keep_mib: u64,
+    /// How fast everything on the disk is read in the background and compared with what was written, in MiB a second. All of
+    /// it once a day at most, after everything else that the host reads. 0 for never
+    #[arg(long, env = "DORM_SCRUB_MIB_PER_SECOND", value_name = "MIB", default_value_t = 4)]
+    scrub_mib_per_second: u64,
     /// How long the agent in a sandbox may take to answer before the sandbox is shown as unreachable, such as 30s
     #[arg(long, env = "DORM_AGENT_LIMIT", value_name = "TIME", default_value = "30s", value_parser = crate::cli::values::duration)]
     agent_limit: f64,
@@ -225,6 +229,7 @@ async fn open(
             registry: Some(registry.shared()),
             retention: Retention { terminated: options.keep_terminated.0, events: options.keep_events.0 },
             data_disk: Some(Arc::new(disk)),
+            scrub_bytes_per_second: Some(options.scrub_mib_per_second.saturating_mul(1 << 20)).filter(|pace| *pace > 0),
             limits: limits(options),
             agent: length(options.agent_limit),
             max_unreachable: options.max_unreachable.map(length),

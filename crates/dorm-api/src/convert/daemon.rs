@@ -2,6 +2,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use dorm_pool::{Checked, Stored};
 use dorm_service::Artefact;
 use dorm_store::{UnreadableRow, WebhookRecord};
 
@@ -12,6 +13,29 @@ impl From<Artefact> for wire::Artefact {
     fn from(artefact: Artefact) -> Self {
         let Artefact { kind, id, bytes, fate, why } = artefact;
         Self { kind: kind.as_str().to_owned(), id, bytes, fate: fate.as_str().to_owned(), why }
+    }
+}
+
+impl From<Stored> for wire::Stored {
+    fn from(stored: Stored) -> Self {
+        Self { kind: stored.kind().to_owned(), id: stored.id().to_owned() }
+    }
+}
+
+impl From<Checked> for wire::Verified {
+    fn from(checked: Checked) -> Self {
+        let Checked { stored, bytes, damaged } = checked;
+        let verdict = if damaged.is_empty() { "sound" } else { "damaged" };
+        let files = damaged.into_iter();
+        let files =
+            files.map(|damaged| wire::DamagedFile { file: damaged.file.display().to_string(), what: damaged.what });
+        Self {
+            kind: stored.kind().to_owned(),
+            id: stored.id().to_owned(),
+            verdict: verdict.to_owned(),
+            bytes,
+            files: files.collect(),
+        }
     }
 }
 

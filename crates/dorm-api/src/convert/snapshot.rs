@@ -28,6 +28,7 @@ impl From<SnapshotRecord> for wire::Snapshot {
             bytes: snapshot.bytes,
             alone_bytes: None,
             shared_bytes: None,
+            shares_data: snapshot.shares_data,
             held_by: None,
             status,
             code: failure.as_ref().and_then(|failure| failure.code).map(|code| code.as_str().to_owned()),

@@ -3,12 +3,13 @@
 use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
+use dorm_pool::Stored;
 use dorm_service::Figures;
 use dorm_store::RowKind;
 use metrics_exporter_prometheus::PrometheusHandle;
 
 use crate::error::ApiError;
-use crate::extract::Query;
+use crate::extract::{Json, Query};
 use crate::routes::{self, Api};
 use crate::wire;
 
@@ -65,7 +66,40 @@ pub(crate) async fn collect(
     Ok(axum::Json(wire::ArtefactList { artefacts }))
 }
 
-/// Records, saved states and images that cannot be read.
+/// What is on the disk and can be verified.
+#[utoipa::path(get, path = "/v1/verify", tag = "daemon", responses(
+    (status = 200, body = wire::StoredList),
+    (status = "default", body = wire::ErrorAnswer, description = "an error"),
+))]
+pub(crate) async fn stored(State(api): State<Api>) -> Result<axum::Json<wire::StoredList>, ApiError> {
+    let stored = api.service.stored().await?.into_iter().map(Into::into).collect();
+    Ok(axum::Json(wire::StoredList { stored }))
+}
+
+/// Reads one thing on the disk to its last byte and compares it with what was written. What is damaged is not used from
+/// then on.
+#[utoipa::path(post, path = "/v1/verify", tag = "daemon", request_body = wire::Stored, responses(
+    (status = 200, body = wire::Verified),
+    (status = "default", body = wire::ErrorAnswer, description = "an error"),
+))]
+pub(crate) async fn verify(
+    State(api): State<Api>,
+    Json(asked): Json<wire::Stored>,
+) -> Result<axum::Json<wire::Verified>, ApiError> {
+    let stored = Stored::named(&asked.kind, &asked.id).ok_or_else(|| {
+        let message = format!("there can be no {} '{}': a kind is image, image_layer or capture", asked.kind, asked.id);
+        ApiError::invalid(message, "list what can be verified")
+    })?;
+    let verified = match api.service.verify(&stored).await? {
+        Some(checked) => checked.into(),
+        None => {
+            wire::Verified { kind: asked.kind, id: asked.id, verdict: "gone".to_owned(), bytes: 0, files: Vec::new() }
+        }
+    };
+    Ok(axum::Json(verified))
+}
+
+/// Records, saved states and images that cannot be read, and what was found damaged.
 #[utoipa::path(get, path = "/v1/quarantine", tag = "daemon", responses(
     (status = 200, body = wire::Quarantine),
     (status = "default", body = wire::ErrorAnswer, description = "an error"),
@@ -74,7 +108,14 @@ pub(crate) async fn quarantine(State(api): State<Api>) -> Result<axum::Json<wire
     let records = api.service.unreadable().await?.into_iter().map(Into::into).collect();
     let files = api.service.pool().unreadable().await.map_err(dorm_service::ServiceError::from)?;
     let files = files.into_iter().map(|(what, error)| wire::QuarantinedFile { what, reason: error.to_string() });
-    Ok(axum::Json(wire::Quarantine { records, files: files.collect() }))
+    let mut files: Vec<_> = files.collect();
+    for damage in api.service.damaged() {
+        let (what, reason) = (damage.stored.to_string(), damage.sentence());
+        if !files.iter().any(|file| file.what == what) {
+            files.push(wire::QuarantinedFile { what, reason });
+        }
+    }
+    Ok(axum::Json(wire::Quarantine { records, files }))
 }
 
 /// Figures for Prometheus.
@@ -97,6 +138,9 @@ fn gauges(figures: &Figures) {
     for kind in RowKind::ALL {
         let count = figures.quarantined.get(&kind).copied().unwrap_or_default();
         metrics::gauge!("dorm_quarantined", "kind" => kind.as_str()).set(count as f64);
+    }
+    for (kind, count) in &figures.damaged {
+        metrics::gauge!("dorm_damaged", "kind" => *kind).set(*count as f64);
     }
     metrics::gauge!("dorm_disk_paused").set(figures.paused_for_disk as f64);
     metrics::gauge!("dorm_unreachable").set(figures.unreachable as f64);

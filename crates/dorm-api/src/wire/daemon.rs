@@ -37,6 +37,48 @@ pub struct ArtefactList {
     pub artefacts: Vec<Artefact>,
 }
 
+/// One thing on the disk that can be compared with what was written.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Stored {
+    /// `image`, `image_layer` (what images are made of; only imports read it) or `capture` (a sleep image or the content of
+    /// a snapshot).
+    pub kind: String,
+    /// Its digest or id.
+    pub id: String,
+}
+
+/// What is on the disk and can be compared with what was written.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct StoredList {
+    /// The things.
+    pub stored: Vec<Stored>,
+}
+
+/// A file that is not what was written.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct DamagedFile {
+    /// Which, relative to the directory of what it is part of.
+    pub file: String,
+    /// What is wrong with it, a phrase whose subject it is.
+    pub what: String,
+}
+
+/// What was found of one thing.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct Verified {
+    /// What kind of thing it is, as in `Stored`.
+    pub kind: String,
+    /// Its digest or id.
+    pub id: String,
+    /// `sound`, `damaged`, or `gone`: it was removed meanwhile.
+    pub verdict: String,
+    /// How long its files are together, as far as that is known.
+    pub bytes: u64,
+    /// Its damaged files, 20 at most of an image, and the first one of anything else.
+    pub files: Vec<DamagedFile>,
+}
+
 /// A record that cannot be read.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct QuarantinedRecord {
@@ -51,12 +93,12 @@ pub struct QuarantinedRecord {
     pub reason: String,
 }
 
-/// A saved state or an image whose description cannot be read.
+/// A saved state or an image whose description cannot be read, or that was found damaged.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct QuarantinedFile {
     /// What it is, with its id or digest.
     pub what: String,
-    /// Why it cannot be read.
+    /// Why it cannot be read, or which file is damaged.
     pub reason: String,
 }
 

@@ -37,6 +37,9 @@ pub struct Snapshot {
     pub alone_bytes: Option<u64>,
     /// What it needs and shares with others: layers below it, files it has in common with them. Told with `alone_bytes`.
     pub shared_bytes: Option<u64>,
+    /// Whether its files and those of the sleep image it was made of were one copy on the disk when it was made, since the
+    /// file system cannot share blocks between files: damage to one is damage to the other.
+    pub shares_data: bool,
     /// Who needs it, so that it cannot be deleted. Only told where it is described.
     pub held_by: Option<Vec<String>>,
     /// Its state.

@@ -35,6 +35,19 @@ pub(super) async fn capturing_keeps_the_source_paused(story: &Story) {
     assert_eq!(guest.ask(&mut counter).await, "kept 2");
 }
 
+pub(super) async fn a_capture_tells_the_length_of_each_of_its_files(story: &Story) {
+    let guest = story.start().await;
+    for _ in 0..2 {
+        let image = story.capture(&guest).await;
+        let mut told: Vec<_> = image.files.iter().map(|file| (image.directory.join(&file.name), file.bytes)).collect();
+        told.sort();
+        let found: Vec<_> = image.contents().into_iter().map(|(path, content)| (path, content.len() as u64)).collect();
+        assert_eq!(told, found);
+        story.go_on(&guest).await;
+        guest.write("/root/more", &"more".repeat(10_000)).await;
+    }
+}
+
 pub(super) async fn a_paused_run_can_be_captured_again(story: &Story) {
     let guest = story.start().await;
     let mut counter = story.counting(&guest, "kept").await;

@@ -119,9 +119,9 @@ async fn damaged_images_are_refused(story: &Story, damage: fn(&std::path::Path))
     story.stop(source).await;
     for file in &image.files {
         let copy = image.copy(story.directory());
-        damage(&copy.directory.join(file));
+        damage(&copy.directory.join(&file.name));
         let restored = story.engine().restore(&story.spec(), &copy.directory).await;
-        assert!(restored.is_err(), "an image with a damaged {} was restored", file.display());
+        assert!(restored.is_err(), "an image with a damaged {} was restored", file.name.display());
         story.nothing_is_left().await;
     }
     let restored = story.restore_as(&image, story.spec()).await;

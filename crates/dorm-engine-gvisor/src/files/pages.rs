@@ -88,10 +88,15 @@ impl MemoryFiles {
             }
         }
         Self::is_written(&files, sets, written)?;
-        if !owners_seen || sets != files.len() {
-            return Err(FilesError::different(format!(
-                "pages_meta.img has no {OWNERS}, or not all of its memory files"
-            )));
+        if !owners_seen {
+            return Err(FilesError::different(format!("pages_meta.img has no {OWNERS}")));
+        }
+        if sets != files.len() {
+            return Err(FilesError::Damaged {
+                file: FILE,
+                what: "memory files that it names are missing",
+                at: bytes.len(),
+            });
         }
         Ok(Self { files, bytes: offset })
     }

@@ -153,6 +153,18 @@ fn file_of(bytes: &[u8]) -> (fs::File, u64) {
 
 /// Reads an image whose root file system's memory file has `parts`; each page of it is full of its own number.
 fn read_image(state: &[u8], parts: &[PartOf]) -> Result<Vec<(Entry, Vec<Piece>)>, FilesError> {
+    let [checkpoint, meta, pages] = image_of(state, parts);
+    let mut sink = Collected::default();
+    read_open([file_of(&checkpoint), file_of(&meta), file_of(&pages)], &mut sink)?;
+    Ok(sink.0)
+}
+
+/// The files of an image of which nobody reads the files.
+pub(super) fn image_files() -> [Vec<u8>; 3] {
+    image_of(b"state", &[(0, 8192, true), (8192, 12_288, false), (12_288, 16_384, true)])
+}
+
+fn image_of(state: &[u8], parts: &[PartOf]) -> [Vec<u8>; 3] {
     let head = br#"{"compression":"none"}"#;
     let mut checkpoint = b"gVisorSF".to_vec();
     checkpoint.extend((head.len() as u64).to_be_bytes());
@@ -165,9 +177,7 @@ fn read_image(state: &[u8], parts: &[PartOf]) -> Result<Vec<(Entry, Vec<Piece>)>
     for (start, end, _) in parts.iter().filter(|(.., is_committed)| *is_committed) {
         pages.extend((start / 4096..end / 4096).flat_map(|page| [u8::try_from(page).unwrap(); 4096]));
     }
-    let mut sink = Collected::default();
-    read_open([file_of(&checkpoint), file_of(&meta), file_of(&pages)], &mut sink)?;
-    Ok(sink.0)
+    [checkpoint, meta, pages]
 }
 
 fn refused(image: Image) -> String {

@@ -20,8 +20,20 @@ const BUFFER_BYTES: usize = 1 << 20;
 
 /// What stands in the frames of an image of `length` bytes.
 pub(super) fn unframe(input: &mut impl Read, length: u64) -> Result<Vec<u8>, FilesError> {
-    read_head(input)?;
     let mut content = Vec::with_capacity(usize::try_from(length / 4).unwrap_or(0));
+    frames(input, |now| content.extend_from_slice(now))?;
+    Ok(content)
+}
+
+/// Whether the image ends with a frame: what is in the frames is not kept.
+pub(super) fn ends_whole(input: &mut impl Read) -> Result<(), FilesError> {
+    frames(input, |_| {})
+}
+
+/// Gives what stands in the frames to `take`, piece by piece.
+fn frames(input: &mut impl Read, mut take: impl FnMut(&[u8])) -> Result<(), FilesError> {
+    read_head(input)?;
+    let mut length = 0;
     let mut buffer = vec![0_u8; BUFFER_BYTES];
     let mut filled = 0;
     let mut left_of_frame = 0_usize;
@@ -34,7 +46,8 @@ pub(super) fn unframe(input: &mut impl Read, length: u64) -> Result<Vec<u8>, Fil
         let mut rest = buffer.get(..filled).unwrap_or_default();
         loop {
             let (now, later) = rest.split_at(left_of_frame.min(rest.len()));
-            content.extend_from_slice(now);
+            take(now);
+            length += now.len();
             left_of_frame -= now.len();
             rest = later;
             let Some((frame, later)) = rest.split_first_chunk::<4>() else { break };
@@ -44,7 +57,7 @@ pub(super) fn unframe(input: &mut impl Read, length: u64) -> Result<Vec<u8>, Fil
         let kept = rest.len();
         if read == 0 {
             let whole = kept == 0 && left_of_frame == 0;
-            return if whole { Ok(content) } else { Err(damaged("it ends within a frame", content.len())) };
+            return if whole { Ok(()) } else { Err(damaged("it ends within a frame", length)) };
         }
         buffer.copy_within(filled - kept..filled, 0);
         filled = kept;

@@ -32,7 +32,9 @@ async fn a_captured_run_goes_on_with_its_memory_and_files() {
     let image = place.image_directory("one");
     let captured = engine.capture(&spec.run, &image).await.unwrap();
     assert_eq!(captured.files.len(), 3);
-    assert!(captured.files.iter().all(|file| image.join(file).is_file()));
+    for file in &captured.files {
+        assert_eq!(fs::metadata(image.join(&file.name)).unwrap().len(), file.bytes, "{}", file.name.display());
+    }
     assert_eq!(condition(&engine, &spec.run).await, Some(RunCondition::Paused));
     for _ in 0..2 {
         engine.park(&spec.run).await.unwrap();

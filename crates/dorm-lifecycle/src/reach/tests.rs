@@ -168,6 +168,7 @@ fn why_says_that_it_does_not_answer_and_when_it_is_suspended_again() {
         events: vec![event],
         snapshots: Vec::new(),
         waits_for_disk: None,
+        damaged: Vec::new(),
         max_unreachable: None,
     };
     let told = why(&silent, &facts);

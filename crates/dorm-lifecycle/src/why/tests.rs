@@ -21,6 +21,7 @@ fn facts(events: &[(EventKind, Actor, &str)]) -> Facts {
         events: events.collect(),
         snapshots: Vec::new(),
         waits_for_disk: None,
+        damaged: Vec::new(),
         max_unreachable: None,
     }
 }

@@ -13,7 +13,7 @@ use rustix::fs::OFlags;
 
 use super::manifest::{self, is_inside};
 use super::tree::{Below, LISTING, ROOT, TreeFacts, TreeWriter};
-use super::{Capture, CaptureFacts, CaptureFile, Captures, DRAFT, Fate, Live, MANIFEST};
+use super::{Capture, CaptureFacts, CaptureFile, Captures, DRAFT, Fate, Live, MANIFEST, WrittenFile};
 use crate::disk;
 use crate::error::{PoolError, failed};
 use crate::hashing::hash_file;
@@ -23,8 +23,12 @@ use crate::steps::{Step, Steps};
 /// Where a memory image lies that is only needed for its files.
 const MEMORY: &str = "memory";
 
-/// A file by its name in the draft.
-type Opened = (PathBuf, File);
+/// A file by its name in the draft, and how long it has to be.
+struct Opened {
+    name: PathBuf,
+    file: File,
+    bytes: u64,
+}
 
 /// A capture being written. Dropping it clears it away.
 pub struct CaptureDraft {
@@ -77,13 +81,14 @@ impl CaptureDraft {
         &self.directory
     }
 
-    /// Checks, hashes and syncs `files` (relative to the directory), and makes them a capture. When this returns, the
-    /// capture outlives a loss of power. When it fails, there is no capture.
+    /// Compares the lengths of `files` with what was written, hashes and syncs them, and makes them a capture. When this
+    /// returns, the capture outlives a loss of power. When it fails, there is no capture.
     ///
     /// # Errors
     /// [`PoolError::BadFile`] when a file is not a regular file in the draft, or one in the draft is not in `files`;
-    /// [`PoolError::DiskFull`] or [`PoolError::Io`] when the disk refuses.
-    pub async fn commit(self, facts: CaptureFacts, files: &[PathBuf]) -> Result<Capture, PoolError> {
+    /// [`PoolError::Short`] when one has another length; [`PoolError::DiskFull`] or [`PoolError::Io`] when the disk
+    /// refuses.
+    pub async fn commit(self, facts: CaptureFacts, files: &[WrittenFile]) -> Result<Capture, PoolError> {
         let files = files.to_vec();
         blocking(&self.captures.steps.clone(), move || self.commit_now(&facts, &files)).await
     }
@@ -96,9 +101,9 @@ impl CaptureDraft {
         blocking(&self.captures.steps.clone(), move || disk::remove_tree(&self.directory)).await
     }
 
-    pub(super) fn commit_now(self, facts: &CaptureFacts, files: &[PathBuf]) -> Result<Capture, PoolError> {
+    pub(super) fn commit_now(self, facts: &CaptureFacts, files: &[WrittenFile]) -> Result<Capture, PoolError> {
         let steps = &self.captures.steps;
-        let (opened, directories) = self.check(files)?;
+        let (opened, directories) = check(&self.id, &self.directory, files)?;
         steps.reach(Step::FilesChecked)?;
         let files = self.hash_and_sync(opened)?;
         self.finish(facts, files, None, &directories)
@@ -115,6 +120,15 @@ impl CaptureDraft {
             Ok(path)
         })
         .await
+    }
+
+    /// Compares the lengths of `files` in [`CaptureDraft::make_memory`] with what was written.
+    ///
+    /// # Errors
+    /// As [`CaptureDraft::commit`].
+    pub async fn check_memory(&self, files: &[WrittenFile]) -> Result<(), PoolError> {
+        let (id, memory, files) = (self.id.clone(), self.directory.join(MEMORY), files.to_vec());
+        blocking(&self.captures.steps, move || check(&id, &memory, &files).map(drop)).await
     }
 
     /// Begins the tree of a capture of files that is to lie on `below`.
@@ -158,7 +172,8 @@ impl CaptureDraft {
         steps.reach(Step::MemoryRemoved)?;
         let path = self.directory.join(LISTING);
         let listing = File::open(&path).map_err(failed("open", &path))?;
-        let files = self.hash(&[(PathBuf::from(LISTING), listing)])?;
+        let bytes = listing.metadata().map_err(failed("look at", &path))?.len();
+        let files = self.hash(&[Opened { name: PathBuf::from(LISTING), file: listing, bytes }])?;
         // One call for thousands of small files: syncing each would take minutes on a slow disk.
         File::open(&self.directory)
             .and_then(|directory| Ok(rustix::fs::syncfs(directory)?))
@@ -226,45 +241,6 @@ impl CaptureDraft {
         self.captures.steps.reach(Step::ParentSynced)
     }
 
-    /// Opens every file once and finds the directories between, so that nothing is checked under one name and
-    /// hashed under another.
-    fn check(&self, files: &[PathBuf]) -> Result<(Vec<Opened>, BTreeSet<PathBuf>), PoolError> {
-        let bad = |file: &Path, what| PoolError::BadFile { capture: self.id.clone(), file: file.to_owned(), what };
-        let mut opened = Vec::new();
-        let mut listed = BTreeSet::new();
-        for name in files {
-            if !is_inside(name) || name.to_str().is_none() || name.as_os_str() == MANIFEST {
-                return Err(bad(name, "is not the name of a file in it"));
-            }
-            if !listed.insert(name.clone()) {
-                return Err(bad(name, "is listed twice"));
-            }
-            let file = match open_regular(&self.directory.join(name)) {
-                Ok(Some(file)) => file,
-                Ok(None) => return Err(bad(name, "is not a regular file")),
-                Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(bad(name, "is missing")),
-                Err(error) => return Err(failed("open", &self.directory.join(name))(error)),
-            };
-            opened.push((name.clone(), file));
-        }
-        let mut directories = BTreeSet::new();
-        let mut open = vec![PathBuf::new()];
-        while let Some(directory) = open.pop() {
-            for entry in fs::read_dir(self.directory.join(&directory)).map_err(failed("list", &self.directory))? {
-                let entry = entry.map_err(failed("list", &self.directory))?;
-                let name = directory.join(entry.file_name());
-                if entry.file_type().map_err(failed("look at", &entry.path()))?.is_dir() {
-                    directories.insert(name.clone());
-                    open.push(name);
-                } else if !listed.contains(&name) {
-                    return Err(bad(&name, "is not listed by the engine"));
-                }
-            }
-        }
-        opened.sort_by(|(a, _), (b, _)| a.cmp(b));
-        Ok((opened, directories))
-    }
-
     /// Writing back to the disk goes on while the content is hashed.
     fn hash_and_sync(&self, opened: Vec<Opened>) -> Result<Vec<CaptureFile>, PoolError> {
         let steps = &self.captures.steps;
@@ -295,7 +271,7 @@ impl CaptureDraft {
             return Ok(());
         }
         let but = usize::from(leaves_out(LeftOut::OneFile));
-        opened.iter().skip(but).try_for_each(|(name, file)| {
+        opened.iter().skip(but).try_for_each(|Opened { name, file, .. }| {
             let path = self.directory.join(name);
             file.sync_all().map_err(|error| failed("sync", &path)(error))?;
             self.captures.steps.durable(&path);
@@ -304,13 +280,70 @@ impl CaptureDraft {
     }
 
     fn hash(&self, opened: &[Opened]) -> Result<Vec<CaptureFile>, PoolError> {
-        let hashed = opened.iter().map(|(name, file)| {
-            let bytes = file.metadata().map(|facts| facts.len());
-            let hash = bytes.and_then(|bytes| Ok((bytes, hash_file(file, bytes)?)));
-            let (bytes, hash) = hash.map_err(|error| failed("hash", &self.directory.join(name))(error))?;
-            Ok(CaptureFile { name: name.clone(), bytes, blake3: hash.to_hex().to_string() })
+        let hashed = opened.iter().map(|one| {
+            let path = self.directory.join(&one.name);
+            let hash = hash_file(&one.file, one.bytes).map_err(failed("hash", &path))?;
+            one.is_whole(&self.id, &path)?;
+            Ok(CaptureFile { name: one.name.clone(), bytes: one.bytes, blake3: hash.to_hex().to_string() })
         });
         hashed.collect()
+    }
+}
+
+/// Opens every file once and finds the directories between, so that nothing is checked under one name and
+/// hashed under another.
+fn check(
+    id: &CaptureId,
+    directory: &Path,
+    files: &[WrittenFile],
+) -> Result<(Vec<Opened>, BTreeSet<PathBuf>), PoolError> {
+    let bad = |file: &Path, what| PoolError::BadFile { capture: id.clone(), file: file.to_owned(), what };
+    let mut opened = Vec::new();
+    let mut listed = BTreeSet::new();
+    for WrittenFile { name, bytes } in files {
+        if !is_inside(name) || name.to_str().is_none() || name.as_os_str() == MANIFEST {
+            return Err(bad(name, "is not the name of a file in it"));
+        }
+        if !listed.insert(name.clone()) {
+            return Err(bad(name, "is listed twice"));
+        }
+        let path = directory.join(name);
+        let file = match open_regular(&path) {
+            Ok(Some(file)) => file,
+            Ok(None) => return Err(bad(name, "is not a regular file")),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(bad(name, "is missing")),
+            Err(error) => return Err(failed("open", &path)(error)),
+        };
+        let opened_file = Opened { name: name.clone(), file, bytes: *bytes };
+        opened_file.is_whole(id, &path)?;
+        opened.push(opened_file);
+    }
+    let mut directories = BTreeSet::new();
+    let mut open = vec![PathBuf::new()];
+    while let Some(inner) = open.pop() {
+        for entry in fs::read_dir(directory.join(&inner)).map_err(failed("list", directory))? {
+            let entry = entry.map_err(failed("list", directory))?;
+            let name = inner.join(entry.file_name());
+            if entry.file_type().map_err(failed("look at", &entry.path()))?.is_dir() {
+                directories.insert(name.clone());
+                open.push(name);
+            } else if !listed.contains(&name) {
+                return Err(bad(&name, "is not listed by the engine"));
+            }
+        }
+    }
+    opened.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok((opened, directories))
+}
+
+impl Opened {
+    /// Whether it has the bytes that were written into it, and no others.
+    fn is_whole(&self, capture: &CaptureId, path: &Path) -> Result<(), PoolError> {
+        let found = self.file.metadata().map_err(failed("look at", path))?.len();
+        if found == self.bytes {
+            return Ok(());
+        }
+        Err(PoolError::Short { capture: capture.clone(), file: self.name.clone(), written: self.bytes, found })
     }
 }
 

@@ -1,12 +1,12 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use dorm_lifecycle::{CaptureId, Resources, SandboxId, Timestamp};
 use dorm_steps::{AnySteps, pass};
 use tempfile::TempDir;
 
-use super::{CaptureFacts, Expected};
+use super::{CaptureFacts, Expected, WrittenFile};
 use crate::error::PoolError;
 use crate::pool::Pool;
 use crate::steps::Step;
@@ -38,8 +38,18 @@ fn expected() -> Expected {
     Expected { engine: facts.engine, build: facts.build, cpu: facts.cpu }
 }
 
-fn names() -> Vec<PathBuf> {
-    vec!["pages.img".into(), "checkpoint.img".into(), "more/state".into()]
+fn names() -> Vec<WrittenFile> {
+    files(&["pages.img", "checkpoint.img", "more/state"])
+}
+
+/// Those files as [`fill`] writes them.
+fn files(names: &[&str]) -> Vec<WrittenFile> {
+    let bytes = |name: &str| match name {
+        "pages.img" => 100_000,
+        "checkpoint.img" | "other" => 5,
+        _ => 0,
+    };
+    names.iter().map(|name| WrittenFile { name: name.into(), bytes: bytes(name) }).collect()
 }
 
 pub(super) fn open(home: &Path, steps: AnySteps) -> Pool {
@@ -227,14 +237,51 @@ async fn what_the_engine_did_not_write_or_not_list_is_refused() {
         (&["manifest.json"], "manifest.json is not the name of a file in it"),
         (&["more"], "more is not a regular file"),
     ];
-    for (files, expected) in rows {
+    for (names, expected) in rows {
         let draft = pool.begin(&id(1), 0).await.unwrap();
         fill(draft.directory());
-        let files: Vec<PathBuf> = files.iter().map(PathBuf::from).collect();
-        let error = draft.commit(facts(), &files).await.unwrap_err().to_string();
+        let error = draft.commit(facts(), &files(names)).await.unwrap_err().to_string();
         assert!(error.contains(expected), "{error}");
         assert_eq!(pool.captures().await.unwrap(), []);
     }
+}
+
+#[tokio::test]
+async fn a_file_of_another_length_than_was_written_makes_no_capture() {
+    let (_home, pool) = home();
+    for (number, written) in [(1, 99_999), (2, 100_001), (3, 0)] {
+        let draft = pool.begin(&id(number), 0).await.unwrap();
+        fill(draft.directory());
+        let mut files = names();
+        files[0].bytes = written;
+        let error = draft.commit(facts(), &files).await.unwrap_err();
+        assert!(matches!(error, PoolError::Short { found: 100_000, .. }), "{error}");
+        assert_eq!(pool.captures().await.unwrap(), []);
+    }
+    let draft = pool.begin(&id(4), 0).await.unwrap();
+    let memory = draft.make_memory().await.unwrap();
+    fill(&memory);
+    draft.check_memory(&names()).await.unwrap();
+    fs::write(memory.join("checkpoint.img"), b"stat").unwrap();
+    let error = draft.check_memory(&names()).await.unwrap_err();
+    assert!(matches!(error, PoolError::Short { written: 5, found: 4, .. }), "{error}");
+}
+
+#[tokio::test]
+async fn no_checked_copy_is_made_of_what_is_damaged() {
+    let (_home, pool) = home();
+    let source = make(&pool, &id(1)).await.unwrap();
+    pool.copy_checked(&id(1), &id(2)).await.unwrap();
+    let mut pages = fs::read(source.directory.join("pages.img")).unwrap();
+    pages[50_000] ^= 1;
+    fs::write(source.directory.join("pages.img"), pages).unwrap();
+    let refused = pool.copy_checked(&id(1), &id(3)).await.unwrap_err();
+    assert!(
+        matches!(&refused, PoolError::Damaged { capture, file, .. } if *capture == id(1) && file.ends_with("pages.img")),
+        "{refused}"
+    );
+    assert_eq!(pool.captures().await.unwrap(), [id(1), id(2)]);
+    assert_eq!(pool.drafts().await.unwrap(), []);
 }
 
 #[tokio::test]
@@ -331,18 +378,20 @@ async fn verify_names_what_this_host_lacks() {
 async fn a_copy_outlives_its_source_and_shares_its_files() {
     let (_home, pool) = home();
     let source = make(&pool, &id(1)).await.unwrap();
-    let copy = pool.copy(&id(1), &id(2)).await.unwrap();
+    let copied = pool.copy(&id(1), &id(2)).await.unwrap();
+    let copy = &copied.capture;
     assert_eq!(copy.files, source.files);
     let inode = |capture: &super::Capture| fs::metadata(capture.directory.join("pages.img")).unwrap().ino();
-    assert_eq!(inode(&source), inode(&copy));
-    assert_eq!(pool.copy(&id(1), &id(2)).await.unwrap(), copy, "again changes nothing");
+    // A file system that can share blocks gives it files of its own.
+    assert_eq!(inode(&source) == inode(copy), copied.shares_data);
+    assert_eq!(pool.copy(&id(1), &id(2)).await.unwrap(), copied, "again changes nothing");
     assert_eq!(pool.verify(&id(1), &expected()).await.unwrap(), source);
     pool.remove(&id(1)).await.unwrap();
     pool.verify(&id(2), &expected()).await.unwrap();
     assert!(matches!(pool.copy(&id(1), &id(3)).await, Err(PoolError::Missing(_))));
     let draft = pool.begin(&id(4), 0).await.unwrap();
     fs::write(draft.directory().join("other"), b"other").unwrap();
-    draft.commit(facts(), &["other".into()]).await.unwrap();
+    draft.commit(facts(), &files(&["other"])).await.unwrap();
     assert!(matches!(pool.copy(&id(2), &id(4)).await, Err(PoolError::Exists(_))));
 }
 

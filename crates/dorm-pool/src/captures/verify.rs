@@ -99,15 +99,28 @@ impl Captures {
         listing::read(BufReader::with_capacity(64 << 10, file)).map_err(damaged)
     }
 
-    /// Reads a capture to its last byte, whoever can use it.
+    /// Reads a capture to its last byte, whoever can use it. One that is damaged is trusted no more.
     pub(crate) fn check_content(&self, capture: &Capture) -> Result<(), PoolError> {
-        let id = &capture.id;
-        for file in &capture.files {
-            check_file(&capture.directory, file).map_err(|wrong| match wrong {
+        self.read_content(capture).inspect_err(|error| {
+            if matches!(error, PoolError::Damaged { .. }) {
+                self.trusted().remove(&capture.id);
+            }
+        })
+    }
+
+    /// Reads the files in `directory`, which are to be those of the capture `id`.
+    pub(super) fn check_files(&self, id: &CaptureId, directory: &Path, files: &[CaptureFile]) -> Result<(), PoolError> {
+        files.iter().try_for_each(|file| {
+            check_file(directory, file).map_err(|wrong| match wrong {
                 Wrong::Damaged(what) => PoolError::Damaged { capture: id.clone(), file: file.name.clone(), what },
-                Wrong::Unread(error) => PoolError::io("read", &capture.directory.join(&file.name), error),
-            })?;
-        }
+                Wrong::Unread(error) => PoolError::io("read", &directory.join(&file.name), error),
+            })
+        })
+    }
+
+    fn read_content(&self, capture: &Capture) -> Result<(), PoolError> {
+        let id = &capture.id;
+        self.check_files(id, &capture.directory, &capture.files)?;
         if capture.tree.is_none() {
             return Ok(());
         }

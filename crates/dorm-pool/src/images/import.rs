@@ -14,8 +14,8 @@ use super::node::{GuestPath, Kind, Node, Refusal};
 use super::settings::{ImageConfig, ImageSource};
 use super::tree::Tree;
 use super::{
-    ABOUT, About, FORMAT, FORMAT_PLAIN, GUEST_ID_BASE, IMPORT, Image, Images, ROOTFS, archive, directory, listing,
-    tags, users,
+    ABOUT, About, FILES, FORMAT, FORMAT_PLAIN, GUEST_ID_BASE, IMPORT, Image, Images, ROOTFS, archive, directory,
+    listing, tags, users,
 };
 use crate::disk;
 use crate::error::{PoolError, failed, is_full};
@@ -180,9 +180,14 @@ impl Images {
         for digest in self.digests()? {
             match self.about(&digest) {
                 Ok(about) if about.layers == layers && about.config.as_ref() == Some(&bundle.config) => {
-                    return Ok(Some(digest));
+                    return match self.sound(&digest) {
+                        Ok(_) => Ok(Some(digest)),
+                        // It is imported again, and mended by that.
+                        Err(PoolError::DamagedImage { .. }) => Ok(None),
+                        Err(error) => Err(error),
+                    };
                 }
-                Ok(_) | Err(PoolError::NoImage { .. }) => {}
+                Ok(_) | Err(PoolError::NoImage { .. } | PoolError::DamagedImage { .. }) => {}
                 Err(error) => return Err(error),
             }
         }
@@ -237,7 +242,7 @@ impl Images {
         self.steps.reach(Step::Unpacked)?;
         job.report(Stage::Hashing);
         let path = staging.path.join(ABOUT);
-        let listing = listing::list(&staging.path.join(ROOTFS), GUEST_ID_BASE)?;
+        let listing = listing::list_into(&staging.path.join(ROOTFS), GUEST_ID_BASE, &staging.path.join(FILES))?;
         self.steps.reach(Step::Listed)?;
         let digest = match &contents.config {
             Some(config) => config.digest(&listing.digest).map_err(failed("name", &path))?,
@@ -269,8 +274,12 @@ impl Images {
         let held = self.lock()?;
         match disk::rename_new(&staging.path, &self.path(&digest)) {
             Ok(()) => staging.is_here = false,
-            // Somebody has imported the same: both are right.
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            // Somebody has imported the same: both are right, unless what is there was damaged since.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => match self.sound(&digest) {
+                Ok(_) => {}
+                Err(PoolError::DamagedImage { .. }) => self.mend(&digest, &staging.path)?,
+                Err(error) => return Err(error),
+            },
             Err(error) => return Err(failed("rename the complete image", &staging.path)(error)),
         }
         disk::sync_directory(&self.directory, &self.steps)?;

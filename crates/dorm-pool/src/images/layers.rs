@@ -121,6 +121,39 @@ impl Images {
         Ok(None)
     }
 
+    /// Sets aside those of these layers that are damaged, so that they are fetched and unpacked anew. Images keep what
+    /// they have of them.
+    pub(super) fn set_aside_damaged(&self, diff_ids: &[String]) -> Result<(), PoolError> {
+        if diff_ids.is_empty() {
+            return Ok(());
+        }
+        let _kept = self.keep_layers()?;
+        diff_ids.iter().try_for_each(|diff_id| self.layer(diff_id).map(drop))
+    }
+
+    /// The layers that are here.
+    pub(crate) fn layer_names(&self) -> Result<Vec<String>, PoolError> {
+        let directory = self.layers_directory();
+        let mut names = if directory.is_dir() { disk::names(&directory)? } else { Vec::new() };
+        names.retain(|name| is_diff_id(name));
+        names.sort_unstable();
+        Ok(names)
+    }
+
+    /// Reads a layer to its last byte: its length, and whether it is what it was; none when it is not here. One that is
+    /// damaged is set aside, so that it is fetched again when it is needed.
+    pub(crate) fn check_layer(&self, diff_id: &str) -> Result<Option<(u64, bool)>, PoolError> {
+        let _kept = self.keep_layers()?;
+        let about = self.layers_directory().join(diff_id).join(ABOUT);
+        let text = match fs::read(&about) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(failed("read", &about)(error)),
+        };
+        let bytes = serde_json::from_slice::<AboutLayer>(&text).map_or(0, |about| about.bytes);
+        Ok(Some((bytes, self.layer(diff_id)?.is_some())))
+    }
+
     /// Whether a layer is there, without a look at what is in it.
     pub(crate) fn has_layer(&self, diff_id: &str) -> bool {
         is_diff_id(diff_id) && self.layers_directory().join(diff_id).join(ABOUT).is_file()

@@ -3,11 +3,15 @@
 //! Read from the disk after everything is written, so that it says what is there and not what a source promised.
 //! Times are left out: two builds of one thing are one image. Changing the listing gives every image another name;
 //! it is version 1 for ever.
+//!
+//! Beside an image lies `files.list`, with one line for each entry: the BLAKE3 of what the listing says of it, and its
+//! path. It proves nothing, since the digest does; it tells which file is another when the digest is.
 
 use std::collections::HashMap;
 use std::fs::{self, File, Metadata};
-use std::io;
-use std::os::unix::ffi::OsStrExt;
+use std::io::{self, BufRead, BufReader, BufWriter, Write};
+use std::iter::Peekable;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -20,16 +24,170 @@ use crate::hashing::hash_file;
 
 const CONTEXT: &str = "Dormouse image listing, version 1";
 
+/// The first line of `files.list`.
+const HEAD: &str = "files of an image, version 1";
+/// And the last.
+const END: &str = "end";
+/// How many damaged files are named.
+pub(super) const NAMED_MAX: usize = 20;
+
 pub(super) struct Listing {
     pub(super) digest: Digest,
     pub(super) bytes: u64,
     pub(super) files: u64,
+    /// What the disk has lost, each with a phrase whose subject it is.
+    pub(super) lost: Vec<Damage>,
 }
+
+/// A file that is not what it was.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Damage {
+    /// Relative to the root filesystem.
+    pub(crate) path: PathBuf,
+    /// A phrase whose subject it is.
+    pub(crate) what: String,
+}
+
+/// What takes the entries of a listing, in its order.
+pub(super) type Each<'a> = dyn FnMut(&Path, &str) -> io::Result<()> + 'a;
 
 /// Lists `root`, whose owners are shifted by `id_base`.
 pub(super) fn list(root: &Path, id_base: u32) -> Result<Listing, PoolError> {
-    let mut state =
-        State { hasher: Hasher::new_derive_key(CONTEXT), links: HashMap::new(), bytes: 0, files: 0, id_base };
+    list_each(root, id_base, &mut |_, _| Ok(()))
+}
+
+/// The same, and writes `files.list` to `to`, which must not be there yet.
+pub(super) fn list_into(root: &Path, id_base: u32, to: &Path) -> Result<Listing, PoolError> {
+    let file = File::create_new(to).map_err(failed("write", to))?;
+    let mut out = BufWriter::new(file);
+    writeln!(out, "{HEAD}").map_err(failed("write", to))?;
+    let listing = list_each(root, id_base, &mut |path, print| writeln!(out, "{print} {}", escaped(path)))?;
+    writeln!(out, "{END}").map_err(failed("write", to))?;
+    let file = out.into_inner().map_err(|error| failed("write", to)(error.into_error()))?;
+    file.sync_all().map_err(failed("write", to))?;
+    Ok(listing)
+}
+
+/// The same, and tells which entries are not those of the `files.list` at `known`; nothing where that is not whole.
+pub(super) fn compare(root: &Path, id_base: u32, known: &Path) -> Result<(Listing, Vec<Damage>), PoolError> {
+    let mut expected = FilesList::open(known)?;
+    let mut found = Vec::new();
+    let mut lines = expected.by_ref().peekable();
+    let mut listing = list_each(root, id_base, &mut |path, print| {
+        hold_against(&mut lines, path, print, &mut found);
+        Ok(())
+    })?;
+    for (path, _) in lines {
+        note(&mut found, &path, "is missing");
+    }
+    if !expected.is_whole {
+        found.clear();
+    }
+    // What cannot be read is another than it was, too.
+    found.retain(|damage| !listing.lost.iter().any(|lost| lost.path == damage.path));
+    found.splice(0..0, listing.lost.drain(..));
+    Ok((listing, found))
+}
+
+fn hold_against(
+    expected: &mut Peekable<impl Iterator<Item = (PathBuf, String)>>,
+    path: &Path,
+    print: &str,
+    found: &mut Vec<Damage>,
+) {
+    while let Some((missing, _)) = expected.next_if(|(known, _)| known.as_path() < path) {
+        note(found, &missing, "is missing");
+    }
+    match expected.next_if(|(known, _)| known == path) {
+        Some((_, known)) if known == print => {}
+        Some(_) => note(found, path, "is not what was imported"),
+        None => note(found, path, "was not imported"),
+    }
+}
+
+fn note(found: &mut Vec<Damage>, path: &Path, what: &str) {
+    if found.len() < NAMED_MAX {
+        found.push(Damage { path: path.to_owned(), what: what.to_owned() });
+    }
+}
+
+/// The entries of a `files.list`, in its order, as far as they can be read.
+pub(super) struct FilesList {
+    lines: io::Lines<BufReader<File>>,
+    /// Whether its last line was read.
+    pub(super) is_whole: bool,
+    is_over: bool,
+}
+
+impl FilesList {
+    pub(super) fn open(path: &Path) -> Result<Self, PoolError> {
+        let file = File::open(path).map_err(failed("open", path))?;
+        let mut lines = BufReader::new(file).lines();
+        match lines.next() {
+            Some(Ok(head)) if head == HEAD => Ok(Self { lines, is_whole: false, is_over: false }),
+            Some(Err(error)) => Err(failed("read", path)(error)),
+            Some(Ok(_)) | None => Err(failed("read", path)(io::Error::other("it is not a list of files"))),
+        }
+    }
+}
+
+impl Iterator for FilesList {
+    type Item = (PathBuf, String);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.is_over {
+            return None;
+        }
+        let entry = match self.lines.next() {
+            Some(Ok(line)) if line == END => {
+                self.is_whole = true;
+                None
+            }
+            Some(Ok(line)) => line.split_once(' ').and_then(|(print, name)| Some((unescaped(name)?, print.to_owned()))),
+            Some(Err(_)) | None => None,
+        };
+        self.is_over = entry.is_none();
+        entry
+    }
+}
+
+/// A path on one line: what is no plain character is `%` and two digits.
+fn escaped(path: &Path) -> String {
+    let mut text = String::new();
+    for byte in path.as_os_str().as_bytes() {
+        match byte {
+            b'%' | 0..=b' ' | 127.. => text.push_str(&format!("%{byte:02x}")),
+            plain => text.push(char::from(*plain)),
+        }
+    }
+    text
+}
+
+fn unescaped(text: &str) -> Option<PathBuf> {
+    let mut bytes = text.bytes();
+    let mut path = Vec::with_capacity(text.len());
+    while let Some(byte) = bytes.next() {
+        path.push(match byte {
+            b'%' => {
+                let digits = [bytes.next()?, bytes.next()?];
+                u8::from_str_radix(std::str::from_utf8(&digits).ok()?, 16).ok()?
+            }
+            plain => plain,
+        });
+    }
+    Some(std::ffi::OsString::from_vec(path).into())
+}
+
+pub(super) fn list_each(root: &Path, id_base: u32, each: &mut Each<'_>) -> Result<Listing, PoolError> {
+    let mut state = State {
+        hasher: Hasher::new_derive_key(CONTEXT),
+        links: HashMap::new(),
+        bytes: 0,
+        files: 0,
+        id_base,
+        lost: Vec::new(),
+        each,
+    };
     // Depth first, children in the order of their names.
     let mut open = vec![PathBuf::new()];
     while let Some(relative) = open.pop() {
@@ -47,62 +205,84 @@ pub(super) fn list(root: &Path, id_base: u32) -> Result<Listing, PoolError> {
     }
     let hex = state.hasher.finalize().to_hex().to_string();
     let digest = hex.parse().map_err(|error| failed("name", root)(io::Error::other(error)))?;
-    Ok(Listing { digest, bytes: state.bytes, files: state.files })
+    Ok(Listing { digest, bytes: state.bytes, files: state.files, lost: state.lost })
 }
 
-struct State {
+struct State<'a, 'b> {
     hasher: Hasher,
     /// Where a file with several names was met first.
     links: HashMap<(u64, u64), PathBuf>,
     bytes: u64,
     files: u64,
     id_base: u32,
+    lost: Vec<Damage>,
+    each: &'a mut Each<'b>,
 }
 
-impl State {
+impl State<'_, '_> {
     fn add(&mut self, path: &Path, relative: &Path, facts: &Metadata) -> Result<(), PoolError> {
         self.files += 1;
-        self.field(relative.as_os_str().as_bytes());
+        let mut head = Vec::new();
+        field(&mut head, relative.as_os_str().as_bytes());
+        self.hasher.update(&head);
+        let record = self.record(path, relative, facts)?;
+        self.hasher.update(&record);
+        (self.each)(relative, blake3::hash(&record).to_hex().as_str()).map_err(failed("list", path))
+    }
+
+    /// What the listing says of an entry, beside its path.
+    fn record(&mut self, path: &Path, relative: &Path, facts: &Metadata) -> Result<Vec<u8>, PoolError> {
+        let mut record = Vec::new();
         let kind = facts.file_type();
         if kind.is_file() && facts.nlink() > 1 {
             if let Some(first) = self.links.get(&(facts.dev(), facts.ino())) {
-                let first = first.clone();
-                self.hasher.update(b"h");
-                self.field(first.as_os_str().as_bytes());
-                return Ok(());
+                record.push(b'h');
+                field(&mut record, first.as_os_str().as_bytes());
+                return Ok(record);
             }
             self.links.insert((facts.dev(), facts.ino()), relative.to_owned());
         }
         let mode = if kind.is_symlink() { 0 } else { facts.mode() & 0o7777 };
         for number in [mode, facts.uid().wrapping_sub(self.id_base), facts.gid().wrapping_sub(self.id_base)] {
-            self.hasher.update(&number.to_le_bytes());
+            record.extend(number.to_le_bytes());
         }
         if kind.is_symlink() {
-            self.hasher.update(b"l");
+            record.push(b'l');
             let target = fs::read_link(path).map_err(failed("read the link", path))?;
-            self.field(target.as_os_str().as_bytes());
+            field(&mut record, target.as_os_str().as_bytes());
         } else if kind.is_dir() {
-            self.hasher.update(b"d");
+            record.push(b'd');
         } else if kind.is_file() {
-            self.hasher.update(b"f");
+            record.push(b'f');
             let file = File::open(path).map_err(failed("open", path))?;
-            let hash = hash_file(&file, facts.len()).map_err(failed("hash", path))?;
-            self.hasher.update(hash.as_bytes());
-            self.field(&capability(&file));
+            match hash_file(&file, facts.len()) {
+                Ok(hash) => record.extend(hash.as_bytes()),
+                // The disk has lost it: no hash, so another digest.
+                Err(error) if is_lost(&error) => {
+                    self.lost.push(Damage { path: relative.to_owned(), what: format!("cannot be read ({error})") });
+                }
+                Err(error) => return Err(failed("hash", path)(error)),
+            }
+            field(&mut record, &capability(&file));
             self.bytes += facts.len();
         } else {
             // A pipe; nothing else is ever written into an image.
-            self.hasher.update(b"p");
-            self.hasher.update(&facts.rdev().to_le_bytes());
+            record.push(b'p');
+            record.extend(facts.rdev().to_le_bytes());
         }
-        Ok(())
+        Ok(record)
     }
+}
 
-    /// Text of any length, so that no two listings look the same.
-    fn field(&mut self, text: &[u8]) {
-        self.hasher.update(&(text.len() as u64).to_le_bytes());
-        self.hasher.update(text);
-    }
+/// Text of any length, so that no two listings look the same.
+fn field(record: &mut Vec<u8>, text: &[u8]) {
+    record.extend((text.len() as u64).to_le_bytes());
+    record.extend(text);
+}
+
+/// Whether an error says that the disk has lost what was there, and not that it could not be looked at.
+fn is_lost(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::UnexpectedEof || error.raw_os_error() == Some(rustix::io::Errno::IO.raw_os_error())
 }
 
 /// The value of `security.capability`; empty where there is none.

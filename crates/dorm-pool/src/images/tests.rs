@@ -312,6 +312,110 @@ async fn a_changed_image_is_noticed() {
     assert!(matches!(pool.verify_image(&image.digest).await, Err(PoolError::DamagedImage { .. })));
 }
 
+fn damage_of(result: Result<Image, PoolError>) -> (String, String) {
+    match result.unwrap_err() {
+        PoolError::DamagedImage { file, what, .. } => (file.display().to_string(), what),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn the_file_that_is_damaged_is_named_whatever_has_become_of_it() {
+    type Damage = fn(&Path);
+    let rows: [(&str, Damage, &str, &str); 6] = [
+        (
+            "content",
+            |root| fs::write(root.join("usr/bin/sudo"), "sudX").unwrap(),
+            "rootfs/usr/bin/su",
+            "is not what was imported",
+        ),
+        (
+            "cut",
+            |root| fs::write(root.join("home/user/.profile"), "").unwrap(),
+            "rootfs/home/user/.profile",
+            "is not what was imported",
+        ),
+        ("gone", |root| fs::remove_file(root.join("etc/absolute")).unwrap(), "rootfs/etc/absolute", "is missing"),
+        ("more", |root| fs::write(root.join("etc/b c%"), "").unwrap(), "rootfs/etc/b c%", "was not imported"),
+        (
+            "mode",
+            |root| fs::set_permissions(root.join("usr"), fs::Permissions::from_mode(0o700)).unwrap(),
+            "rootfs/usr",
+            "is not what was imported",
+        ),
+        ("tree", |root| fs::remove_dir_all(root.join("home")).unwrap(), "rootfs/home", "is missing"),
+    ];
+    for (name, damage, file, what) in rows {
+        let (home, pool) = home();
+        let source = write(&home, &archive(&sample()));
+        let image = import(&pool, &source).await.unwrap();
+        assert_eq!(pool.sound_image(&image.digest).await.unwrap(), image);
+        damage(&image.rootfs);
+        assert_eq!(pool.sound_image(&image.digest).await.unwrap(), image, "{name}: it is read once");
+        let found = damage_of(pool.verify_image(&image.digest).await);
+        assert_eq!(found, (file.to_owned(), what.to_owned()), "{name}");
+        assert_eq!(damage_of(pool.sound_image(&image.digest).await), found, "{name}: it is not served any more");
+        // Another process finds it at its first use.
+        let again = Pool::open(&home.path().join("data"), &home.path().join("images")).unwrap();
+        assert_eq!(damage_of(again.sound_image(&image.digest).await), found, "{name}");
+        let inode = |path: &str| fs::metadata(image.rootfs.join(path)).unwrap().ino();
+        let untouched = inode("run/pipe");
+        assert_eq!(import(&again, &source).await.unwrap().digest, image.digest, "{name}: importing it again mends it");
+        again.verify_image(&image.digest).await.unwrap();
+        assert_eq!(inode("run/pipe"), untouched, "{name}: what was sound stays");
+        assert_eq!(inode("usr/bin/sudo"), inode("usr/bin/su"), "{name}");
+        assert!(left(&home).iter().all(|name| !name.starts_with('.')), "{name}: {:?}", left(&home));
+    }
+}
+
+#[tokio::test]
+async fn an_image_of_an_earlier_version_gets_its_list_of_files_when_it_is_first_read() {
+    let (home, pool) = home();
+    let image = import(&pool, &write(&home, &archive(&sample()))).await.unwrap();
+    let list = home.path().join("images").join(image.digest.as_str()).join("files.list");
+    let text = fs::read(&list).unwrap();
+    let cut = text.get(..text.len() - 20).unwrap();
+    for before in [None, Some(&b"nonsense"[..])] {
+        match before {
+            None => fs::remove_file(&list).unwrap(),
+            Some(nonsense) => fs::write(&list, nonsense).unwrap(),
+        }
+        let pool = Pool::open(&home.path().join("data"), &home.path().join("images")).unwrap();
+        assert_eq!(pool.sound_image(&image.digest).await.unwrap(), image);
+        assert_eq!(fs::read(&list).unwrap(), text);
+    }
+    // A list that is not whole names nothing, and hides nothing.
+    fs::write(&list, cut).unwrap();
+    assert_eq!(pool.verify_image(&image.digest).await.unwrap(), image);
+    // One that is damaged by then gets none: it would take the damage for what was imported.
+    fs::remove_file(&list).unwrap();
+    fs::write(image.rootfs.join("usr/bin/sudo"), "sudX").unwrap();
+    let (file, what) = damage_of(pool.verify_image(&image.digest).await);
+    assert_eq!(file, "rootfs/");
+    assert!(what.contains("has other files than were imported"), "{what}");
+    assert!(!list.exists());
+}
+
+#[tokio::test]
+async fn everything_on_the_disk_is_checked_at_a_pace_and_what_is_damaged_is_named() {
+    let (home, pool) = home();
+    let image = import(&pool, &write(&home, &archive(&sample()))).await.unwrap();
+    let all = pool.stored().await.unwrap();
+    assert_eq!(all, [crate::Stored::Image(image.digest.clone())]);
+    let pace = crate::Pace::new(1 << 30);
+    let checked = pool.check_stored(&all[0], Some(&pace)).await.unwrap().unwrap();
+    assert_eq!((checked.bytes, checked.damaged.len()), (image.bytes, 0));
+    fs::write(image.rootfs.join("usr/bin/sudo"), "sudX").unwrap();
+    fs::write(image.rootfs.join("home/user/.profile"), "hellX").unwrap();
+    let checked = pool.check_stored(&all[0], Some(&pace)).await.unwrap().unwrap();
+    let files: Vec<_> = checked.damaged.iter().map(|damaged| damaged.file.display().to_string()).collect();
+    assert_eq!(files, ["rootfs/home/user/.profile", "rootfs/usr/bin/su"]);
+    pace.stop();
+    assert!(pool.check_stored(&all[0], Some(&pace)).await.is_err(), "it was stopped, which says nothing about it");
+    pool.remove_image(&image.digest, &[]).await.unwrap();
+    assert_eq!(pool.check_stored(&all[0], None).await.unwrap(), None);
+}
+
 #[tokio::test]
 async fn removing_an_image_takes_its_tags_along_and_may_be_repeated() {
     let (home, pool) = home();

@@ -16,6 +16,7 @@ use super::answers;
 use super::conflict::{Belongs, is_conflict};
 use super::rewind::future_record;
 use super::{Actor, Message, Reply, SnapshotAsked, Waiting};
+use crate::effects::Written;
 use crate::error::ServiceError;
 use crate::failure::Failure;
 use crate::shared::{Shared, chain};
@@ -65,7 +66,7 @@ impl Actor {
             return self.commit(made, change, by, Measured::default()).await;
         }
         self.by = by;
-        let capture = written(&self.shared, &made.next.state);
+        let capture = to_write(&self.shared, &made.next.state);
         let operation = operation(&made.next, by, self.shared.now(), capture.as_ref());
         let snapshot = match (asked, &capture) {
             (Some(asked), Some(capture)) => Some(snapshot_record(&self.shared, &made.next, asked, capture)),
@@ -85,7 +86,7 @@ impl Actor {
         &mut self,
         mut observation: Observation,
         mut failure: Option<Failure>,
-        bytes: u64,
+        written: Written,
     ) -> Option<Recorded> {
         loop {
             failure = answers::failure(&observation, failure);
@@ -94,9 +95,9 @@ impl Actor {
             if made.outcome != Outcome::Changed {
                 return None;
             }
-            let change = self.over(&made, failure.as_ref(), bytes);
+            let change = self.over(&made, failure.as_ref(), written);
             let took = change.operations.first().and_then(|ended| Some(ended.ended.as_ref()?.0.since(ended.began)));
-            let measured = Measured { took, bytes: (bytes > 0).then_some(bytes) };
+            let measured = Measured { took, bytes: (written.bytes > 0).then_some(written.bytes) };
             let effect = made.effect.clone();
             let going = change.operations.last().filter(|last| last.ended.is_none()).cloned();
             let future = made.abandoned.as_ref().and_then(|_| change.snapshots.last().cloned());
@@ -131,7 +132,7 @@ impl Actor {
     }
 
     /// What ends with `next`: the operation, its snapshot's record, and the images nobody needs any more.
-    fn over(&mut self, made: &Step, failure: Option<&Failure>, bytes: u64) -> Change {
+    fn over(&mut self, made: &Step, failure: Option<&Failure>, written: Written) -> Change {
         let next = &made.next;
         let mut change = Change { discard: discarded(&self.record.sandbox, next), ..Change::default() };
         let result = match failure {
@@ -148,7 +149,7 @@ impl Actor {
         {
             // It goes on with what it has written, which the sandbox holds now.
             let began = open.map_or(self.shared.now(), |open| open.began);
-            let going = operation(next, self.by, began, written(&self.shared, &next.state).as_ref());
+            let going = operation(next, self.by, began, to_write(&self.shared, &next.state).as_ref());
             change.operations.extend(going);
             return change;
         }
@@ -166,7 +167,8 @@ impl Actor {
                 OperationResult::Done => SnapshotStatus::Completed,
                 OperationResult::Failed(failure) => SnapshotStatus::Failed(failure.clone()),
             };
-            snapshot.bytes = bytes;
+            snapshot.bytes = written.bytes;
+            snapshot.shares_data = written.shares_data;
             change.snapshots.push(snapshot.clone());
         }
         if let Some(abandoned) = &made.abandoned {
@@ -294,7 +296,7 @@ impl SnapshotAsked {
 }
 
 /// The capture that the operation in `state` writes, if it writes one.
-fn written(shared: &Shared, state: &State) -> Option<CaptureId> {
+fn to_write(shared: &Shared, state: &State) -> Option<CaptureId> {
     match state {
         State::Suspending { .. } | State::Snapshotting { .. } => Some(shared.ids().capture()),
         State::Running { background: Some(background), .. } | State::Suspended { background: Some(background), .. } => {
@@ -380,6 +382,7 @@ fn snapshot_record(shared: &Shared, sandbox: &Sandbox, asked: &SnapshotAsked, ca
         resources: sandbox.spec.resources,
         created: shared.now(),
         bytes: 0,
+        shares_data: false,
         labels: asked.labels.clone(),
         removal: asked.removal,
         made_by: asked.made_by,

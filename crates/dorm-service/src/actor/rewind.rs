@@ -96,6 +96,7 @@ pub(super) fn future_record(shared: &Shared, before: &Sandbox, abandoned: &Aband
         resources: before.spec.resources,
         created: now,
         bytes: image.bytes,
+        shares_data: false,
         labels: [("rewound".to_owned(), for_the_sake_of.to_string())].into(),
         removal: future.keep.map_or(Removal::Asked, |keep| Removal::At(now.after(keep))),
         made_by: Maker::Request,

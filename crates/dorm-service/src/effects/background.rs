@@ -10,7 +10,7 @@ use dorm_lifecycle::{
 use dorm_store::Code;
 
 use super::save::unrecorded;
-use super::{OPERATION_LIMIT, Seen, Task, UNDO, connect, files_of_image, mount_all, mount_inside, too_late};
+use super::{OPERATION_LIMIT, Seen, Task, UNDO, Written, connect, files_of_image, mount_all, mount_inside, too_late};
 use crate::error::ServiceError;
 use crate::failure::Failure;
 use crate::shared::chain;
@@ -95,7 +95,8 @@ pub(super) async fn prepare_rewind(task: &Task, to: &SnapshotId, target: &Captur
     let (shared, to, copy) = (task.shared.clone(), to.clone(), target.clone());
     let copied = async move {
         let snapshot = shared.store.snapshot(&to).await?.ok_or(ServiceError::NoSnapshot(to))?;
-        Ok(shared.pool.copy(&snapshot.capture, &copy).await?.bytes())
+        let copied = shared.pool.copy(&snapshot.capture, &copy).await?;
+        Ok(Written { bytes: copied.capture.bytes(), shares_data: copied.shares_data })
     };
     match to_its_end(task, "preparing a rewind", limit, target, copied).await {
         Ok(_) => {
@@ -106,7 +107,8 @@ pub(super) async fn prepare_rewind(task: &Task, to: &SnapshotId, target: &Captur
     }
 }
 
-/// Makes a snapshot from the sleep image of a suspended sandbox. Nothing runs.
+/// Makes a snapshot from the sleep image of a suspended sandbox. Nothing runs. Its files are read to their last byte: a
+/// snapshot of a damaged image would be noticed when it is needed, and not before.
 pub(super) async fn snapshot_image(task: &Task, image: &SleepImage) -> Seen {
     let limit = task.shared.settings.limits.copy_of(std::iter::once(image));
     let Some(capture) = task.capture.clone() else {
@@ -115,12 +117,19 @@ pub(super) async fn snapshot_image(task: &Task, image: &SleepImage) -> Seen {
     let (own, image, to) = (task.clone(), image.clone(), capture.clone());
     let made = async move {
         match own.kind {
-            SnapshotKind::Memory => Ok(own.shared.pool.copy(&image.capture, &to).await?.bytes()),
-            SnapshotKind::Filesystem => Ok(files_of_image(&own, &image).await?.bytes()),
+            SnapshotKind::Memory => {
+                let copied = own.shared.pool.copy_checked(&image.capture, &to).await;
+                if let Err(error) = &copied {
+                    own.shared.is_damaged(error).await;
+                }
+                let copied = copied?;
+                Ok(Written { bytes: copied.capture.bytes(), shares_data: copied.shares_data })
+            }
+            SnapshotKind::Filesystem => Ok(Written::of(files_of_image(&own, &image).await?.bytes())),
         }
     };
     match to_its_end(task, "taking a snapshot", limit, &capture, made).await {
-        Ok(bytes) => Seen { bytes, ..Seen::of(Observation::SnapshotTaken) },
+        Ok(written) => Seen { written, ..Seen::of(Observation::SnapshotTaken) },
         Err(failure) => Seen::failed(Observation::SnapshotFailed, failure),
     }
 }
@@ -132,8 +141,8 @@ async fn to_its_end(
     what: &str,
     limit: Duration,
     capture: &CaptureId,
-    work: impl Future<Output = Result<u64, Failure>> + Send + 'static,
-) -> Result<u64, Failure> {
+    work: impl Future<Output = Result<Written, Failure>> + Send + 'static,
+) -> Result<Written, Failure> {
     let mut working = task.shared.spawn(work);
     match tokio::time::timeout(limit, &mut working).await {
         Ok(Ok(done)) => done,

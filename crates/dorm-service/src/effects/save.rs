@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use dorm_agent_client::{Agent, AgentError};
-use dorm_engine::EngineError;
+use dorm_engine::{CapturedFile, EngineError};
 #[cfg(feature = "planted-bugs")]
 use dorm_lifecycle::CaptureId;
 use dorm_lifecycle::{Access, Observation, Origin, RunId, SleepImage, SnapshotKind, State};
-use dorm_pool::{Capture, CaptureDraft, CaptureFacts};
+use dorm_pool::{Capture, CaptureDraft, CaptureFacts, WrittenFile};
 use dorm_store::Code;
 use dorm_volume::VolumeError;
 
@@ -76,7 +76,7 @@ pub(super) async fn save(task: &Task, run: &RunId) -> Seen {
                 agent.close();
             }
             let quiesced = progress.quiesced();
-            Seen { bytes: image.bytes, quiesced, ..Seen::of(Observation::Saved(image)) }
+            Seen { written: super::Written::of(image.bytes), quiesced, ..Seen::of(Observation::Saved(image)) }
         }
         Err(failure) => undo(task, run, progress, Observation::SaveFailed, failure).await,
     }
@@ -114,7 +114,7 @@ pub(super) async fn snapshot(task: &Task, run: &RunId) -> Seen {
         return seen;
     }
     match within_limit(limit, "taking a snapshot", commit(task, written)).await {
-        Ok(capture) => Seen { bytes: capture.bytes(), ..seen },
+        Ok(capture) => Seen { written: super::Written::of(capture.bytes()), ..seen },
         Err(failure) => {
             remove_capture(task).await;
             let Seen { observation, failure, .. } = Seen::failed(Observation::SnapshotFailed, failure);
@@ -130,7 +130,7 @@ async fn capture(task: &Task, run: &RunId, progress: &mut Progress) -> Result<Ca
 /// An image that is written, and no capture yet.
 struct Written {
     draft: CaptureDraft,
-    files: Vec<PathBuf>,
+    files: Vec<WrittenFile>,
     /// Where the memory lies.
     memory: PathBuf,
 }
@@ -168,7 +168,8 @@ async fn write(task: &Task, run: &RunId, progress: &mut Progress) -> Result<Writ
         return Err(why);
     }
     tracing::debug!(%run, took = ?began.elapsed(), stopped = ?written.stopped, "captured");
-    Ok(Written { draft, files: written.files, memory: into })
+    let files = written.files.into_iter().map(|CapturedFile { name, bytes }| WrittenFile { name, bytes });
+    Ok(Written { draft, files: files.collect(), memory: into })
 }
 
 /// Makes what a guest that stands still has written to its volumes durable: they are part of what is said to be on disk.
@@ -190,6 +191,7 @@ async fn commit(task: &Task, written: Written) -> Result<Capture, Failure> {
     let capture = match task.kind {
         SnapshotKind::Memory => written.draft.commit(facts(task), &written.files).await,
         SnapshotKind::Filesystem => {
+            written.draft.check_memory(&written.files).await?;
             let facts = facts(task);
             return read_files(task, written.draft, &written.memory, facts).await;
         }

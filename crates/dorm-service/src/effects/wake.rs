@@ -1,7 +1,8 @@
 //! Bringing a guest back: from where it is parked, else from its image.
 
 use std::collections::BTreeMap;
-use std::time::Instant;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use dorm_agent_client::{Agent, Identity, Variable};
 use dorm_engine::RunSpec;
@@ -28,7 +29,8 @@ struct Back {
 }
 
 pub(super) async fn wake(task: &Task, parked: &RunId, fresh: &RunId, image: &SleepImage) -> Seen {
-    let limit = (task.shared.settings.limits.resume_of(&task.sandbox), OPERATION_LIMIT);
+    let limit = task.shared.settings.limits.resume_of(&task.sandbox) + first_use(task).await;
+    let limit = (limit, OPERATION_LIMIT);
     match within_limit(limit, "resuming", attempt(task, parked, fresh, image)).await {
         Ok(Back { run, agent, restored, because }) => {
             Seen::with(Observation::Woken { run: run.generation, restored, because }, agent)
@@ -41,6 +43,14 @@ pub(super) async fn wake(task: &Task, parked: &RunId, fresh: &RunId, image: &Sle
     }
 }
 
+/// How much longer it takes when the image has not been read since the daemon began.
+async fn first_use(task: &Task) -> Duration {
+    match task.shared.pool.unread_bytes(&task.sandbox.spec.image).await {
+        0 => Duration::ZERO,
+        unread => task.shared.settings.limits.start_of(unread),
+    }
+}
+
 /// Brings the guest back as it was in `target`. Nothing of the present is touched but its run, whose image is on record.
 pub(super) async fn rewind(task: &Task, parked: &RunId, fresh: &RunId, target: Option<&CaptureId>) -> Seen {
     let limits = &task.shared.settings.limits;
@@ -48,6 +58,7 @@ pub(super) async fn rewind(task: &Task, parked: &RunId, fresh: &RunId, target: O
         Some(rewind) => limits.rewind_of(&task.sandbox, rewind),
         None => limits.resume_of(&task.sandbox),
     };
+    let limit = limit + first_use(task).await;
     task.shared.parking.leave(&task.sandbox.id);
     let attempt = async {
         within(UNDO, "ending its run before", must_end_all(task, parked)).await?;
@@ -178,14 +189,18 @@ pub(super) async fn restore(task: &Task, spec: &RunSpec, capture: &CaptureId) ->
 }
 
 /// Reads a capture to its last byte: it is what was written, and this host's engine can use it.
-pub(crate) async fn verify(shared: &Shared, capture: &CaptureId) -> Result<Capture, PoolError> {
+pub(crate) async fn verify(shared: &Arc<Shared>, capture: &CaptureId) -> Result<Capture, PoolError> {
     let capabilities = shared.engine.capabilities();
     let expected = Expected {
         engine: capabilities.name.to_owned(),
         build: capabilities.build.clone(),
         cpu: capabilities.cpu.clone(),
     };
-    shared.pool.verify(capture, &expected).await
+    let verified = shared.pool.verify(capture, &expected).await;
+    if let Err(error) = &verified {
+        shared.is_damaged(error).await;
+    }
+    verified
 }
 
 /// What the agent tells the sandbox about itself when a run begins or goes on.

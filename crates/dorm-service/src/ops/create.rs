@@ -190,12 +190,18 @@ impl Service {
             CreateFrom::Image(reference) => {
                 let image = self.shared.pool.resolve(reference).await?;
                 fits_host(&image)?;
+                self.shared.refuse_damaged(&image.digest, None).await?;
                 let resources = asked.resources.unwrap_or_default();
                 Ok(Source { image: image.digest, layer: None, resources, origin: Origin::Image, bytes: 0 })
             }
             CreateFrom::Snapshot(id) => {
                 let snapshot = self.complete(id).await?;
                 self.can_restore(&snapshot).await?;
+                let layer = match snapshot.kind {
+                    SnapshotKind::Filesystem => Some(&snapshot.capture),
+                    SnapshotKind::Memory => snapshot.layer.as_ref(),
+                };
+                self.shared.refuse_damaged(&snapshot.image, layer).await?;
                 from_snapshot(snapshot, asked.resources)
             }
         }

@@ -38,6 +38,8 @@ pub struct Figures {
     pub foreign_runs: usize,
     /// Records that cannot be read, by kind.
     pub quarantined: BTreeMap<RowKind, usize>,
+    /// Images, layers of images and saved states that are damaged, by kind.
+    pub damaged: BTreeMap<&'static str, usize>,
     /// What may be used.
     pub budgets: Budgets,
 }
@@ -69,6 +71,7 @@ impl Service {
             unrecorded_runs,
             foreign_runs,
             quarantined: shared.quarantined.counts(),
+            damaged: shared.soundness.counts(),
             budgets: shared.settings.budgets,
         })
     }

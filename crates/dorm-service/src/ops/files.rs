@@ -47,6 +47,7 @@ impl Service {
                     capture: to.clone(),
                     created: now,
                     bytes: capture.bytes(),
+                    shares_data: false,
                     removal: Removal::Asked,
                     made_by: match source.made_by {
                         Maker::Import => Maker::Import,

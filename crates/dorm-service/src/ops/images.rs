@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use dorm_lifecycle::Digest;
-use dorm_pool::{Image, Progress};
+use dorm_pool::{Image, Progress, Stored};
 use dorm_store::{SandboxRecord, SnapshotFilter, SnapshotRecord};
 
 use crate::error::ServiceError;
@@ -22,6 +22,7 @@ impl Service {
     ) -> Result<Image, ServiceError> {
         self.shared.admit_write("import an image", 0).await?;
         let image = self.shared.pool.import(source, tag, progress).await?;
+        self.shared.is_sound(&Stored::Image(image.digest.clone())).await;
         self.prepare(&image.digest);
         Ok(image)
     }
@@ -58,7 +59,9 @@ impl Service {
         let mut held_by = holders(image, &living, &snapshots);
         held_by.extend(self.shared.unreadable().await?.holders());
         self.shared.make_room_to_free().await;
-        Ok(self.shared.pool.remove_image(image, &held_by).await?)
+        self.shared.pool.remove_image(image, &held_by).await?;
+        self.shared.is_sound(&Stored::Image(image.clone())).await;
+        Ok(())
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use dorm_pool::{Image, PoolError, Progress, Stage};
+use dorm_pool::{Image, PoolError, Progress, Stage, Stored};
 
 use crate::error::ServiceError;
 use crate::registry::{Pull, PullProgress};
@@ -92,6 +92,7 @@ impl Service {
                 None => {
                     service.shared.admit_write("pull an image", 0).await?;
                     let image = registry.pull(&asked, &name, progress).await?;
+                    service.shared.is_sound(&Stored::Image(image.digest.clone())).await;
                     service.prepare(&image.digest);
                     image
                 }

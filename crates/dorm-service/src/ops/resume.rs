@@ -13,10 +13,13 @@ impl Service {
     ///
     /// # Errors
     /// `Denied` for a terminated one; `OperationFailed` when it could not be brought back: it stays suspended, its
-    /// image untouched.
+    /// image untouched. `Pool` when its image or a layer is damaged: nothing was begun.
     pub async fn resume(&self, id: &SandboxId, by: Actor) -> Result<SandboxView, ServiceError> {
         let sandbox = self.record(id).await?.sandbox;
         if let State::Suspended { .. } = &sandbox.state {
+            if !self.shared.parking.holds(id) {
+                self.shared.refuse_damaged(&sandbox.spec.image, sandbox.spec.layer.as_ref()).await?;
+            }
             let share = Share::of(&sandbox.spec.resources);
             let admitted = self.shared.admit_run("resume a sandbox", share).await?;
             self.shared.ledger.reserve(id, share);

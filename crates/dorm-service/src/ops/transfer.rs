@@ -195,6 +195,7 @@ impl Service {
             resources: about.facts.resources,
             created: now,
             bytes: imported.capture.bytes(),
+            shares_data: false,
             labels,
             removal: settings.expires.map_or(Removal::Asked, |after| Removal::At(now.after(after))),
             made_by: Maker::Import,
@@ -206,6 +207,7 @@ impl Service {
             capture: layer.id.clone(),
             layer: None,
             bytes: layer.bytes(),
+            shares_data: false,
             removal: Removal::WhenFree,
             ..snapshot.clone()
         });

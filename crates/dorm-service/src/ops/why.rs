@@ -47,6 +47,7 @@ impl Service {
             snapshots: snapshots.collect(),
             waits_for_disk: shared.paused_for_disk.holds(id).then(|| shared.goes_on_bytes()),
             max_unreachable: shared.settings.max_unreachable,
+            damaged: shared.soundness.of(&sandbox),
         };
         Ok(shared.shown_why(dorm_lifecycle::why(&sandbox, &facts)))
     }

@@ -154,15 +154,33 @@ async fn a_short_write_is_not_taken_for_a_sleep() {
     let world = World::new().await;
     let service = world.daemon().await;
     let id = create(&service, named("web")).await;
+    let mut counter = Counter::start(&service, &id, "x").await;
     world.host.faults().next(Operation::Capture, Moment::After, Fault::WriteShort);
-    // What the engine claims to have written is what gets hashed; damage that comes later is found at resume.
-    let asleep = service.suspend(&id).await;
-    if asleep.is_ok() {
-        service.evict(&id).await.unwrap();
-        let refused = service.resume(&id, Actor::User).await.unwrap_err();
-        assert_eq!(state(&service.describe(&id).await.unwrap()), StateName::Suspended, "{refused}");
-    }
+    let failed = service.suspend(&id).await.unwrap_err().message();
+    assert!(failed.contains("were written into it; nothing was discarded"), "{failed}");
+    assert_eq!(state(&service.describe(&id).await.unwrap()), StateName::Running);
+    assert_eq!(counter.ask(&service, &id).await.unwrap(), "x 1", "it goes on where it stood");
     world.is_sound().await;
+    service.suspend(&id).await.unwrap();
+    service.evict(&id).await.unwrap();
+    service.resume(&id, Actor::User).await.unwrap();
+    assert_eq!(counter.ask(&service, &id).await.unwrap(), "x 2");
+}
+
+#[tokio::test]
+async fn a_short_write_is_no_snapshot() {
+    for kind in [SnapshotKind::Memory, SnapshotKind::Filesystem] {
+        let world = World::new().await;
+        let service = world.daemon().await;
+        let id = create(&service, named("web")).await;
+        world.host.faults().next(Operation::Capture, Moment::After, Fault::WriteShort);
+        let failed = service.checkpoint(&id, kind).await.unwrap_err().message();
+        assert!(failed.contains("were written into it"), "{failed}");
+        assert_eq!(state(&service.describe(&id).await.unwrap()), StateName::Running);
+        let snapshots = service.snapshots().await.unwrap();
+        assert!(matches!(snapshots[0].status, dorm_store::SnapshotStatus::Failed(_)));
+        world.is_sound().await;
+    }
 }
 
 #[tokio::test]

@@ -21,6 +21,7 @@ mod restarts;
 mod rewinds;
 mod room;
 mod snapshots;
+mod soundness;
 mod stopping;
 mod suspend_failures;
 mod timeouts;

@@ -221,7 +221,7 @@ impl Client {
     }
 
     /// Wakes a sandbox on a host where nothing goes wrong, and looks at all it holds.
-    pub(crate) async fn probe(&mut self, id: &SandboxId, lying: bool) {
+    pub(crate) async fn probe(&mut self, id: &SandboxId) {
         self.note(format_args!("looks into {id}"));
         self.insist(&Deed::SetTimeouts(id.clone(), dorm_lifecycle::Timeouts::default())).await;
         // What is on its way to its end may be over now.
@@ -233,9 +233,7 @@ impl Client {
             return;
         }
         if record.sandbox.state.name() != StateName::Running {
-            if !lying {
-                self.world.trace.wrong(format_args!("{id} cannot be woken: it is {}", record.sandbox.state.name()));
-            }
+            self.world.trace.wrong(format_args!("{id} cannot be woken: it is {}", record.sandbox.state.name()));
             return;
         }
         let before = self.world.trace.is_wrong();

@@ -105,7 +105,7 @@ impl Model {
             self.keeps_future(state, &before);
         }
         let root = sandbox.spec.layer.as_ref().and_then(|layer| state.layers.get(layer)).cloned().unwrap_or_default();
-        self.remember((state.lying, root), &mut known, &before, sandbox);
+        self.remember(root, &mut known, &before, sandbox);
         known.past.push((now, sandbox.clone()));
         known.record = next;
         state.sandboxes.insert(sandbox.id.clone(), known);
@@ -194,7 +194,7 @@ impl Model {
     }
 
     /// What the memory is after a change of state.
-    fn remember(&self, (lying, root): (bool, Memory), known: &mut Known, before: &Sandbox, after: &Sandbox) {
+    fn remember(&self, root: Memory, known: &mut Known, before: &Sandbox, after: &Sandbox) {
         let id = &before.id;
         match (&before.state, &after.state) {
             (_, Life::Snapshotting { .. }) => known.earliest = known.live.clone(),
@@ -207,8 +207,6 @@ impl Model {
                         known.images.insert(image.capture.clone(), memory.clone());
                         known.live = memory;
                     }
-                    // What is parked is still right.
-                    Err(_) if lying => {}
                     Err(what) => self.trace.wrong(format_args!("{id} sleeps, but {what}")),
                 }
                 known.epoch += 1;
@@ -252,7 +250,7 @@ impl Model {
                     self.trace
                         .wrong(format_args!("{id} came back with {:?}, it says, and keeps {image:?}", after.restored));
                 }
-                if image.as_ref() != Some(newest) && !lying {
+                if image.as_ref() != Some(newest) {
                     self.trace.wrong(format_args!("{id} came back with less than its newest image holds"));
                 }
             }
@@ -305,7 +303,6 @@ impl Model {
                 // What a rewind abandons is an image that was known before.
                 _ if abandoned.is_some() => memory = abandoned.cloned().unwrap_or_default(),
                 Ok(held) => memory = held,
-                Err(_) if state.lying => {}
                 Err(what) => self.trace.wrong(format_args!("snapshot {} is complete, but {what}", record.id)),
             }
         }

@@ -624,6 +624,7 @@ impl From<&SnapshotRecord> for SnapshotRow {
             resources,
             created,
             bytes,
+            shares_data,
             labels,
             removal,
             made_by,
@@ -643,6 +644,7 @@ impl From<&SnapshotRecord> for SnapshotRow {
             resources: resources.into(),
             created: Millis(*created),
             bytes: *bytes,
+            shares_data: *shares_data,
             labels: labels.clone(),
             removal: match removal {
                 Removal::Asked => RemovalRow::Asked,
@@ -684,6 +686,7 @@ impl From<SnapshotRow> for SnapshotRecord {
             resources: row.resources.into(),
             created: row.created.0,
             bytes: row.bytes,
+            shares_data: row.shares_data,
             labels: row.labels,
             removal: match row.removal {
                 RemovalRow::Asked => Removal::Asked,

@@ -313,10 +313,12 @@ fn newer_snapshots() -> Vec<(String, SnapshotRecord)> {
     let policy = SnapshotRecord { made_by: Maker::Policy, ..base.clone() };
     let import = SnapshotRecord { made_by: Maker::Import, ..base.clone() };
     let files = SnapshotRecord { kind: SnapshotKind::Filesystem, layer, ..base.clone() };
+    let shares = SnapshotRecord { shares_data: true, ..base.clone() };
     let passing = SnapshotRecord { removal: Removal::WhenFree, ..base.clone() };
     vec![
         ("snapshot-that-expires".to_owned(), SnapshotRecord { labels, removal, ..base }),
         ("snapshot-that-passes".to_owned(), passing),
+        ("snapshot-that-shares-data".to_owned(), shares),
         ("snapshot-of-files".to_owned(), files),
         ("snapshot-of-a-policy".to_owned(), policy),
         ("snapshot-that-was-imported".to_owned(), import),
@@ -343,6 +345,7 @@ fn snapshots() -> Vec<(String, SnapshotRecord)> {
         resources: Resources::default(),
         created: at(1_790_000_000_000),
         bytes: 73_400_320,
+        shares_data: false,
         labels: BTreeMap::new(),
         removal: Removal::Asked,
         made_by: Maker::Request,

@@ -320,14 +320,19 @@ fn snapshot() -> impl Strategy<Value = SnapshotRecord> {
         (snapshot_id(), project(), sandbox_id(), any::<u64>(), option::of(snapshot_id())),
         (capture_id(), "[0-9a-f]{64}", resources(), time(), any::<u64>(), status),
         (prop::collection::btree_map(any::<String>(), any::<String>(), 0..3), removal),
-        (any::<bool>(), option::of(capture_id()), select(vec![Maker::Request, Maker::Policy, Maker::Import])),
+        (
+            any::<bool>(),
+            option::of(capture_id()),
+            select(vec![Maker::Request, Maker::Policy, Maker::Import]),
+            any::<bool>(),
+        ),
     )
         .prop_map(
             |(
                 (id, project, source, generation, parent),
                 (capture, image, resources, created, bytes, status),
                 (labels, removal),
-                (is_memory, layer, made_by),
+                (is_memory, layer, made_by, shares_data),
             )| {
                 SnapshotRecord {
                     id,
@@ -342,6 +347,7 @@ fn snapshot() -> impl Strategy<Value = SnapshotRecord> {
                     resources,
                     created,
                     bytes,
+                    shares_data,
                     labels,
                     removal,
                     made_by,

@@ -234,6 +234,7 @@ impl From<v2::SnapshotRow> for v3::SnapshotRow {
             resources: row.resources,
             created: row.created,
             bytes: row.bytes,
+            shares_data: false,
             labels: row.labels,
             removal: row.removal,
             made_by: v3::MakerRow::Request,

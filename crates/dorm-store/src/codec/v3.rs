@@ -291,6 +291,9 @@ pub(super) struct SnapshotRow {
     pub(super) resources: ResourcesRow,
     pub(super) created: Millis,
     pub(super) bytes: u64,
+    /// Left out where it does not.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(super) shares_data: bool,
     pub(super) labels: BTreeMap<String, String>,
     pub(super) removal: RemovalRow,
     pub(super) made_by: MakerRow,

@@ -127,6 +127,7 @@ pub(super) fn snapshot(number: u32, created: u64) -> SnapshotRecord {
         resources: Resources::default(),
         created: at(created),
         bytes: 0,
+        shares_data: false,
         labels: BTreeMap::new(),
         removal: Removal::Asked,
         made_by: Maker::Request,

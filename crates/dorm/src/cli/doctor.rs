@@ -89,6 +89,7 @@ fn checks(options: &DoctorOptions) -> Vec<Check> {
     let mut checks = host::checks(&crate::program::find(&options.runsc));
     checks.extend(tools::checks());
     checks.extend(disk::checks(&options.data));
+    checks.push(records::damage(&options.data));
     checks
 }
 

@@ -213,6 +213,14 @@ impl Client {
         Ok(self.post::<wire::ArtefactList>(path, &json!({})).await?.artefacts)
     }
 
+    pub(crate) async fn stored(&self) -> Result<Vec<wire::Stored>, ClientError> {
+        Ok(self.get::<wire::StoredList>("/verify").await?.stored)
+    }
+
+    pub(crate) async fn verify(&self, stored: &wire::Stored) -> Result<wire::Verified, ClientError> {
+        self.post("/verify", stored).await
+    }
+
     pub(crate) async fn quarantine(&self) -> Result<wire::Quarantine, ClientError> {
         self.get("/quarantine").await
     }

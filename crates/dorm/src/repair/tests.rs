@@ -8,7 +8,7 @@ use dorm_lifecycle::{
     CaptureId, Origin, ProjectId, Resources, Restored, Sandbox, SandboxId, SandboxSpec, SleepImage, SnapshotId,
     SnapshotKind, State, Timestamp, VolumeId, WebhookId, Writers,
 };
-use dorm_pool::CaptureFacts;
+use dorm_pool::{CaptureFacts, WrittenFile};
 use dorm_store::{
     Maker, OperationRecord, Removal, SandboxFilter, SandboxRecord, SnapshotRecord, SnapshotStatus, Store as _,
     VolumeRecord, VolumeStatus, WebhookRecord,
@@ -84,6 +84,7 @@ fn snapshot() -> SnapshotRecord {
         resources: Resources::default(),
         created: AT,
         bytes: 5,
+        shares_data: false,
         labels: [("keep".to_owned(), "me".to_owned())].into(),
         removal: Removal::Asked,
         made_by: Maker::Request,
@@ -177,7 +178,8 @@ impl Place {
             resources: Resources::default(),
             taken: AT,
         };
-        draft.commit(facts, &["pages".into()]).await.unwrap();
+        let written = WrittenFile { name: "pages".into(), bytes: 5 };
+        draft.commit(facts, &[written]).await.unwrap();
     }
 
     pub(crate) async fn sql(&self, statement: &'static str) {

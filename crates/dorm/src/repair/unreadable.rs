@@ -202,6 +202,7 @@ pub(super) fn snapshot_of(id: SnapshotId, project: Option<ProjectId>, capture: &
         resources: facts.resources,
         created: facts.taken,
         bytes: capture.bytes(),
+        shares_data: false,
         labels: [("repaired".to_owned(), "true".to_owned())].into(),
         removal: Removal::Asked,
         made_by: Maker::Request,
@@ -210,7 +211,10 @@ pub(super) fn snapshot_of(id: SnapshotId, project: Option<ProjectId>, capture: &
     Remedy::Rebuild {
         change: Box::new(Change { snapshots: vec![record], ..Change::default() }),
         from: format!("saved state {}", capture.id),
-        unknown: vec!["its labels and parent".to_owned(), "when it expires: it does not".to_owned()],
+        unknown: vec![
+            "its labels and parent, and whether it shares its data".to_owned(),
+            "when it expires: it does not".to_owned(),
+        ],
     }
 }
 

@@ -24,5 +24,6 @@ mod shared_images;
 mod shutdown;
 mod silent;
 mod sleep;
+mod soundness;
 mod transfer;
 mod volumes;

@@ -13,7 +13,9 @@ use super::{
     BLOCK, CONTENT, Exported, ExportedTree, ImportAs, Imported, LISTING, MANIFEST, MANIFEST_MAX, MEMORY, PIECE_HEAD,
     head, manifest, padding, refused,
 };
-use crate::captures::{Below, Capture, CaptureDraft, CaptureFacts, CaptureFile, Captures, Listed, TreeWriter, listing};
+use crate::captures::{
+    Below, Capture, CaptureDraft, CaptureFacts, CaptureFile, Captures, Listed, TreeWriter, WrittenFile, listing,
+};
 use crate::disk;
 use crate::error::{PoolError, failed, is_full};
 use crate::steps::Step;
@@ -114,8 +116,9 @@ impl Captures {
             unpack_file(draft.directory(), file, from)?;
         }
         from.end()?;
-        let names: Vec<_> = about.memory.iter().map(|file| file.name.clone()).collect();
-        let capture = draft.commit_now(&CaptureFacts { layer, ..about.facts.clone() }, &names)?;
+        let files = about.memory.iter().map(|file| WrittenFile { name: file.name.clone(), bytes: file.bytes });
+        let files: Vec<_> = files.collect();
+        let capture = draft.commit_now(&CaptureFacts { layer, ..about.facts.clone() }, &files)?;
         let mut said = about.memory.clone();
         said.sort_by(|a, b| a.name.cmp(&b.name));
         if capture.files != said {

@@ -6,7 +6,6 @@ mod seeds;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::Cursor;
-use std::path::PathBuf;
 
 use dorm_engine::{Entry, EntryKind, FileSink, NoContent};
 use dorm_lifecycle::SnapshotId;
@@ -17,7 +16,7 @@ use tempfile::TempDir;
 use super::{BLOCK, ExportNote, Exported, ImportAs, Imported, MANIFEST, head, manifest, padding};
 use crate::captures::tests::{facts, id, open};
 use crate::captures::tree_tests::{entry, written};
-use crate::captures::{Below, CaptureFacts, listing};
+use crate::captures::{Below, CaptureFacts, WrittenFile, listing};
 use crate::{Pool, PoolError};
 
 const GOLDEN: &str = include_str!("tests/manifest-v1.json");
@@ -55,7 +54,8 @@ async fn of_memory(pool: &Pool) {
     fs::write(draft.directory().join("pages.img"), vec![42; 70_000]).unwrap();
     fs::create_dir(draft.directory().join("more")).unwrap();
     fs::write(draft.directory().join("more/state"), b"").unwrap();
-    let files: Vec<PathBuf> = vec!["pages.img".into(), "more/state".into()];
+    let files = [("pages.img", 70_000), ("more/state", 0)];
+    let files = files.map(|(name, bytes)| WrittenFile { name: name.into(), bytes });
     draft.commit(CaptureFacts { layer: Some(id(2)), ..facts() }, &files).await.unwrap();
 }
 

@@ -14,6 +14,26 @@ pub(super) async fn checks(data: &Path) -> Vec<Check> {
     vec![check(data).await]
 }
 
+/// What a daemon has found when it read what is on the disk.
+pub(super) fn damage(data: &Path) -> Check {
+    const NAME: &str = "damage";
+    let next_step = "import or pull damaged images again, which mends them; go back to older snapshots; check the disk. \
+                     `dorm gc --verify` reads everything";
+    match dorm_pool::damage_in(data) {
+        Ok(damage) if damage.is_empty() => Check::ok(NAME, "none is known"),
+        Ok(damage) => {
+            let mut named: Vec<_> = damage.iter().take(NAMED).map(dorm_pool::Damage::sentence).collect();
+            if damage.len() > NAMED {
+                named.push(format!("and {} more", damage.len() - NAMED));
+            }
+            Check::warn(NAME, named.join("; "), next_step)
+        }
+        Err(error) => {
+            Check::warn(NAME, format!("{} cannot be read: {error}", data.join(dorm_pool::DAMAGED).display()), next_step)
+        }
+    }
+}
+
 async fn check(data: &Path) -> Check {
     let database = data.join(DATABASE);
     let repair = format!(

@@ -202,6 +202,7 @@ fn fields(snapshot: &wire::Snapshot) -> Vec<(&'static str, String)> {
         ("size", shown::size(snapshot.bytes)),
         ("alone", snapshot.alone_bytes.map_or_else(shown::none, shown::size)),
         ("shared", snapshot.shared_bytes.map_or_else(shown::none, shown::size)),
+        ("shares data", if snapshot.shares_data { "yes" } else { "no" }.to_owned()),
         ("created", shown::moment(snapshot.created_at)),
         ("expires", snapshot.expires_at.map_or_else(shown::none, shown::moment)),
         ("made by", shown::word(&snapshot.made_by)),

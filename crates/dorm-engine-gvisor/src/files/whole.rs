@@ -1,0 +1,109 @@
+//! Whether a memory image that was just written is as long as its own account of it says.
+//!
+//! `runsc` reports an error of a write, but a write that comes back short leaves no error anywhere. The image tells how
+//! long it has to be: `checkpoint.img` is made of frames and ends with one, and `pages_meta.img` lists the length of each
+//! part of `pages.img`. A build whose account cannot be read is taken at the lengths that are there.
+
+use std::fs;
+use std::io::{BufReader, Read};
+use std::path::Path;
+
+use dorm_engine::CapturedFile;
+
+use super::error::FilesError;
+use super::pages::MemoryFiles;
+use super::unframe;
+use crate::boot::IMAGE_FILES;
+use crate::error::GvisorError;
+
+/// The longest account that is read, since the guest stands still meanwhile. That of a guest of many gigabytes has a few
+/// megabytes.
+const ACCOUNT_MAX: u64 = 64 << 20;
+
+/// The files of the image in `image`, with the lengths that were to be written. Blocks.
+pub(crate) fn written(image: &Path) -> Result<Vec<CapturedFile>, GvisorError> {
+    let [checkpoint, meta, pages] = IMAGE_FILES;
+    let read = || Ok::<_, GvisorError>((open(image, checkpoint)?, open(image, meta)?, open(image, pages)?));
+    let ((checkpoint_file, checkpoint_bytes), (meta_file, meta_bytes), (_, pages_found)) = read()?;
+    let short = |source| GvisorError::Short { image: image.to_owned(), source };
+    let pages_bytes = match account(&meta_file, meta_bytes) {
+        Ok(bytes) => bytes,
+        Err(error) => believed(error, pages_found).map_err(short)?,
+    };
+    if let Err(error) = unframe::ends_whole(&mut BufReader::new(checkpoint_file)) {
+        believed(error, checkpoint_bytes).map_err(short)?;
+    }
+    if pages_found != pages_bytes {
+        let what = format!("{pages} should have {pages_bytes} bytes and has {pages_found}");
+        return Err(short(FilesError::unsound(what)));
+    }
+    let lengths = [checkpoint_bytes, meta_bytes, pages_bytes];
+    let files = IMAGE_FILES.into_iter().zip(lengths);
+    Ok(files.map(|(name, bytes)| CapturedFile { name: name.into(), bytes }).collect())
+}
+
+fn open(image: &Path, name: &str) -> Result<(fs::File, u64), GvisorError> {
+    let path = image.join(name);
+    let file = fs::File::open(&path).map_err(|source| GvisorError::file("open", &path, source))?;
+    let facts = file.metadata().map_err(|source| GvisorError::file("look at", &path, source))?;
+    Ok((file, facts.len()))
+}
+
+/// How long `pages.img` is, as `pages_meta.img` says.
+fn account(mut meta: &fs::File, bytes: u64) -> Result<u64, FilesError> {
+    if bytes > ACCOUNT_MAX {
+        return Err(FilesError::different("pages_meta.img is too long to be read here"));
+    }
+    let mut text = Vec::new();
+    meta.read_to_end(&mut text).map_err(FilesError::read("pages_meta.img"))?;
+    Ok(MemoryFiles::read(&text)?.bytes)
+}
+
+/// Another build may keep other accounts; one that ends early was cut.
+fn believed(error: FilesError, found: u64) -> Result<u64, FilesError> {
+    match error {
+        FilesError::Damaged { .. } | FilesError::File { .. } => Err(error),
+        FilesError::Different { .. } | FilesError::Unsound { .. } | FilesError::Sink { .. } => {
+            tracing::debug!(%error, "the lengths of a memory image are taken from its files");
+            Ok(found)
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::super::tests::image_files;
+    use super::*;
+
+    /// An image on disk: the guest's own memory of one page, and three pages of another memory file.
+    fn image() -> tempfile::TempDir {
+        let directory = tempfile::tempdir().unwrap();
+        for (name, content) in IMAGE_FILES.iter().zip(image_files()) {
+            fs::write(directory.path().join(name), content).unwrap();
+        }
+        directory
+    }
+
+    #[test]
+    fn a_whole_image_has_the_lengths_that_it_tells() {
+        let image = image();
+        let files = written(image.path()).unwrap();
+        for (file, content) in files.iter().zip(image_files()) {
+            assert_eq!(file.bytes, content.len() as u64, "{}", file.name.display());
+        }
+    }
+
+    #[test]
+    fn an_image_that_was_written_short_is_refused() {
+        for (name, content) in IMAGE_FILES.iter().zip(image_files()) {
+            for missing in [1, content.len() / 2, content.len()] {
+                let image = image();
+                let file = fs::OpenOptions::new().write(true).open(image.path().join(name)).unwrap();
+                file.set_len((content.len() - missing) as u64).unwrap();
+                let refused = written(image.path()).unwrap_err();
+                assert!(matches!(refused, GvisorError::Short { .. }), "{name} without {missing} bytes: {refused:?}");
+            }
+        }
+    }
+}

@@ -1,0 +1,263 @@
+//! Whether what is on the disk still is what was written (decision 0024).
+//!
+//! Images and layers are read to their last byte when they are first used after a start of the daemon, saved states
+//! before each use, and everything now and then in the background, slowly. What is damaged is not served: it is named in
+//! events, `why`, `dorm doctor`, metrics, and the error of whoever wants it. It is mended by importing or pulling the same
+//! again.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use dorm_lifecycle::{Actor, CaptureId, Digest, EventKind, Sandbox};
+use dorm_pool::{Capture, Checked, Damage, DamagedFile, Image, Pace, PoolError, Stored};
+use dorm_store::{Change, NewEvent, SandboxRecord};
+use tokio::time::Instant;
+
+use crate::error::ServiceError;
+use crate::shared::{Service, Shared, chain};
+
+/// How long after the start the first reading begins: what is wanted at once is read first.
+const AT_FIRST: Duration = Duration::from_secs(60);
+/// How often everything is read, at most.
+const EVERY: Duration = Duration::from_secs(86_400);
+/// How long the store is left alone after something could not be read.
+const AFTER_FAILURE: Duration = Duration::from_secs(60);
+
+/// What was found damaged, and not sound or gone since.
+#[derive(Debug, Default)]
+pub(crate) struct Soundness(Mutex<BTreeMap<Stored, Damage>>);
+
+impl Soundness {
+    fn known(&self) -> MutexGuard<'_, BTreeMap<Stored, Damage>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How many things are damaged, by kind.
+    pub(crate) fn counts(&self) -> BTreeMap<&'static str, usize> {
+        let mut counts = BTreeMap::from([("image", 0), ("image_layer", 0), ("capture", 0)]);
+        for stored in self.known().keys() {
+            *counts.entry(stored.kind()).or_default() += 1;
+        }
+        counts
+    }
+
+    /// What of this sandbox is damaged, for people.
+    pub(crate) fn of(&self, sandbox: &Sandbox) -> Vec<String> {
+        self.known().values().filter(|damage| needs(sandbox, &damage.stored)).map(Damage::sentence).collect()
+    }
+}
+
+/// Whether a sandbox stands on something, or wakes up from it.
+fn needs(sandbox: &Sandbox, stored: &Stored) -> bool {
+    match stored {
+        Stored::Image(digest) => sandbox.spec.image == *digest,
+        Stored::Capture(id) => sandbox.captures().chain(sandbox.layers()).any(|held| held == id),
+        // The images made of it have its files by links of their own.
+        Stored::ImageLayer(_) => false,
+    }
+}
+
+impl Shared {
+    /// The image and the layers on it, each read to its last byte since this daemon began.
+    pub(crate) async fn sound(
+        self: &Arc<Self>,
+        image: &Digest,
+        layer: Option<&CaptureId>,
+    ) -> Result<(Image, Vec<Capture>), PoolError> {
+        let read = async {
+            let image = self.pool.sound_image(image).await?;
+            let layers = match layer {
+                Some(top) => self.pool.layers(top).await?,
+                None => Vec::new(),
+            };
+            Ok((image, layers))
+        };
+        let read = read.await;
+        match &read {
+            Ok((image, layers)) => {
+                self.is_sound(&Stored::Image(image.digest.clone())).await;
+                for layer in layers {
+                    self.is_sound(&Stored::Capture(layer.id.clone())).await;
+                }
+            }
+            Err(error) => self.is_damaged(error).await,
+        }
+        read
+    }
+
+    /// Refuses what would stand on a damaged image or layer. What is missing is refused by whoever needs it.
+    pub(crate) async fn refuse_damaged(
+        self: &Arc<Self>,
+        image: &Digest,
+        layer: Option<&CaptureId>,
+    ) -> Result<(), PoolError> {
+        match self.sound(image, layer).await {
+            Err(error @ (PoolError::DamagedImage { .. } | PoolError::Damaged { .. })) => Err(error),
+            Ok(_) | Err(_) => Ok(()),
+        }
+    }
+
+    /// Takes down what an error says of something on the disk.
+    pub(crate) async fn is_damaged(self: &Arc<Self>, error: &PoolError) {
+        let (stored, file, what) = match error {
+            PoolError::DamagedImage { image, file, what } => (Stored::Image(image.clone()), file, what),
+            PoolError::Damaged { capture, file, what } => (Stored::Capture(capture.clone()), file, what),
+            _ => return,
+        };
+        let known = self.soundness.known().contains_key(&stored);
+        if !known {
+            self.found_damaged(stored, vec![DamagedFile { file: file.clone(), what: what.clone() }]).await;
+        }
+    }
+
+    /// Takes down that something is as it was written, or gone.
+    pub(crate) async fn is_sound(&self, stored: &Stored) {
+        let before = self.soundness.known().remove(stored);
+        if let Some(damage) = before {
+            tracing::info!(what = %damage.stored, "what was damaged is sound again, or gone");
+            self.keep_damage().await;
+        }
+    }
+
+    async fn keep_damage(&self) {
+        let damage = self.soundness.known().values().cloned().collect();
+        if let Err(error) = self.pool.keep_damage(damage).await {
+            tracing::warn!(error = %chain(&error), "what is damaged is not kept, and has to be found again after a restart");
+        }
+    }
+
+    /// What an earlier daemon found.
+    pub(crate) async fn recall_damage(&self) {
+        match self.pool.damage().await {
+            Ok(damage) => {
+                let known = damage.into_iter().map(|damage| (damage.stored.clone(), damage));
+                self.soundness.known().extend(known);
+            }
+            Err(error) => tracing::warn!(error = %chain(&error), "what was found damaged before is forgotten"),
+        }
+    }
+
+    async fn found_damaged(self: &Arc<Self>, stored: Stored, files: Vec<DamagedFile>) {
+        let damage = Damage { stored: stored.clone(), files, found: self.now() };
+        let sentence = damage.sentence();
+        if self.soundness.known().insert(stored.clone(), damage).is_some() {
+            return;
+        }
+        tracing::error!("{sentence}; it is not used");
+        self.keep_damage().await;
+        let living = match self.living().await {
+            Ok(living) => living,
+            Err(error) => return tracing::warn!(error = %chain(&error), "an event is not recorded"),
+        };
+        let at = self.now();
+        let event = |SandboxRecord { sandbox, .. }: SandboxRecord| NewEvent {
+            project: sandbox.project,
+            sandbox: sandbox.id,
+            at,
+            kind: EventKind::Damaged,
+            actor: Actor::Host,
+            operation: None,
+            generation: sandbox.generation,
+            detail: Some(sentence.clone()),
+            took: None,
+            bytes: None,
+        };
+        let events: Vec<_> = living.into_iter().filter(|record| needs(&record.sandbox, &stored)).map(event).collect();
+        if !events.is_empty()
+            && let Err(error) = self.commit(Change { events, ..Change::default() }).await
+        {
+            tracing::warn!(error = %chain(&error), "an event is not recorded");
+        }
+    }
+
+    async fn take_down(self: &Arc<Self>, stored: &Stored, checked: Option<&Checked>) {
+        match checked {
+            Some(checked) if !checked.damaged.is_empty() => {
+                self.found_damaged(stored.clone(), checked.damaged.clone()).await;
+            }
+            Some(_) | None => self.is_sound(stored).await,
+        }
+    }
+}
+
+impl Service {
+    /// Everything on the disk that [`Service::verify`] can read.
+    ///
+    /// # Errors
+    /// When a directory cannot be read.
+    pub async fn stored(&self) -> Result<Vec<Stored>, ServiceError> {
+        self.shared.all_stored().await
+    }
+
+    /// Reads one thing to its last byte and compares it with what was written. None when it is not there any more.
+    ///
+    /// # Errors
+    /// When it could not be read, which says nothing about it.
+    pub async fn verify(&self, stored: &Stored) -> Result<Option<Checked>, ServiceError> {
+        let checked = self.shared.pool.check_stored(stored, None).await?;
+        self.shared.take_down(stored, checked.as_ref()).await;
+        Ok(checked)
+    }
+
+    /// What was found damaged, and not sound or gone since.
+    pub fn damaged(&self) -> Vec<Damage> {
+        self.shared.soundness.known().values().cloned().collect()
+    }
+}
+
+/// Reads everything on the disk, one thing after the other and no faster than it is given, once a day at most.
+pub(crate) async fn keep_scrubbing(service: Service) {
+    let shared = service.shared;
+    let Some(bytes_per_second) = shared.settings.scrub_bytes_per_second.filter(|pace| *pace > 0) else { return };
+    let pace = Pace::new(bytes_per_second);
+    let mut pause = AT_FIRST;
+    while !shared.stops_within(pause).await {
+        let began = Instant::now();
+        let scrub = tokio::select! {
+            biased;
+            () = shared.stopping.cancelled() => break,
+            scrub = shared.scrub(&pace) => scrub,
+        };
+        if let Err(error) = scrub {
+            tracing::warn!(error = %chain(&error), "what is on the disk could not be listed to be read");
+        }
+        pause = EVERY.saturating_sub(began.elapsed()).max(AFTER_FAILURE);
+    }
+    pace.stop();
+}
+
+impl Shared {
+    /// Everything on the disk. What was damaged and is gone is forgotten.
+    async fn all_stored(self: &Arc<Self>) -> Result<Vec<Stored>, ServiceError> {
+        let known: Vec<Stored> = self.soundness.known().keys().cloned().collect();
+        let all = self.pool.stored().await?;
+        for gone in known.iter().filter(|stored| !all.contains(stored)) {
+            self.is_sound(gone).await;
+        }
+        Ok(all)
+    }
+
+    async fn scrub(self: &Arc<Self>, pace: &Pace) -> Result<(), ServiceError> {
+        let mut all = self.all_stored().await?;
+        // A daemon that never runs long enough for all of it must not read the same things each time.
+        let at = usize::from(u16::from_be_bytes(self.ids().random())) % all.len().max(1);
+        all.rotate_left(at);
+        for stored in all {
+            match self.pool.check_stored(&stored, Some(pace)).await {
+                Ok(checked) => {
+                    let bytes = checked.as_ref().map_or(0, |checked| checked.bytes);
+                    metrics::counter!("dorm_scrubbed_bytes_total").increment(bytes);
+                    self.take_down(&stored, checked.as_ref()).await;
+                }
+                Err(error) => {
+                    tracing::warn!(what = %stored, error = %chain(&error), "it could not be read; it is tried again");
+                    if self.stops_within(AFTER_FAILURE).await {
+                        return Ok(());
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
