@@ -138,7 +138,7 @@ impl Images {
         Self {
             directory: self.directory.clone(),
             steps: self.steps.clone(),
-            limits: self.limits.clone(),
+            limits: self.limits,
             owner: self.owner.clone(),
         }
     }
