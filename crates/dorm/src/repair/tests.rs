@@ -178,7 +178,9 @@ impl Place {
             resources: Resources::default(),
             taken: AT,
         };
-        draft.commit(facts, &["pages".into()]).await.unwrap();
+        let bytes = std::fs::metadata(draft.directory().join("pages")).unwrap().len();
+        let written = dorm_pool::WrittenFile { name: "pages".into(), bytes };
+        draft.commit(facts, &[written]).await.unwrap();
     }
 
     pub(crate) async fn sql(&self, statement: &'static str) {
