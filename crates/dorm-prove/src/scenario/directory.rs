@@ -56,10 +56,8 @@ pub(super) async fn moved(world: &mut World) -> Result<(u64, Vec<Fault>)> {
     std::fs::rename(&elsewhere, &data).context("move the data directory back")?;
     faults.extend(used.err());
     world.start_again(Hulls::None).context("start where the directory was before")?;
-    for probe in [&mut probe, &mut asleep] {
-        world.daemon.act(&probe.id, "resume").await?;
-        faults.extend(probe.is_whole(&world.daemon).await.err().map(fault));
-    }
+    // Their processes were started elsewhere, and say so; the next ones do not.
+    faults.extend(used(&world.daemon, [&mut probe, &mut asleep]).await.err());
     world.daemon.act(&asleep.id, "terminate").await?;
     faults.extend(world.settle().await?);
     faults.extend(world.standing(Wake::Nobody).await);
