@@ -527,14 +527,8 @@ pub(crate) async fn blocking<T: Send + 'static>(
 
 /// Does work that blocks and that nobody waits for. A thread that may block does it at once.
 pub(crate) fn elsewhere(steps: &Steps, work: impl FnOnce() + Send + 'static) {
-    use tokio::runtime::{Handle, RuntimeFlavor};
-    match Handle::try_current() {
-        // A runtime of one thread has nobody else to keep waiting.
-        Ok(runtime)
-            if !steps.in_place() && !MAY_BLOCK.get() && runtime.runtime_flavor() != RuntimeFlavor::CurrentThread =>
-        {
-            drop(runtime.spawn_blocking(work));
-        }
+    match tokio::runtime::Handle::try_current() {
+        Ok(runtime) if !steps.in_place() && !MAY_BLOCK.get() => drop(runtime.spawn_blocking(work)),
         Ok(_) | Err(_) => work(),
     }
 }
