@@ -45,7 +45,7 @@ pub(super) async fn moved(world: &mut World) -> Result<(u64, Vec<Fault>)> {
     std::fs::rename(&data, &elsewhere).context("move the data directory")?;
     let (dorm, images) = (world.daemon.program(), world.daemon.images());
     let log = world.directory.join("elsewhere.log");
-    let used = match Daemon::start(dorm, &elsewhere, images, &log, &["--hulls", "0"]) {
+    let there = match Daemon::start(dorm, &elsewhere, images, &log, &["--hulls", "0"]) {
         Ok(mut daemon) => {
             let used = used(&daemon, [&mut probe, &mut asleep]).await;
             daemon.kill()?;
@@ -54,7 +54,7 @@ pub(super) async fn moved(world: &mut World) -> Result<(u64, Vec<Fault>)> {
         Err(error) => Err((Kind::SandboxLost, format!("no daemon starts on a moved directory: {error:#}"))),
     };
     std::fs::rename(&elsewhere, &data).context("move the data directory back")?;
-    faults.extend(used.err());
+    faults.extend(there.err());
     world.start_again(Hulls::None).context("start where the directory was before")?;
     // Their processes were started elsewhere, and say so; the next ones do not.
     faults.extend(used(&world.daemon, [&mut probe, &mut asleep]).await.err());
