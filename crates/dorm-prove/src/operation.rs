@@ -17,7 +17,9 @@ use serde_json::Value;
 
 use crate::probe::Probe;
 
-pub(crate) use images::{directory as images_directory, make_source};
+pub(crate) use images::{
+    directory as images_directory, import as import_image, is_gone as remove_images, list as list_images, make_source,
+};
 pub(crate) use judge::judge;
 pub(crate) use layers::Layered;
 pub(crate) use perform::perform;

@@ -271,7 +271,7 @@ impl Proof<'_> {
 
     /// Lets something happen to the host.
     async fn scenario(&mut self, scenario: Scenario) -> Result<()> {
-        self.world_for(Cast::Sandboxes).await?;
+        self.world_for(scenario.cast()).await?;
         let Some((_, world)) = &mut self.world else { bail!("there is no daemon") };
         let ran = scenario.run(world, &mut self.random).await;
         let (done, faults) = ran.unwrap_or_else(|error| (0, vec![(Kind::WrongAnswer, format!("{error:#}"))]));

@@ -4,12 +4,14 @@
 
 mod clock;
 mod directory;
+mod images;
 mod layers;
 mod locked;
 mod slow_disk;
 
 use anyhow::Result;
 
+use crate::operation::Cast;
 use crate::world::{Fault, World};
 
 /// Something that happens to the host.
@@ -27,16 +29,19 @@ pub(crate) enum Scenario {
     DirectoryMoved,
     /// A disk that hardly moves.
     SlowDisk,
+    /// Files of an image are not what was imported.
+    ImageDamaged,
 }
 
 impl Scenario {
-    pub(crate) const ALL: [Self; 6] = [
+    pub(crate) const ALL: [Self; 7] = [
         Self::DatabaseLocked,
         Self::LayerDamaged,
         Self::ClockSet,
         Self::DirectoryCopied,
         Self::DirectoryMoved,
         Self::SlowDisk,
+        Self::ImageDamaged,
     ];
 
     pub(crate) const fn name(self) -> &'static str {
@@ -47,6 +52,20 @@ impl Scenario {
             Self::DirectoryCopied => "directory lost and copied",
             Self::DirectoryMoved => "directory moved",
             Self::SlowDisk => "suspend, slow disk",
+            Self::ImageDamaged => "create, image damaged",
+        }
+    }
+
+    /// Which daemon it needs.
+    pub(crate) const fn cast(self) -> Cast {
+        match self {
+            Self::DatabaseLocked
+            | Self::LayerDamaged
+            | Self::ClockSet
+            | Self::DirectoryCopied
+            | Self::DirectoryMoved
+            | Self::SlowDisk => Cast::Sandboxes,
+            Self::ImageDamaged => Cast::Images,
         }
     }
 
@@ -59,6 +78,7 @@ impl Scenario {
             Self::DirectoryCopied => directory::run(world).await,
             Self::DirectoryMoved => directory::moved(world).await,
             Self::SlowDisk => slow_disk::run(world).await,
+            Self::ImageDamaged => images::run(world, random).await,
         }
     }
 }

@@ -42,7 +42,7 @@ pub(crate) fn make_source(directory: &Path) -> Result<()> {
     Ok(())
 }
 
-pub(super) async fn import(world: &World) -> Result<Value> {
+pub(crate) async fn import(world: &World) -> Result<Value> {
     world.daemon.post("/images/import", json!({ "path": source(world), "tag": TAG })).await
 }
 
@@ -50,13 +50,13 @@ pub(super) async fn remove(world: &World) -> Result<Value> {
     world.daemon.ask(Method::DELETE, &format!("/images/{TAG}"), None).await
 }
 
-pub(super) async fn list(world: &World) -> Result<Vec<Value>> {
+pub(crate) async fn list(world: &World) -> Result<Vec<Value>> {
     let answer = world.daemon.get("/images").await?;
     Ok(answer["images"].as_array().cloned().unwrap_or_default())
 }
 
 /// Removes every image.
-pub(super) async fn is_gone(world: &World) -> Result<()> {
+pub(crate) async fn is_gone(world: &World) -> Result<()> {
     for image in list(world).await? {
         world.daemon.ask(Method::DELETE, &format!("/images/{}", word(&image, "digest")), None).await?;
     }

@@ -66,7 +66,7 @@ fn file_in(directory: &Path) -> Result<Option<PathBuf>> {
 }
 
 /// Puts a damaged copy of `good` at `path`. Nothing but its content tells.
-fn damaged(good: &Path, path: &Path, damage: Damage, random: &mut fastrand::Rng) -> Result<()> {
+pub(super) fn damaged(good: &Path, path: &Path, damage: Damage, random: &mut fastrand::Rng) -> Result<()> {
     let content = fs::read(good).with_context(|| format!("read {}", good.display()))?;
     let Some(content) = damage.of(content, random) else { return Ok(()) };
     let facts = fs::metadata(good)?;
