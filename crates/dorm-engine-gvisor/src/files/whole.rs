@@ -54,6 +54,9 @@ fn account(mut meta: &fs::File, bytes: u64) -> Result<u64, FilesError> {
     if bytes > ACCOUNT_MAX {
         return Err(FilesError::different("pages_meta.img is too long to be read here"));
     }
+    if bytes == 0 {
+        return Err(FilesError::Damaged { file: "pages_meta.img", what: "it is empty", at: 0 });
+    }
     let mut text = Vec::new();
     meta.read_to_end(&mut text).map_err(FilesError::read("pages_meta.img"))?;
     Ok(MemoryFiles::read(&text)?.bytes)
