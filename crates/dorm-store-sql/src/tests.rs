@@ -90,7 +90,7 @@ async fn a_full_store_fails_a_change_wholly_and_goes_on_when_there_is_room() {
     let large = || "x".repeat(4_000_000);
     for _ in 0..3 {
         let refusal = store.commit(change(2, large())).await;
-        assert!(matches!(refusal, Err(StoreError::Failed { .. })), "not refused: {}", refusal.is_ok());
+        assert!(matches!(refusal, Err(StoreError::Full { .. })), "not refused: {}", refusal.is_ok());
         assert_eq!(store.sandbox(&id(2)).await.unwrap(), None);
         assert_eq!(store.sandboxes(&SandboxFilter::default()).await.unwrap().len(), 1);
         assert_eq!(store.events(&EventFilter::default()).await.unwrap().len(), 1);

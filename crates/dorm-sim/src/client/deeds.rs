@@ -11,6 +11,9 @@ use dorm_store::{SandboxFilter, SnapshotStatus, Together};
 use super::{Client, Deed};
 use crate::check::is_over;
 
+/// How long an agent may be silent at most, and how long it may then take until it is asked again.
+const SILENCE: Duration = Duration::from_secs(600);
+
 impl Client {
     /// Does it and checks the answer.
     pub(crate) async fn carry_out(&mut self, deed: &Deed) {
@@ -236,11 +239,29 @@ impl Client {
             self.world.trace.wrong(format_args!("{id} cannot be woken: it is {}", record.sandbox.state.name()));
             return;
         }
+        self.until_reachable(id).await;
         let before = self.world.trace.is_wrong();
         self.must_count(id).await;
         self.insist(&Deed::Read(id.clone())).await;
         if !before && self.world.trace.is_wrong() {
             self.note(format_args!("{id} does not hold what it should"));
+        }
+    }
+}
+
+impl Client {
+    /// A silence that began under an earlier daemon lasts its time; then the sandbox is asked again and answers.
+    async fn until_reachable(&self, id: &SandboxId) {
+        let end = tokio::time::Instant::now() + SILENCE;
+        loop {
+            match self.service.describe(id).await {
+                Ok(view) if view.sandbox.unreachable.is_some() => {}
+                Ok(_) | Err(_) => return,
+            }
+            if tokio::time::Instant::now() > end {
+                return self.world.trace.wrong(format_args!("{id} answers, and is still said to be unreachable"));
+            }
+            tokio::time::sleep(Duration::from_secs(1)).await;
         }
     }
 }
