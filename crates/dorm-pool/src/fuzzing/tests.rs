@@ -17,8 +17,13 @@ pub(crate) fn seed(target: &str, name: &str, data: &[u8]) {
     }
 }
 
-/// Every input that is kept passes.
-pub(crate) fn pass_all(target: &str, passes: impl Fn(&Fuzzed, &[u8])) {
+/// Every input that is kept passes. As for a fuzzer there is no runtime, whose other threads would clear away what is
+/// dropped here.
+pub(crate) fn pass_all(target: &str, passes: impl Fn(&Fuzzed, &[u8]) + Send) {
+    std::thread::scope(|scope| scope.spawn(|| all_pass(target, passes)).join()).unwrap();
+}
+
+fn all_pass(target: &str, passes: impl Fn(&Fuzzed, &[u8])) {
     let home = tempfile::tempdir().unwrap();
     let fuzzed = Fuzzed::new(home.path());
     let mut count = 0;
