@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use dorm_lifecycle::{Actor, EventKind, SandboxId, SnapshotKind, StateName};
-use dorm_pool::{PoolError, Stored};
+use dorm_pool::Stored;
 use dorm_service::{Code, CreateFrom, CreateSandbox, Service, ServiceError};
 use dorm_store::{SnapshotStatus, Store as _};
 
