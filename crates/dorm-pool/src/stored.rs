@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use dorm_lifecycle::{CaptureId, Digest};
 
-use crate::captures::Captures;
+use crate::captures::{Capture, Captures};
 use crate::error::PoolError;
 use crate::images::Images;
 
@@ -130,8 +130,9 @@ impl Images {
 
 impl Captures {
     fn check(&self, id: &CaptureId) -> Result<Option<(u64, Vec<DamagedFile>)>, PoolError> {
-        let bytes = self.load(id).map_or(0, |capture| capture.bytes());
-        match self.load(id).and_then(|capture| self.check_content(&capture)) {
+        let capture = self.load(id);
+        let bytes = capture.as_ref().map_or(0, Capture::bytes);
+        match capture.and_then(|capture| self.check_content(&capture)) {
             Ok(()) => Ok(Some((bytes, Vec::new()))),
             Err(PoolError::Missing(_)) => Ok(None),
             Err(PoolError::Damaged { .. }) if !self.has(id) => Ok(None),

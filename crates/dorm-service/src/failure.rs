@@ -13,6 +13,9 @@ use dorm_store::{Code, FailureRecord};
 use crate::error::ServiceError;
 use crate::shared::chain;
 
+/// What is said of an operation that did not come to its end.
+pub(crate) const STOPPED: &str = "the daemon was stopped in the middle of it";
+
 /// Why an operation failed.
 #[derive(Clone, Debug)]
 pub struct Failure {
@@ -67,6 +70,11 @@ impl Failure {
     pub(crate) fn record(&self) -> FailureRecord {
         FailureRecord::new(self.code, &self.reason)
     }
+}
+
+/// What is recorded of an operation that a daemon left under way and that is not gone on with.
+pub(crate) fn stopped() -> FailureRecord {
+    FailureRecord::new(Code::Unavailable, STOPPED)
 }
 
 impl fmt::Display for Failure {

@@ -9,8 +9,7 @@ use dorm_lifecycle::{
     Actor as By, Effect, Recovery, RunCondition, RunId, SandboxId, SnapshotId, SnapshotKind, State, recover,
 };
 use dorm_store::{
-    Change, Code, FailureRecord, OperationKind, OperationRecord, OperationResult, SandboxRecord, SnapshotFilter,
-    SnapshotStatus,
+    Change, OperationKind, OperationRecord, OperationResult, SandboxRecord, SnapshotFilter, SnapshotStatus,
 };
 
 use tokio_util::sync::CancellationToken;
@@ -20,6 +19,7 @@ use crate::checkpointing;
 use crate::data_disk;
 use crate::effects::{self, Task};
 use crate::error::ServiceError;
+use crate::failure::stopped;
 use crate::notices;
 use crate::ops::runs::Belonging;
 use crate::quarantine::Unreadable;
@@ -31,9 +31,6 @@ use crate::soundness;
 use crate::timekeeping;
 
 mod living;
-
-/// Why an operation has failed of which nothing goes on.
-const STOPPED: &str = "the daemon was stopped in the middle of it";
 
 /// How long an engine may take to say what runs on the host, or to clear away what nobody knows.
 const LOOK: Duration = Duration::from_secs(300);
@@ -269,7 +266,7 @@ async fn give_up_capture(
     let written = SnapshotFilter { capture: Some(capture.clone()), ..SnapshotFilter::default() };
     for mut snapshot in shared.store.find_snapshots(&written).await? {
         if snapshot.status == SnapshotStatus::InProgress {
-            snapshot.status = SnapshotStatus::Failed(FailureRecord::new(Code::Unavailable, STOPPED));
+            snapshot.status = SnapshotStatus::Failed(stopped());
             change.snapshots.push(snapshot);
         }
     }
@@ -281,7 +278,7 @@ async fn close_as_stopped(
     mut operation: OperationRecord,
     mut change: Change,
 ) -> Result<(), ServiceError> {
-    operation.ended = Some((shared.now(), OperationResult::Failed(FailureRecord::new(Code::Unavailable, STOPPED))));
+    operation.ended = Some((shared.now(), OperationResult::Failed(stopped())));
     change.operations.push(operation);
     // Not by `Shared::commit`: what is to be discarded is deleted with all the rest, or not yet.
     shared.store.commit(change).await?;

@@ -6,8 +6,8 @@
 //!
 //! What stands on an image already comes by another record on the same image, which has referred to it: only a sandbox
 //! that is made from an image, and a snapshot that is imported, refer to one anew. They hold [`Referring`] until they are
-//! recorded, and nothing is released meanwhile. An image that is referred to is not removed. A death in between leaves a reference too many, which the next start
-//! drops.
+//! recorded, and nothing is released meanwhile. An image that is referred to is not removed. A death in between leaves a
+//! reference too many, which the next start drops.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

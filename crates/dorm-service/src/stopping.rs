@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use tokio::task::JoinHandle;
 
+use crate::failure::STOPPED;
 use crate::shared::{Service, Shared};
 
 /// How long tasks that are left may take to be dropped. One that blocks its thread is not waited for.
@@ -24,7 +25,7 @@ pub(crate) struct Working<T>(JoinHandle<Option<T>>);
 
 /// Work that has not come to its end: the service has stopped before, or it panicked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("the daemon was stopped in the middle of it")]
+#[error("{STOPPED}")]
 pub(crate) struct Unfinished;
 
 impl<T> Future for Working<T> {

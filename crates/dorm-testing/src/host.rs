@@ -10,18 +10,27 @@ pub fn left_overs(directory: &Path) -> Vec<String> {
     found
 }
 
+/// The name of the loop device that has `file` behind it, such as `loop3`.
+pub fn loop_device(file: &Path) -> Option<String> {
+    loop_devices().find_map(|(name, backing)| (Path::new(&backing) == file).then_some(name))
+}
+
+/// Every loop device in use, with the path behind it.
+fn loop_devices() -> impl Iterator<Item = (String, String)> {
+    std::fs::read_dir("/sys/block").into_iter().flatten().flatten().filter_map(|entry| {
+        let backing = std::fs::read_to_string(entry.path().join("loop/backing_file")).ok()?;
+        Some((entry.file_name().to_string_lossy().into_owned(), backing.trim_end_matches('\n').to_owned()))
+    })
+}
+
 /// Mounts and loop devices that name `directory`.
 pub fn held_by_kernel(directory: &Path) -> Vec<String> {
     let wanted = directory.display().to_string();
     let mut found = Vec::new();
     let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
     found.extend(mounts.lines().filter(|line| line.contains(&wanted)).map(|line| format!("mount: {line}")));
-    for entry in std::fs::read_dir("/sys/block").into_iter().flatten().flatten() {
-        let backing = std::fs::read_to_string(entry.path().join("loop/backing_file")).unwrap_or_default();
-        if backing.contains(&wanted) {
-            found.push(format!("loop device {}: {backing}", entry.file_name().to_string_lossy()));
-        }
-    }
+    let devices = loop_devices().filter(|(_, backing)| backing.contains(&wanted));
+    found.extend(devices.map(|(name, backing)| format!("loop device {name}: {backing}")));
     found
 }
 

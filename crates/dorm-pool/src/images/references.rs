@@ -109,7 +109,7 @@ impl Images {
     pub(crate) fn release(&self, digest: &Digest) -> Result<(), PoolError> {
         let Some(own) = self.own() else { return Ok(()) };
         let _held = self.lock()?;
-        remove_file(&own.join(digest.as_str()))?;
+        disk::remove_file(&own.join(digest.as_str()))?;
         if self.referred()?.is_empty() {
             disk::remove_tree(&own)?;
             return disk::sync_directory(&self.references(), &self.steps);
@@ -184,7 +184,7 @@ impl Images {
         }
         let (path, new) = (own.join(OWNER), own.join(NEW));
         let text = serde_json::to_vec(&written).map_err(|error| failed("write", &path)(io::Error::from(error)))?;
-        remove_file(&new)?;
+        disk::remove_file(&new)?;
         disk::write_new(&new, &text, &self.steps)?;
         fs::rename(&new, &path).map_err(failed("rename", &new))
     }
@@ -204,13 +204,6 @@ impl Images {
 
 fn read(own: &Path) -> Option<Written> {
     serde_json::from_slice(&fs::read(own.join(OWNER)).ok()?).ok()
-}
-
-fn remove_file(path: &Path) -> Result<(), PoolError> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(failed("remove", path)(error)),
-        _ => Ok(()),
-    }
 }
 
 /// Whether it can be the name of a directory here.

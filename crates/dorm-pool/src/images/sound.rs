@@ -122,10 +122,7 @@ impl Images {
             }
             Err(error) => return Err(error),
         };
-        let digest_now = match self.about(digest)?.config {
-            Some(config) => config.digest(&listing.digest).map_err(failed("name", &image.rootfs))?,
-            None => listing.digest,
-        };
+        let digest_now = self.digest_now(digest, &listing)?;
         if digest_now == *digest {
             return Ok(Vec::new());
         }
@@ -135,6 +132,14 @@ impl Images {
         }
         found.truncate(NAMED_MAX);
         Ok(found)
+    }
+
+    /// The digest of an image that has these files.
+    fn digest_now(&self, digest: &Digest, listing: &listing::Listing) -> Result<Digest, PoolError> {
+        match self.about(digest)?.config {
+            Some(config) => config.digest(&listing.digest).map_err(failed("name", &self.path(digest))),
+            None => Ok(listing.digest.clone()),
+        }
     }
 
     /// Lists an image that has no list, and keeps the list if the image is what it was.
@@ -150,11 +155,7 @@ impl Images {
             }
             Err(error) => return Err(error),
         };
-        let is_sound = match self.about(digest)?.config {
-            Some(config) => config.digest(&listing.digest).is_ok_and(|now| now == *digest),
-            None => listing.digest == *digest,
-        };
-        let kept = match is_sound {
+        let kept = match self.digest_now(digest, &listing)? == *digest {
             true => fs::rename(&part, files).map_err(failed("name the list", files)),
             false => disk::remove_file(&part),
         };

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
+use dorm_testing::loop_device;
 use rustix::ioctl::{Opcode, Setter, ioctl};
 use rustix::mount::{UnmountFlags, unmount};
 
@@ -72,7 +73,7 @@ impl PowerDisk {
             std::thread::sleep(Duration::from_millis(5));
         }
         // Its super block lives for as long as another mount namespace has a copy of the mount, and must not be met again.
-        while let Some(device) = self.device()? {
+        while let Some(device) = loop_device(&self.image) {
             if Instant::now() > end {
                 bail!("{device} still holds {}: another mount namespace uses it", self.image.display());
             }
@@ -81,18 +82,6 @@ impl PowerDisk {
         self.mount()?;
         self.is_off.store(false, Ordering::SeqCst);
         Ok(())
-    }
-
-    /// The loop device that has it.
-    fn device(&self) -> Result<Option<String>> {
-        let image = self.image.display().to_string();
-        for entry in std::fs::read_dir("/sys/block").context("list block devices")?.flatten() {
-            let backing = std::fs::read_to_string(entry.path().join("loop/backing_file")).unwrap_or_default();
-            if backing.trim_end() == image {
-                return Ok(Some(entry.file_name().to_string_lossy().into_owned()));
-            }
-        }
-        Ok(None)
     }
 
     fn mount(&self) -> Result<()> {

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
+use dorm_testing::loop_device;
 use reqwest::Method;
 use serde_json::json;
 
@@ -105,12 +106,7 @@ async fn somebody_else(world: &World, slow: &str, name: &str) -> Result<()> {
 async fn device(world: &World, name: &str) -> Result<String> {
     let view = world.daemon.get(&format!("/volumes/{name}")).await?;
     let image: PathBuf = world.traces.data.join("volumes").join(word(&view, "id")).join("disk.img");
-    for entry in std::fs::read_dir("/sys/block").context("list the block devices")?.flatten() {
-        let backing = std::fs::read_to_string(entry.path().join("loop/backing_file")).unwrap_or_default();
-        if Path::new(backing.trim_end()) == image {
-            let device = std::fs::read_to_string(entry.path().join("dev")).context("read the device's number")?;
-            return Ok(device.trim_end().to_owned());
-        }
-    }
-    bail!("no loop device has {} behind it", image.display())
+    let name = loop_device(&image).with_context(|| format!("no loop device has {} behind it", image.display()))?;
+    let number = std::fs::read_to_string(Path::new("/sys/block").join(name).join("dev")).context("read its number")?;
+    Ok(number.trim_end().to_owned())
 }

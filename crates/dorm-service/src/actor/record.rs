@@ -79,9 +79,9 @@ impl Actor {
         Ok(())
     }
 
-    /// Records what was seen, and why it failed if it has; answers what was recorded and what is to be done next, or nothing if it came late. Tried
-    /// until it is recorded or the daemon stops, since the world has changed already; a new sleep image that is not
-    /// recorded is given up instead, and its guest continues.
+    /// Records what was seen, and why it failed if it has; answers what was recorded and what is to be done next, or
+    /// nothing if it came late. Tried until it is recorded or the daemon stops, since the world has changed already; a new
+    /// sleep image that is not recorded is given up instead, and its guest continues.
     pub(super) async fn record_observation(
         &mut self,
         mut observation: Observation,

@@ -14,8 +14,8 @@ use std::time::Duration;
 
 use dorm_lifecycle::{Actor as By, CaptureId, Command, EventKind, Name, SandboxId, SandboxSpec, SnapshotKind};
 use dorm_store::{
-    Change, Code, FailureRecord, ForkPlan, NewEvent, OperationKind, OperationRecord, OperationResult, Removal,
-    StoreError, Together,
+    Change, FailureRecord, ForkPlan, NewEvent, OperationKind, OperationRecord, OperationResult, Removal, StoreError,
+    Together,
 };
 use futures_util::StreamExt as _;
 
@@ -25,6 +25,7 @@ use crate::actor::SnapshotAsked;
 use crate::admission::Share;
 use crate::effects;
 use crate::error::ServiceError;
+use crate::failure::stopped;
 use crate::removals::Using;
 use crate::secrets::{self, SecretsAsked};
 use crate::shared::{Service, Shared, chain};
@@ -226,10 +227,7 @@ impl Service {
         if plan.together == Together::AllOrNone && self.end_children(&plan, By::Recovery).await == Recorded::NotYet {
             return;
         }
-        let result = OperationResult::Failed(FailureRecord::new(
-            Code::Unavailable,
-            "the daemon was stopped in the middle of it",
-        ));
+        let result = OperationResult::Failed(stopped());
         if close(&self.shared, operation, result, None).await == Recorded::Yes {
             self.shared.removals.end_use(&plan.snapshot);
         }

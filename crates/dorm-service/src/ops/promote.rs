@@ -9,14 +9,13 @@
 //! and gives it up otherwise: then both live on as they were.
 
 use dorm_lifecycle::{Actor as By, Denied, EventKind, Sandbox, SandboxId, SnapshotId, SnapshotKind, State};
-use dorm_store::{
-    Change, Code, FailureRecord, NewEvent, OperationKind, OperationRecord, OperationResult, PromotePlan, Removal,
-};
+use dorm_store::{Change, NewEvent, OperationKind, OperationRecord, OperationResult, PromotePlan, Removal};
 
 use super::fork::{Recorded, close};
 use super::rewind::{KeepFuture, RewoundSandbox};
 use crate::actor::SnapshotAsked;
 use crate::error::ServiceError;
+use crate::failure::stopped;
 use crate::removals::Using;
 use crate::shared::{Service, chain};
 use crate::view::SandboxView;
@@ -140,10 +139,7 @@ impl Service {
         let ended = match self.was_taken_back(&operation, &plan.snapshot).await {
             Ok(true) => Ok(self.finish_promotion(operation, &plan, By::Recovery).await),
             Ok(false) => {
-                let result = OperationResult::Failed(FailureRecord::new(
-                    Code::Unavailable,
-                    "the daemon was stopped in the middle of it",
-                ));
+                let result = OperationResult::Failed(stopped());
                 Ok(close(&self.shared, operation, result, None).await)
             }
             Err(error) => Err(error),

@@ -30,8 +30,17 @@ impl SmallDisk {
         disk
     }
 
-    pub(crate) fn mount(&self) {
+    fn mount(&self) {
         run(Command::new("mount").args(["-o", "loop,noatime"]).args([self.image(), self.path()]));
+    }
+
+    /// Mounts a copy of what reached the disk. The file system that was shut down lives on for as long as another
+    /// mount namespace has it, such as that of a sandbox of another test, and mounting the same file would meet it again.
+    pub(crate) fn mount_copy(&self) {
+        let copy = self.image().with_extension("copy");
+        run(Command::new("cp").arg("--sparse=always").args([self.image(), copy.clone()]));
+        fs::rename(copy, self.image()).unwrap();
+        self.mount();
     }
 
     pub(crate) fn unmount(&self) -> rustix::io::Result<()> {
@@ -98,11 +107,7 @@ pub(crate) fn run(command: &mut Command) {
 
 /// The number of the loop device that has `file` behind it.
 pub(crate) fn loop_of(file: &Path) -> u32 {
-    let entries = fs::read_dir("/sys/block").unwrap().flatten();
-    let found = entries.filter_map(|entry| {
-        let number = entry.file_name().to_str()?.strip_prefix("loop")?.parse().ok()?;
-        let behind = fs::read_to_string(entry.path().join("loop/backing_file")).ok()?;
-        (Path::new(behind.trim_end()) == file).then_some(number)
-    });
-    found.last().unwrap_or_else(|| panic!("nothing has {} behind it", file.display()))
+    let name = dorm_testing::loop_device(file);
+    let number = name.as_deref().and_then(|name| name.strip_prefix("loop")).and_then(|number| number.parse().ok());
+    number.unwrap_or_else(|| panic!("nothing has {} behind it", file.display()))
 }
