@@ -275,6 +275,13 @@ impl Engine for FakeEngine {
         call.end(runs.into_iter().map(|(run, condition)| FoundRun { run, condition }).collect()).await
     }
 
+    async fn condition(&self, run: &RunId) -> Result<Option<RunCondition>, EngineError> {
+        let call = self.begin(Operation::Condition, run).await?;
+        let condition =
+            self.host.runs().into_iter().find_map(|(found, condition)| (found == *run).then_some(condition));
+        call.end(condition).await
+    }
+
     async fn sweep(&self, known: &[RunId]) -> Result<Vec<String>, EngineError> {
         let call = self.begin(Operation::Sweep, &nobody()).await?;
         let mut lines = Vec::new();

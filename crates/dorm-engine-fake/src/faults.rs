@@ -24,13 +24,14 @@ pub enum Operation {
     Relieve,
     Mount,
     Inventory,
+    Condition,
     Sweep,
     Prepare,
 }
 
 impl Operation {
     /// All of them.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::Start,
         Self::Restore,
         Self::Capture,
@@ -44,6 +45,7 @@ impl Operation {
         Self::Relieve,
         Self::Mount,
         Self::Inventory,
+        Self::Condition,
         Self::Sweep,
         Self::Prepare,
     ];
@@ -64,6 +66,7 @@ impl Operation {
             Self::Relieve => "relieve",
             Self::Mount => "mount volumes in",
             Self::Inventory => "list",
+            Self::Condition => "look at",
             Self::Sweep => "sweep",
             Self::Prepare => "prepare",
         }

@@ -100,9 +100,15 @@ impl FakeHost {
     pub fn kill(&self, run: &RunId, reason: &str) -> bool {
         let alive = self.die_silently(run);
         if alive {
-            self.0.notices.send(Notice::Ended { run: run.clone(), reason: reason.to_owned() });
+            self.give_notice(run, reason);
         }
         alive
+    }
+
+    /// The engine gives notice that a run has ended, whatever is so: as of an earlier process of a run that was begun
+    /// again since.
+    pub fn give_notice(&self, run: &RunId, reason: &str) {
+        self.0.notices.send(Notice::Ended { run: run.clone(), reason: reason.to_owned() });
     }
 
     /// Kills a run from outside, and nobody is told: what is left of it stays, broken. Answers whether it was alive.

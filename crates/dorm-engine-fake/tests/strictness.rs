@@ -177,6 +177,10 @@ impl Engine for Flawed {
         Ok(found)
     }
 
+    async fn condition(&self, run: &RunId) -> Result<Option<RunCondition>, EngineError> {
+        Ok(self.inventory().await?.into_iter().find(|found| found.run == *run).map(|found| found.condition))
+    }
+
     async fn sweep(&self, known: &[RunId]) -> Result<Vec<String>, EngineError> {
         self.engine.sweep(if self.has(Flaw::SweepTakesAll) { &[] } else { known }).await
     }

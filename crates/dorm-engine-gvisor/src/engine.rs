@@ -12,7 +12,7 @@ use dorm_engine::{
     BoxStream, Capabilities, Captured, Engine, EngineError, FileSink, ForeignRun, FoundRun, LeftOut, Mount, Network,
     NetworkError, Notice, RunSpec, Usage,
 };
-use dorm_lifecycle::{Digest, RunId};
+use dorm_lifecycle::{Digest, RunCondition, RunId};
 use dorm_steps::AnySteps;
 use rustix::fs::FlockOperation;
 use tokio::sync::mpsc;
@@ -334,6 +334,11 @@ impl Engine for GvisorEngine {
 
     async fn inventory(&self) -> Result<Vec<FoundRun>, EngineError> {
         self.to_its_end(|shared| async move { shared.inventory().await }).await
+    }
+
+    async fn condition(&self, run: &RunId) -> Result<Option<RunCondition>, EngineError> {
+        let run = run.clone();
+        self.to_its_end(|shared| async move { Ok(shared.condition(&run).await) }).await
     }
 
     async fn foreign_runs(&self) -> Result<Vec<ForeignRun>, EngineError> {

@@ -57,6 +57,11 @@ impl Shared {
         Ok(found)
     }
 
+    /// [`dorm_engine::Engine::condition`].
+    pub(crate) async fn condition(&self, run: &RunId) -> Option<RunCondition> {
+        look(self.runs.get(run).ok()?).await.map(|found| found.condition)
+    }
+
     /// [`dorm_engine::Engine::sweep`].
     pub(crate) async fn sweep(self: &Arc<Self>, known: &[RunId]) -> Result<Vec<String>, EngineError> {
         let known: HashSet<&RunId> = known.iter().collect();

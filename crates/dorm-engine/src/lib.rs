@@ -134,7 +134,8 @@ pub struct Usage {
 /// A fact that nobody asked for.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Notice {
-    /// The run has ended without having been stopped: it crashed, was killed, or ran out of memory.
+    /// The run has ended without having been stopped: it crashed, was killed, or ran out of memory. It may be read late,
+    /// when the same run was begun again: [`Engine::condition`] says what is so now.
     Ended {
         /// Which run.
         run: RunId,
@@ -213,6 +214,9 @@ pub trait Engine: Send + Sync + 'static {
 
     /// What runs on this host, also from before a restart of the daemon. Found runs can be used like any other.
     async fn inventory(&self) -> Result<Vec<FoundRun>, EngineError>;
+
+    /// What one run does, as [`Engine::inventory`] says it; `None` of a run that the engine does not know.
+    async fn condition(&self, run: &RunId) -> Result<Option<RunCondition>, EngineError>;
 
     /// The living runs that notes in this engine's directory name and that belong to another data directory, of which this
     /// one is a copy. They can neither be used nor ended through this engine. An engine that writes no notes knows none.

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use dorm_lifecycle::{Digest, RunId};
+use dorm_lifecycle::{Digest, RunCondition, RunId};
 use dorm_steps::AnySteps;
 use tokio::sync::mpsc;
 
@@ -135,6 +135,11 @@ impl Engine for SteppedEngine {
     async fn inventory(&self) -> Result<Vec<FoundRun>, EngineError> {
         self.living().await;
         self.inner.inventory().await
+    }
+
+    async fn condition(&self, run: &RunId) -> Result<Option<RunCondition>, EngineError> {
+        self.living().await;
+        self.inner.condition(run).await
     }
 
     async fn foreign_runs(&self) -> Result<Vec<ForeignRun>, EngineError> {

@@ -469,11 +469,26 @@ impl Actor {
         if *run != self.record.sandbox.run_id() {
             return;
         }
-        if self.work.is_some() && !self.gives_up_attaching() {
+        if self.work.is_some() && !self.attaches() {
             // The effect in progress may meet it and say so, having more to undo than this.
             self.later.push_back(Message::RunEnded { run: run.clone(), reason });
             return;
         }
+        let (task, patience) = (self.task(), self.shared.settings.agent);
+        match self.beside(effects::is_over(&task, run, patience)).await {
+            Ok(true) => {}
+            // It is told of an earlier process of this run, which was begun again since.
+            Ok(false) => return,
+            Err(silent) if matches!(self.record.sandbox.state, State::Running { .. }) => {
+                return self.falls_silent(silent).await;
+            }
+            Err(silent) => {
+                // Whatever asks for the run next meets what is so.
+                return tracing::warn!(%run, reason, silent, "a run that is held is said to have ended; it is left as it is");
+            }
+        }
+        // There is nothing left whose volumes could be changed.
+        self.work = None;
         self.agent = None;
         self.shared.parking.leave(&self.record.sandbox.id);
         effects::end(&self.task(), run).await;

@@ -35,7 +35,7 @@ use crate::failure::Failure;
 use crate::shared::{Shared, chain};
 use crate::volumes;
 
-pub(crate) use reach::{Unreached, connect, late, reach};
+pub(crate) use reach::{Unreached, connect, is_over, late, reach};
 #[cfg(feature = "planted-bugs")]
 pub(crate) use save::give_up_image;
 pub(crate) use save::{files_of_image, go_on_after_restart, park};

@@ -141,6 +141,10 @@ impl Engine for WatchedEngine {
         self.heard(self.inner.inventory().await).await
     }
 
+    async fn condition(&self, run: &RunId) -> Result<Option<RunCondition>, EngineError> {
+        self.heard(self.inner.condition(run).await).await
+    }
+
     async fn sweep(&self, known: &[RunId]) -> Result<Vec<String>, EngineError> {
         self.heard(self.inner.sweep(known).await).await
     }

@@ -27,14 +27,10 @@ impl Actor {
         self.agent.as_ref().is_some_and(|agent| !agent.is_closed())
     }
 
-    /// Gives up changing the volumes of a run that has ended. Answers whether that was at work.
-    pub(super) fn gives_up_attaching(&mut self) -> bool {
+    /// Whether the operation at work changes the volumes of a run that goes on.
+    pub(super) fn attaches(&self) -> bool {
         let State::Running { background: Some(background), .. } = &self.record.sandbox.state else { return false };
-        let attaches = matches!(background.work, BackgroundWork::Attach { .. });
-        if attaches {
-            self.work = None;
-        }
-        attaches
+        matches!(background.work, BackgroundWork::Attach { .. })
     }
 
     /// Whether the operation at work has nothing to do with the sandbox's run, which is parked or gone.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dorm_agent_client::{Agent, AgentError};
-use dorm_lifecycle::RunId;
+use dorm_lifecycle::{RunCondition, RunId};
 
 use super::{Reason, Task, reason, remount};
 use crate::error::ServiceError;
@@ -53,6 +53,15 @@ pub(super) async fn release(task: &Task, run: &RunId, patience: Duration) -> Res
         Ok(Ok(())) => Ok(()),
         Ok(Err(error)) => Err(ServiceError::from(error).into()),
         Err(_) => Err(Unreached::Silent(late("its engine", patience))),
+    }
+}
+
+/// Whether nothing is left of `run` but what is to be cleared away, if its engine says so in time.
+pub(crate) async fn is_over(task: &Task, run: &RunId, patience: Duration) -> Result<bool, Reason> {
+    match tokio::time::timeout(patience, task.shared.engine.condition(run)).await {
+        Ok(Ok(condition)) => Ok(matches!(condition, None | Some(RunCondition::Broken))),
+        Ok(Err(error)) => Err(reason(&error)),
+        Err(_) => Err(late("its engine", patience)),
     }
 }
 

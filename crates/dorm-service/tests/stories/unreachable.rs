@@ -301,3 +301,38 @@ async fn a_silent_run_whose_process_dies_is_lost_and_one_that_is_terminated_is_o
     assert!(matches!(over.sandbox.state, State::Terminated { .. }));
     assert!(world.host.runs().is_empty());
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_late_notice_of_an_earlier_process_ends_no_run_that_was_begun_again() {
+    let world = World::new().await;
+    let service = world.daemon().await;
+    let (id, mut counter) = counting(&service).await;
+    world.host.give_notice(&run_of(&service, &id).await, "an earlier process has ended");
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(counter.ask(&service, &id).await.unwrap(), "x 2");
+    service.suspend(&id).await.unwrap();
+    let parked = run_of(&service, &id).await;
+    world.host.give_notice(&parked, "an earlier process has ended");
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    service.resume(&id, Actor::User).await.unwrap();
+    assert_eq!((run_of(&service, &id).await, counter.ask(&service, &id).await.unwrap()), (parked, "x 3".to_owned()));
+    assert!(!world.events(&id).await.contains(&EventKind::RunLost));
+    world.is_sound().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_is_said_to_have_ended_is_asked_itself_where_its_engine_does_not_answer() {
+    let world = World::new().await;
+    let service = world.daemon().await;
+    let (id, mut counter) = counting(&service).await;
+    world.host.faults().plan(Operation::Condition, 1, Moment::Before, Fault::Hang);
+    world.host.give_notice(&run_of(&service, &id).await, "it is not known which process has ended");
+    eventually("nobody knows whether it is over", || is_unreachable(&service, &id)).await;
+    is_back(&world, &service, &id, &mut counter, 2).await;
+    world.host.faults().plan(Operation::Condition, 2, Moment::Before, Fault::Fail);
+    assert!(world.host.kill(&run_of(&service, &id).await, "killed by a test"));
+    eventually("it is back at its image", || async {
+        state(&service.describe(&id).await.unwrap()) == StateName::Suspended
+    })
+    .await;
+}
