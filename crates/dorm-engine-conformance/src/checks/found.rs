@@ -21,6 +21,9 @@ pub(super) async fn a_reopened_engine_finds_runs_in_their_conditions(story: &Sto
     found.sort();
     expected.sort();
     assert_eq!(found, expected);
+    for (run, condition) in expected {
+        assert_eq!(story.condition(&run).await, Some(condition));
+    }
 }
 
 pub(super) async fn runs_found_by_a_reopened_engine_go_on_exactly(story: &Story) {
