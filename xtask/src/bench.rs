@@ -102,7 +102,7 @@ pub(crate) async fn run(dorm: &Path, images: &Path, only: &[Part], json_file: Op
             rows.push(scale::fake(&dorm.with_file_name("dorm-sim"))?);
         }
         if wanted(Part::Store) {
-            rows.extend(store::on_full_store(&dorm.with_file_name("dorm-sim"))?);
+            rows.extend(store::on_full_store(dorm, &directory.join("stores"))?);
         }
         Ok::<_, anyhow::Error>(idle)
     };

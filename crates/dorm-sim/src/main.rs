@@ -1,9 +1,10 @@
 //! The simulator as a program: tells one history, or as many as fit into some minutes.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use clap::Parser;
 use dorm_sim::{Counts, Echo, Figures, Guests, Simulator, StoreKind};
 
@@ -39,6 +40,9 @@ struct Arguments {
     /// terminated sandboxes, events; and print milliseconds as JSON.
     #[arg(long, value_name = "LIVING,TERMINATED,EVENTS", value_parser = counts)]
     scale: Option<Counts>,
+    /// Leave those stores in this directory, as `empty`, `living` and `full`.
+    #[arg(long, requires = "scale", value_name = "DIRECTORY")]
+    keep: Option<PathBuf>,
     /// Go on after a failure and only count.
     #[arg(long)]
     keep_going: bool,
@@ -68,7 +72,9 @@ fn run(arguments: &Arguments) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     if let Some(counts) = arguments.scale {
-        println!("{:#}", dorm_sim::at_scale(counts)?);
+        let temporary = tempfile::tempdir().context("make a directory")?;
+        let directory = arguments.keep.as_deref().unwrap_or(temporary.path());
+        println!("{:#}", dorm_sim::at_scale(counts, directory)?);
         return Ok(ExitCode::SUCCESS);
     }
     let store = if arguments.sqlite { StoreKind::Sqlite } else { StoreKind::Memory };

@@ -11,7 +11,7 @@
 
 mod writer;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -101,6 +101,15 @@ impl RecordFile {
     }
 }
 
+/// The sandboxes that have a file in `directory`.
+fn sandboxes_in(directory: &Path) -> Vec<SandboxId> {
+    let id = |entry: fs::DirEntry| {
+        let name = entry.file_name();
+        name.to_str()?.strip_prefix(RowKind::Sandbox.as_str())?.strip_prefix('-')?.strip_suffix(".json")?.parse().ok()
+    };
+    fs::read_dir(directory).into_iter().flatten().flatten().filter_map(id).collect()
+}
+
 fn name(kind: RowKind, id: &str) -> String {
     format!("{kind}-{id}.json")
 }
@@ -186,16 +195,14 @@ impl FiledStore {
             volumes: self.inner.volumes().await?,
             ..Change::default()
         };
-        let there = RecordFile::all(data).map(|(files, _)| files).unwrap_or_default();
-        let is_there = |fate: &Fate| fate.as_ref().is_some_and(|file| there.contains(file));
-        self.writer.write(fates(&change).into_iter().filter(|(_, fate)| !is_there(fate)).collect());
-        for file in there.iter().filter(|file| file.kind == RowKind::Sandbox) {
+        let living: BTreeSet<String> = change.sandboxes.iter().map(|record| record.sandbox.id.to_string()).collect();
+        self.writer.write(fates(&change));
+        for id in sandboxes_in(&data.join(DIRECTORY)).into_iter().filter(|id| !living.contains(id.as_str())) {
             // Of a sandbox without any row nothing is known, and its file stays.
-            if let Ok(id) = file.id.parse::<SandboxId>()
-                && let Ok(Some(record)) = self.inner.sandbox(&id).await
+            if let Ok(Some(record)) = self.inner.sandbox(&id).await
                 && record.sandbox.state.name() == StateName::Terminated
             {
-                self.writer.write(vec![((RowKind::Sandbox, file.id.clone()), None)]);
+                self.writer.write(vec![((RowKind::Sandbox, id.to_string()), None)]);
             }
         }
         Ok(())

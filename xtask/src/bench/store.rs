@@ -1,37 +1,70 @@
 //! What the service takes on a store with very many records, beside an empty one in the same run: by the simulator's program, over the
-//! fake engine and SQLite, so that no engine hides what the store takes.
+//! fake engine and SQLite, so that no engine hides what the store takes. The daemon's start is that of the real one.
 
 use std::path::Path;
+use std::time::Instant;
 
 use anyhow::{Context as _, Result, ensure};
+use dorm_testing::Daemon;
 use serde_json::Value;
 
-use super::Row;
+use super::{Row, millis};
 
 /// Living sandboxes, terminated ones, events.
 const COUNTS: &str = "1000,1000000,5000000";
 /// How much longer anything may take than on an empty store.
 const LIMIT: f64 = 1.5;
+/// How often the daemon is started on each store.
+const STARTS: usize = 15;
 
-/// Two rows for each operation: beside an empty store, and beside one with the living alone.
-pub(super) fn on_full_store(simulator: &Path) -> Result<Vec<Row>> {
+/// Two rows for each operation: beside an empty store, and beside one with the living alone. The stores are made in
+/// `directory`.
+pub(super) fn on_full_store(dorm: &Path, directory: &Path) -> Result<Vec<Row>> {
     eprintln!(
         "bench: a store with {COUNTS} living sandboxes, terminated ones and events; it takes some minutes and 4 GiB"
     );
-    let output = std::process::Command::new(simulator).args(["--scale", COUNTS]).output();
+    std::fs::create_dir_all(directory).with_context(|| format!("make {}", directory.display()))?;
+    let simulator = dorm.with_file_name("dorm-sim");
+    let output = std::process::Command::new(&simulator).args(["--scale", COUNTS, "--keep"]).arg(directory).output();
     let output = output.with_context(|| format!("run {}", simulator.display()))?;
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     ensure!(output.status.success(), "{}: {said}", output.status);
     eprint!("{said}");
     let report: Value = serde_json::from_slice(&output.stdout).context("read the simulator's report")?;
     let mut rows = Vec::new();
-    for row in report["rows"].as_array().into_iter().flatten() {
-        let (name, full) = (row["name"].as_str().context("name")?, row["full_ms"].as_f64().context("full_ms")?);
-        for (beside, key) in [("an empty store", "empty_ms"), ("the living alone", "living_ms")] {
-            let peer = row[key].as_f64().with_context(|| key.to_owned())?;
+    let mut compare = |name: &str, full: &[f64], peers: [&[f64]; 2]| {
+        for (beside, peer) in ["an empty store", "the living alone"].into_iter().zip(peers) {
             let name = format!("full store: {name}, and on {beside}");
-            rows.push(Row { ours: vec![full], peer: vec![peer], ..Row::new(name, LIMIT) });
+            rows.push(Row { ours: full.to_vec(), peer: peer.to_vec(), ..Row::new(name, LIMIT) });
+        }
+    };
+    for row in report["rows"].as_array().into_iter().flatten() {
+        let name = row["name"].as_str().context("name")?;
+        let number = |key: &str| row[key].as_f64().with_context(|| key.to_owned());
+        let (full, empty, living) = (number("full_ms")?, number("empty_ms")?, number("living_ms")?);
+        compare(name, &[full], [&[empty], &[living]]);
+    }
+    let [full, empty, living] = starts(dorm, directory)?;
+    compare("daemon start", &full, [&empty, &living]);
+    Ok(rows)
+}
+
+/// How long `dorm serve` takes until it is ready, in milliseconds: on the full store, the empty one, and the living alone.
+fn starts(dorm: &Path, directory: &Path) -> Result<[Vec<f64>; 3]> {
+    let stores = ["full", "empty", "living"].map(|name| directory.join(name));
+    let mut times = [const { Vec::new() }; 3];
+    // The first start on each looks at everything for the first time and is not counted.
+    for round in 0..=STARTS {
+        for (store, times) in stores.iter().zip(&mut times) {
+            let began = Instant::now();
+            let mut daemon =
+                Daemon::start(dorm, &store.join("data"), &store.join("images"), &store.join("log"), &["--hulls", "0"])?;
+            let took = millis(began);
+            ensure!(daemon.stop()? == Some(0), "{}", daemon.log());
+            if round > 0 {
+                times.push(took);
+            }
         }
     }
-    Ok(rows)
+    Ok(times)
 }

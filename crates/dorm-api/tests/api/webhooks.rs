@@ -110,7 +110,19 @@ async fn a_store_that_fails_for_a_while_does_not_end_a_webhook() {
     goes_on_after_errors().await;
 }
 
-/// That the test above would find it.
+#[tokio::test]
+async fn a_webhook_that_is_made_while_the_store_fails_is_sent_what_happens() {
+    let world = World::new().await;
+    let mut receiver = Receiver::new().await;
+    world.store.fail_reads(2);
+    let hook = world.post("/v1/webhooks", json!({"url": receiver.url})).await;
+    let secret = hook["secret"].as_str().unwrap().to_owned();
+    world.named("web").await;
+    assert_eq!(receiver.next(&secret).await["number"], 1);
+    assert_eq!(world.store.reads_to_fail(), 0);
+}
+
+/// That the test before the last would find it.
 #[cfg(feature = "planted-bugs")]
 #[tokio::test]
 async fn a_planted_webhook_task_that_dies_is_found() {

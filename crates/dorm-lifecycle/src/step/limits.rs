@@ -126,7 +126,7 @@ mod tests {
             State::Suspending { deadline, .. }
             | State::Snapshotting { deadline, .. }
             | State::Resuming { deadline, .. } => deadline.since(context().now),
-            other => panic!("{other:?}"),
+            other => other.background().expect("an operation").deadline.since(context().now),
         }
     }
 
@@ -156,5 +156,25 @@ mod tests {
         let made = create(SandboxId::from_random([1; 20]), ProjectId::local(), spec, Origin::Image, &context);
         let State::Pending { deadline, .. } = made.expect("create").next.state else { panic!("not pending") };
         assert_eq!(deadline.since(context.now).as_secs(), 60 + 64 * 1024 / 20);
+    }
+
+    #[test]
+    fn a_copy_of_a_large_image_has_the_time_that_it_takes() {
+        let large = crate::SleepImage { bytes: 64 * GIB, ..image() };
+        let wanted = Rewind { target: Some(large.clone()), ..crate::table::rewind() };
+        let running = sandbox(State::Running { since: context().now, image: None, background: None });
+        let expected = 300 + 64 * 1024 / 20;
+        assert_eq!(allowed(&running, Command::Rewind(Box::new(wanted))).as_secs(), expected);
+        let asleep = sandbox(State::Suspended { image: large, background: None });
+        assert_eq!(allowed(&asleep, Command::Snapshot(SnapshotId::from_random([4; 20]))).as_secs(), expected);
+    }
+
+    #[test]
+    fn a_rewind_has_the_time_to_come_back_too() {
+        let wanted = |bytes| Rewind { target: Some(crate::SleepImage { bytes, ..image() }), ..crate::table::rewind() };
+        let own = crate::SleepImage { bytes: 32 * GIB, ..image() };
+        let asleep = sandbox(State::Suspended { image: own, background: None });
+        let limit = Limits::default().rewind_of(&asleep, &wanted(64 * GIB));
+        assert_eq!(limit.as_secs(), 300 + 64 * 1024 / 20 + 32 * 1024 / 20);
     }
 }

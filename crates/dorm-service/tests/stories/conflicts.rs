@@ -4,17 +4,10 @@ use std::time::Duration;
 
 use dorm_engine_fake::{Fault, Moment, Operation};
 use dorm_lifecycle::{Actor, SandboxId, State, StateName};
-use dorm_service::{Code, Service};
+use dorm_service::Code;
 use dorm_store::{Change, SandboxRecord, Store as _};
 
-use crate::world::{Counter, World, create, eventually, named, state};
-
-async fn counting(service: &Service) -> (SandboxId, Counter) {
-    let id = create(service, named("web")).await;
-    let mut counter = Counter::start(service, &id, "x").await;
-    assert_eq!(counter.ask(service, &id).await.unwrap(), "x 1");
-    (id, counter)
-}
+use crate::world::{World, counting, eventually, state, suspending};
 
 /// Changes the record of a sandbox behind the daemon's back.
 async fn change(world: &World, id: &SandboxId, change: impl FnOnce(&mut SandboxRecord)) {
@@ -54,10 +47,7 @@ async fn what_was_seen_is_recorded_in_the_record_that_holds() {
     let service = world.daemon().await;
     let (id, mut counter) = counting(&service).await;
     world.host.faults().next(Operation::Capture, Moment::After, Fault::Hang);
-    let caller = tokio::spawn({
-        let (service, id) = (service.clone(), id.clone());
-        async move { service.suspend(&id).await }
-    });
+    let caller = suspending(&service, &id);
     world.host.faults().wait_until_struck(Operation::Capture, 1).await;
     label(&world, &id).await;
     world.host.faults().release();
@@ -76,10 +66,7 @@ async fn a_sandbox_whose_record_is_in_another_state_is_taken_up_as_at_a_start() 
     let service = world.daemon().await;
     let (id, mut counter) = counting(&service).await;
     world.host.faults().next(Operation::Capture, Moment::After, Fault::Hang);
-    let caller = tokio::spawn({
-        let (service, id) = (service.clone(), id.clone());
-        async move { service.suspend(&id).await }
-    });
+    let caller = suspending(&service, &id);
     world.host.faults().wait_until_struck(Operation::Capture, 1).await;
     change(&world, &id, |record| {
         let State::Suspending { since, image, .. } = record.sandbox.state.clone() else { panic!("it is suspending") };

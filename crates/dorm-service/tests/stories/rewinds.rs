@@ -9,7 +9,7 @@ use dorm_lifecycle::{Actor, EventKind, Resources, Restored, SandboxId, SnapshotI
 use dorm_service::{Code, CreateFrom, CreateSandbox, KeepFuture, Service, Use};
 use dorm_store::{Removal, SandboxFilter, SnapshotStatus, Store as _};
 
-use crate::world::{Counter, World, base, create, eventually, named, read, state, write};
+use crate::world::{Counter, World, base, create, eventually, named, read, state, suspending, write};
 
 /// A sandbox whose counter stood at 1 and whose file held "old" in the snapshot; now they are at 3 and "new".
 async fn gone_on(service: &Service, asked: CreateSandbox) -> (SandboxId, Counter, SnapshotId) {
@@ -222,17 +222,14 @@ async fn a_rewind_waits_for_an_operation_in_progress_and_others_wait_for_it() {
     let service = world.daemon().await;
     let (id, past, snapshot) = gone_on(&service, named("web")).await;
     world.host.faults().next(Operation::Capture, Moment::After, Fault::Hang);
-    let suspending = {
-        let (service, id) = (service.clone(), id.clone());
-        tokio::spawn(async move { service.suspend(&id).await })
-    };
+    let caller = suspending(&service, &id);
     eventually("it is being suspended", || async { world.host.faults().struck(Operation::Capture) == 1 }).await;
     let rewinding = {
         let (service, id, to) = (service.clone(), id.clone(), snapshot.clone());
         tokio::spawn(async move { service.rewind(&id, &to, KeepFuture::default()).await })
     };
     world.host.faults().release();
-    suspending.await.unwrap().unwrap();
+    caller.await.unwrap().unwrap();
     rewinding.await.unwrap().unwrap();
     let mut counter = past;
     assert_eq!(counter.ask(&service, &id).await.unwrap(), "x 2");

@@ -6,12 +6,11 @@ use std::time::Duration;
 
 use dorm_engine_fake::{Fault, Moment, Operation};
 use dorm_lifecycle::{Actor, SandboxId, StateName};
-use dorm_service::{Code, Parts, SandboxView, Service, ServiceError};
+use dorm_service::{Code, Parts, Service};
 use dorm_steps::{Steps, Stopped};
 use dorm_store::SteppedStore;
-use tokio::task::JoinHandle;
 
-use crate::world::{Counter, World, create, eventually, named, state};
+use crate::world::{World, counting, eventually, state, suspending};
 
 const LIMIT: Duration = Duration::from_secs(10);
 
@@ -41,18 +40,6 @@ impl Steps for Locked {
 async fn daemon_on(world: &World, locked: &Arc<Locked>) -> Service {
     let store = SteppedStore::new(Arc::new(world.store.clone()), locked.clone());
     Service::open(Parts { store: Arc::new(store), ..world.parts() }).await.unwrap().0
-}
-
-async fn counting(service: &Service) -> (SandboxId, Counter) {
-    let id = create(service, named("web")).await;
-    let mut counter = Counter::start(service, &id, "x").await;
-    assert_eq!(counter.ask(service, &id).await.unwrap(), "x 1");
-    (id, counter)
-}
-
-fn suspending(service: &Service, id: &SandboxId) -> JoinHandle<Result<SandboxView, ServiceError>> {
-    let (service, id) = (service.clone(), id.clone());
-    tokio::spawn(async move { service.suspend(&id).await })
 }
 
 async fn stop(service: &Service) -> Vec<String> {

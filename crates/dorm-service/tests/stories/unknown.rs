@@ -11,7 +11,7 @@ use dorm_store::memory::MemoryStore;
 use dorm_store::{OperationKind, SandboxFilter, SteppedStore, Store};
 use futures_util::FutureExt as _;
 
-use crate::world::{Counter, World, create, eventually, named, state};
+use crate::world::{Counter, World, create, eventually, named, state, suspending};
 
 /// Fails at a step of the store while a suspend is on record, and sometimes when it is asked how that ended.
 #[derive(Debug)]
@@ -140,10 +140,7 @@ async fn while_it_is_not_known_what_was_recorded_nothing_is_removed_and_the_next
             let world = World::new().await;
             let steps = hiding(&world, at, usize::MAX);
             let (service, id, mut counter) = counted(&world, &steps).await;
-            let suspending = tokio::spawn({
-                let (service, id) = (service.clone(), id.clone());
-                async move { service.suspend(&id).await }
-            });
+            let caller = suspending(&service, &id);
             eventually("it is asked again and again", || async { steps.asked.load(Ordering::SeqCst) > 8 }).await;
             assert_eq!(count(&steps.captures), 1);
             assert!(!suspending.is_finished());
@@ -152,7 +149,7 @@ async fn while_it_is_not_known_what_was_recorded_nothing_is_removed_and_the_next
                 suspending.abort();
             } else {
                 service.stop().await;
-                assert_eq!(suspending.await.unwrap().unwrap_err().code(), Code::Unavailable);
+                assert_eq!(caller.await.unwrap().unwrap_err().code(), Code::Unavailable);
             }
             drop(service);
             let service = world.daemon().await;

@@ -8,20 +8,12 @@ use dorm_lifecycle::{Actor, EventKind, RunId, SandboxId, SnapshotKind, State, St
 use dorm_service::{Code, CreateSandbox, Service, ServiceError, Use};
 use dorm_store::{EventFilter, Store};
 
-use crate::world::{Counter, World, create, eventually, named, state};
+use crate::world::{Counter, World, counting, create, eventually, named, state};
 
 const FOR_EVER: Duration = Duration::MAX;
 
 async fn run_of(service: &Service, id: &SandboxId) -> RunId {
     service.describe(id).await.unwrap().sandbox.run_id()
-}
-
-/// A sandbox with a program that has counted to one.
-async fn counting(service: &Service) -> (SandboxId, Counter) {
-    let id = create(service, named("web")).await;
-    let mut counter = Counter::start(service, &id, "x").await;
-    assert_eq!(counter.ask(service, &id).await.unwrap(), "x 1");
-    (id, counter)
 }
 
 async fn is_unreachable(service: &Service, id: &SandboxId) -> bool {

@@ -1,10 +1,14 @@
 //! Volumes: leases follow from records, and what a daemon that died has begun is brought to its end.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use dorm_lifecycle::{Actor, RunId, VolumeId, Writers};
-use dorm_service::{AttachVolume, Code};
+use dorm_service::{AttachVolume, Code, Parts, Service};
+use dorm_steps::{Steps, Stopped};
 use dorm_store::{Change, Store as _, VolumeRecord, VolumeStatus};
 
-use crate::world::{World, create, named};
+use crate::world::{World, counting, create, named};
 
 #[tokio::test]
 async fn the_next_daemon_finds_leases_where_they_were_and_ends_what_was_begun() {
@@ -40,4 +44,36 @@ async fn the_next_daemon_finds_leases_where_they_were_and_ends_what_was_begun() 
     service.terminate(&two).await.unwrap();
     service.resume(&id, Actor::User).await.unwrap();
     world.is_sound().await;
+}
+
+/// Refuses to go on once a volume is synced, as long as it is armed.
+#[derive(Debug)]
+struct Unsynced(AtomicBool);
+
+impl Steps for Unsynced {
+    fn reach(&self, step: &'static str) -> Result<(), Stopped> {
+        let refuses = step == "volume: synced" && self.0.load(Ordering::SeqCst);
+        if refuses { Err(Stopped { step, full: false }) } else { Ok(()) }
+    }
+}
+
+#[tokio::test]
+async fn nobody_is_suspended_whose_volumes_cannot_be_synced() {
+    let world = World::new().await;
+    let unsynced = Arc::new(Unsynced(AtomicBool::new(true)));
+    let directory = world.directory.path().join("data/volumes");
+    let volumes = dorm_service::Volumes::with_steps(directory, dorm_service::Limiting::Never, unsynced.clone());
+    let (service, _) = Service::open(Parts { volumes, ..world.parts() }).await.unwrap();
+    service.create_volume("data".parse().unwrap(), 64 << 20, Writers::One).await.unwrap();
+    let (id, mut counter) = counting(&service).await;
+    service.attach(&id, AttachVolume::new("data", "/data".parse().unwrap())).await.unwrap();
+    let refused = service.suspend(&id).await.unwrap_err().message();
+    assert!(refused.contains("volume: synced"), "{refused}");
+    // What failed has left nothing behind, and the guest goes on.
+    assert_eq!(counter.ask(&service, &id).await.unwrap(), "x 2");
+    world.is_sound().await;
+    unsynced.0.store(false, Ordering::SeqCst);
+    service.suspend(&id).await.unwrap();
+    service.resume(&id, Actor::User).await.unwrap();
+    assert_eq!(counter.ask(&service, &id).await.unwrap(), "x 3");
 }

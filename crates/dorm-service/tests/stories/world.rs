@@ -16,6 +16,7 @@ use dorm_store::memory::MemoryStore;
 use dorm_store::{EventFilter, SandboxFilter, Store};
 use futures_util::StreamExt as _;
 use tempfile::TempDir;
+use tokio::task::JoinHandle;
 
 pub(crate) struct World {
     pub(crate) host: FakeHost,
@@ -148,6 +149,20 @@ pub(crate) fn named(name: &str) -> CreateSandbox {
 
 pub(crate) async fn create(service: &Service, asked: CreateSandbox) -> SandboxId {
     service.create(asked).await.unwrap().sandbox.id
+}
+
+/// A sandbox with a program that has counted to one.
+pub(crate) async fn counting(service: &Service) -> (SandboxId, Counter) {
+    let id = create(service, named("web")).await;
+    let mut counter = Counter::start(service, &id, "x").await;
+    assert_eq!(counter.ask(service, &id).await.unwrap(), "x 1");
+    (id, counter)
+}
+
+/// A caller that waits for the end of a suspend.
+pub(crate) fn suspending(service: &Service, id: &SandboxId) -> JoinHandle<Result<SandboxView, ServiceError>> {
+    let (service, id) = (service.clone(), id.clone());
+    tokio::spawn(async move { service.suspend(&id).await })
 }
 
 pub(crate) fn state(view: &SandboxView) -> StateName {

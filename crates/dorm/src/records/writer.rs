@@ -109,7 +109,14 @@ fn write(directory: &Path, batch: &Waiting) -> io::Result<()> {
     for ((kind, id), fate) in batch {
         let path = directory.join(name(*kind, id));
         match fate {
-            Some(file) => replace(directory, &path, &file.text())?,
+            Some(file) => {
+                let text = file.text();
+                // At a start most are as they should be.
+                if fs::read(&path).is_ok_and(|there| there == text) {
+                    continue;
+                }
+                replace(directory, &path, &text)?;
+            }
             None => match fs::remove_file(&path) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
                 _ => {}
