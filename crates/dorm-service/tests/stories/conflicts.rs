@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use dorm_engine_fake::{Fault, Moment, Operation};
 use dorm_lifecycle::{Actor, SandboxId, State, StateName};
-use dorm_service::Code;
+use dorm_service::{Code, Service};
 use dorm_store::{Change, SandboxRecord, Store as _};
 
 use crate::world::{World, counting, eventually, state, suspending};

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use dorm_engine_fake::{Fault, Moment, Operation};
-use dorm_lifecycle::{Actor, SandboxId, StateName};
+use dorm_lifecycle::{Actor, StateName};
 use dorm_service::{Code, Parts, Service};
 use dorm_steps::{Steps, Stopped};
 use dorm_store::SteppedStore;

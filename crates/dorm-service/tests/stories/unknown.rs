@@ -143,10 +143,10 @@ async fn while_it_is_not_known_what_was_recorded_nothing_is_removed_and_the_next
             let caller = suspending(&service, &id);
             eventually("it is asked again and again", || async { steps.asked.load(Ordering::SeqCst) > 8 }).await;
             assert_eq!(count(&steps.captures), 1);
-            assert!(!suspending.is_finished());
+            assert!(!caller.is_finished());
             if killed {
                 world.host.open();
-                suspending.abort();
+                caller.abort();
             } else {
                 service.stop().await;
                 assert_eq!(caller.await.unwrap().unwrap_err().code(), Code::Unavailable);
