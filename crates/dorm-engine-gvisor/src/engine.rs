@@ -367,5 +367,9 @@ impl Engine for GvisorEngine {
             }
         }
         in_place(|| slots::release(&self.shared.host.hulls));
+        // Where runs go on, their groups are in it and it stays.
+        if let Err(error) = in_place(|| Cgroup::remove_parent(&self.shared.host.cgroup_prefix)) {
+            tracing::debug!(error = %crate::error::chain(&error), "an empty control group stays");
+        }
     }
 }

@@ -249,6 +249,8 @@ pub enum State {
         deadline: Timestamp,
         /// Why.
         cause: Cause,
+        /// Whether it has no leases of its volumes, as one that was suspended: it takes none to end.
+        unleased: bool,
     },
     /// It is over.
     Terminated {

@@ -20,7 +20,7 @@ use crate::rewind::{Abandoned, Rewind};
 use crate::sandbox::{Cause, FirstProgram, Hold, Origin, Restored, Sandbox, SleepImage, State};
 use crate::spec::{Keeping, Resources, SandboxSpec, SpecError, Timeouts};
 use crate::time::Timestamp;
-use crate::volume::Attachment;
+use crate::volume::{Attachment, has_leases};
 
 /// What a decision depends on besides the sandbox and the input.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -350,6 +350,7 @@ fn terminating(sandbox: &Sandbox, cause: Cause, context: &Context) -> Step {
         operation: context.operation.clone(),
         deadline: context.now.after(context.limits.terminate),
         cause,
+        unleased: !has_leases(&sandbox.state),
     };
     let mut step = Step::to(sandbox, state).event(EventKind::Terminating);
     step.next.older.clear();

@@ -191,7 +191,7 @@ pub(crate) fn sandboxes(named: bool) -> Vec<(String, Sandbox)> {
     for (word, from) in [("to rewind", RewindFrom::Running), ("to rewind, slept", RewindFrom::Suspended)] {
         add(word, resuming(Some(Box::new(Rewinding { rewind: rewind(), from }))));
     }
-    add("", State::Terminating { operation, deadline, cause: Cause::Requested });
+    add("", State::Terminating { operation, deadline, cause: Cause::Requested, unleased: false });
     add("", State::Terminated { cause: Cause::Timeout, at: since });
     list
 }

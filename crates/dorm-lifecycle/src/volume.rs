@@ -263,8 +263,8 @@ pub fn has_leases(state: &State) -> bool {
         | State::Running { .. }
         | State::Snapshotting { .. }
         | State::Suspending { .. }
-        | State::Resuming { .. }
-        | State::Terminating { .. } => true,
+        | State::Resuming { .. } => true,
+        State::Terminating { unleased, .. } => !unleased,
         State::Suspended { background: None, .. } | State::Terminated { .. } => false,
     }
 }

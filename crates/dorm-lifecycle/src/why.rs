@@ -129,7 +129,7 @@ pub fn why(sandbox: &Sandbox, facts: &Facts) -> Why {
         State::Resuming { operation, deadline, .. } => {
             why.next.push(in_progress("it runs", operation, *deadline, "it stays suspended, its image untouched"));
         }
-        State::Terminating { operation, deadline, cause } => {
+        State::Terminating { operation, deadline, cause, .. } => {
             why.because.insert(0, Reason::new("operation", over(cause)));
             why.next.push(in_progress("it is terminated", operation, *deadline, "it is reported and tried again"));
         }

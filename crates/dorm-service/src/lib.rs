@@ -15,6 +15,7 @@
 mod activity;
 mod actor;
 mod admission;
+mod backoff;
 mod checkpointing;
 mod clock;
 mod data_disk;

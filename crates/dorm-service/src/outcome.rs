@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use dorm_store::{Change, EventFilter, EventRecord, Settled, StoreError};
 
+use crate::backoff::Backoff;
 use crate::error::ServiceError;
 use crate::shared::{Shared, chain};
 
@@ -27,7 +28,7 @@ impl Shared {
         if dorm_steps::planted::is(dorm_steps::planted::Planted::CommitReportedFailed) {
             return Err(StoreError::Failed { operation, source });
         }
-        let (mut wait, longest) = AGAIN;
+        let mut again = Backoff::new(AGAIN.0, AGAIN.1);
         loop {
             let settled = self.store.settle(ticket).await;
             // What was read in between may be from before the change.
@@ -43,10 +44,9 @@ impl Shared {
                     tracing::error!(error = %chain(&error), "cannot find out whether a change was recorded; trying again");
                 }
             }
-            if self.stops_within(wait).await {
+            if self.stops_within(again.wait()).await {
                 return Err(StoreError::Unknown { operation, ticket, source });
             }
-            wait = (wait * 2).min(longest);
         }
     }
 

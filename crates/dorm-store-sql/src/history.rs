@@ -66,8 +66,10 @@ pub(crate) fn snapshots_of(filter: &SnapshotFilter) -> QueryBuilder<Sqlite> {
     query
 }
 
+pub(crate) const SNAPSHOT_BYTES: &str = "SELECT total(bytes) FROM snapshots WHERE bytes IS NOT NULL";
+
 pub(crate) async fn snapshot_bytes(pool: &SqlitePool) -> Result<u64, StoreError> {
-    let bytes: f64 = sqlx::query_scalar("SELECT total(bytes) FROM snapshots WHERE bytes IS NOT NULL")
+    let bytes: f64 = sqlx::query_scalar(SNAPSHOT_BYTES)
         .fetch_one(pool)
         .await
         .map_err(|error| failed("add up the sizes of snapshots", error))?;

@@ -174,6 +174,8 @@ async fn no_question_of_the_service_reads_the_whole_history() {
     ];
     questions
         .extend(filters.iter().map(|(filter, index)| (crate::history::snapshots_of(filter).into_string(), *index)));
+    questions.push((crate::rows::OPEN.to_owned(), "open_operations"));
+    questions.push((crate::history::SNAPSHOT_BYTES.to_owned(), "snapshots_complete"));
     for (query, index) in questions {
         let plan = plan(&store, &query).await;
         assert!(plan.iter().any(|line| line.contains(index)), "{query}: {plan:?}");

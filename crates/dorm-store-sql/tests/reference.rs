@@ -159,7 +159,7 @@ fn state(number: usize) -> State {
         StateName::Suspending => State::Suspending { operation, deadline, since, image: Some(image), rewind: None },
         StateName::Suspended => State::Suspended { image, background: None },
         StateName::Resuming => State::Resuming { operation, deadline, image, rewind: None },
-        StateName::Terminating => State::Terminating { operation, deadline, cause: Cause::Timeout },
+        StateName::Terminating => State::Terminating { operation, deadline, cause: Cause::Timeout, unleased: false },
         StateName::Terminated => State::Terminated { cause: Cause::Requested, at: since },
     }
 }

@@ -220,7 +220,7 @@ fn of_state(state: &life::State) -> OfState {
         life::State::Suspended { background, .. } => {
             OfState { operation: in_background(background.as_deref()), ..OfState::default() }
         }
-        life::State::Terminating { operation, deadline, cause } => {
+        life::State::Terminating { operation, deadline, cause, .. } => {
             OfState { operation: at_work(operation, deadline), cause: Some(cause.into()), ..OfState::default() }
         }
         life::State::Terminated { cause, at } => {

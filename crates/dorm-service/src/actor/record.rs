@@ -16,13 +16,14 @@ use super::answers;
 use super::conflict::{Belongs, is_conflict};
 use super::rewind::future_record;
 use super::{Actor, Message, Reply, SnapshotAsked, Waiting};
+use crate::backoff::Backoff;
 use crate::effects::Written;
 use crate::error::ServiceError;
 use crate::failure::Failure;
 use crate::shared::{Shared, chain};
 
-/// How long after a failure an observation is recorded again.
-const AGAIN: Duration = Duration::from_millis(500);
+/// How long after a failure an observation is recorded again, at first and at most.
+const AGAIN: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(10));
 
 /// What is told of an operation that has ended.
 #[derive(Clone, Copy, Default)]
@@ -88,6 +89,7 @@ impl Actor {
         mut failure: Option<Failure>,
         written: Written,
     ) -> Option<Recorded> {
+        let mut again = Backoff::new(AGAIN.0, AGAIN.1);
         loop {
             failure = answers::failure(&observation, failure);
             let input = Input::Observation(observation.clone());
@@ -113,7 +115,7 @@ impl Actor {
                 Err(_) if self.belongs != Belongs::Yes => return None,
                 // It is decided again by the record that holds.
                 Err(error) if is_conflict(&error) => {
-                    if self.shared.stops_within(AGAIN).await {
+                    if self.shared.stops_within(again.wait()).await {
                         return None;
                     }
                 }
@@ -123,7 +125,7 @@ impl Actor {
                     if !failed_before {
                         failure = Some(error.into());
                     }
-                    if self.shared.stops_within(AGAIN).await {
+                    if self.shared.stops_within(again.wait()).await {
                         return None;
                     }
                 }

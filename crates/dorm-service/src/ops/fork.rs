@@ -23,6 +23,7 @@ use super::attach::{FollowingVolumes, following};
 use super::create::CreateSandbox;
 use crate::actor::SnapshotAsked;
 use crate::admission::Share;
+use crate::backoff::Backoff;
 use crate::effects;
 use crate::error::ServiceError;
 use crate::failure::stopped;
@@ -35,8 +36,8 @@ use crate::view::SandboxView;
 pub const FORK_MAX: usize = 256;
 /// How many of them begin at the same time.
 const AT_ONCE: usize = 4;
-/// How long after the end of a fork could not be recorded, or a child not be ended, that is tried again.
-const AGAIN: Duration = Duration::from_millis(500);
+/// How long after the end of a fork could not be recorded, or a child not be ended, that is tried again, at first and at most.
+const AGAIN: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(60));
 
 /// One of the sandboxes a fork is to make.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -207,6 +208,7 @@ impl Service {
 
     /// Terminates a child, if it is there. Tried until it is on its way or the daemon stops.
     pub(super) async fn end_child(&self, child: &SandboxId, by: By) -> Recorded {
+        let mut again = Backoff::new(AGAIN.0, AGAIN.1);
         loop {
             match self.command(child, Command::Terminate, by).await {
                 Ok(_) | Err(ServiceError::NoSandbox(_) | ServiceError::Denied { .. }) => return Recorded::Yes,
@@ -215,7 +217,7 @@ impl Service {
                     tracing::warn!(sandbox = %child, error = %chain(&error), "a child that is to go cannot be ended yet");
                 }
             }
-            if self.shared.stops_within(AGAIN).await {
+            if self.shared.stops_within(again.wait()).await {
                 return Recorded::NotYet;
             }
         }
@@ -282,6 +284,7 @@ pub(super) async fn close(
 ) -> Recorded {
     operation.ended = Some((shared.now(), result));
     let events: Vec<_> = event.into_iter().collect();
+    let mut again = Backoff::new(AGAIN.0, AGAIN.1);
     loop {
         let (operations, events) = (vec![operation.clone()], events.clone());
         match shared.commit(Change { operations, events, ..Change::default() }).await {
@@ -290,7 +293,7 @@ pub(super) async fn close(
                 tracing::error!(operation = %operation.id, error = %chain(&error), "the end of an operation cannot be recorded yet");
             }
         }
-        if shared.stops_within(AGAIN).await {
+        if shared.stops_within(again.wait()).await {
             return Recorded::NotYet;
         }
     }

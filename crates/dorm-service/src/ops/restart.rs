@@ -19,7 +19,8 @@ pub struct Restarted {
 
 impl Service {
     /// Makes a new sandbox of a terminated one's newest snapshot, with its settings, variables, labels, and its name
-    /// unless another is given. What was abandoned by a rewind does not count as long as there is anything else.
+    /// unless another is given. What was abandoned by a rewind does not count as long as there is anything else. What
+    /// a promote brought is in no snapshot before the next one is taken: until then the newest of before counts.
     ///
     /// # Errors
     /// `NotTerminated`, `NothingToRestart`, `NameTaken`, and those of [`Service::create`].

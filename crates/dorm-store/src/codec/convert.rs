@@ -401,9 +401,12 @@ impl From<&State> for StateRow {
                 image: image.into(),
                 rewind: rewind.as_deref().map(|rewinding| Box::new(rewinding.into())),
             },
-            State::Terminating { operation, deadline, cause } => {
-                Self::Terminating { operation: text(operation), deadline: Millis(*deadline), cause: cause.into() }
-            }
+            State::Terminating { operation, deadline, cause, unleased } => Self::Terminating {
+                operation: text(operation),
+                deadline: Millis(*deadline),
+                cause: cause.into(),
+                unleased: *unleased,
+            },
             State::Terminated { cause, at } => Self::Terminated { cause: cause.into(), at: Millis(*at) },
         }
     }
@@ -448,8 +451,8 @@ impl From<StateRow> for State {
                 image: image.into(),
                 rewind: rewind.map(|rewinding| Box::new((*rewinding).into())),
             },
-            StateRow::Terminating { operation, deadline, cause } => {
-                Self::Terminating { operation: operation.0, deadline: deadline.0, cause: cause.into() }
+            StateRow::Terminating { operation, deadline, cause, unleased } => {
+                Self::Terminating { operation: operation.0, deadline: deadline.0, cause: cause.into(), unleased }
             }
             StateRow::Terminated { cause, at } => Self::Terminated { cause: cause.into(), at: at.0 },
         }

@@ -74,7 +74,7 @@ fn states() -> Vec<(&'static str, State)> {
         ),
         ("suspended", State::Suspended { image: image(), background: None }),
         ("resuming", State::Resuming { operation: operation.clone(), deadline, image: image(), rewind: None }),
-        ("terminating", State::Terminating { operation, deadline, cause: Cause::Requested }),
+        ("terminating", State::Terminating { operation, deadline, cause: Cause::Requested, unleased: false }),
         ("terminated-timeout", State::Terminated { cause: Cause::Timeout, at: at(1_790_000_009_000) }),
         ("terminated-failed", State::Terminated { cause: failed, at: at(u64::MAX) }),
     ]

@@ -117,7 +117,12 @@ fn state() -> impl Strategy<Value = State> {
             image,
             rewind: None
         }),
-        (busy(), cause()).prop_map(|((operation, deadline), cause)| State::Terminating { operation, deadline, cause }),
+        (busy(), cause(), any::<bool>()).prop_map(|((operation, deadline), cause, unleased)| State::Terminating {
+            operation,
+            deadline,
+            cause,
+            unleased
+        }),
         (cause(), time()).prop_map(|(cause, at)| State::Terminated { cause, at }),
     ]
 }

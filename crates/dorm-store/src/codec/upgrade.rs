@@ -160,7 +160,7 @@ impl From<v1::StateRow> for v3::StateRow {
                 Self::Resuming { operation, deadline, image, rewind: None }
             }
             v1::StateRow::Terminating { operation, deadline, cause } => {
-                Self::Terminating { operation, deadline, cause }
+                Self::Terminating { operation, deadline, cause, unleased: false }
             }
             v1::StateRow::Terminated { cause, at } => Self::Terminated { cause, at },
         }

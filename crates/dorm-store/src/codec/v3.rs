@@ -235,6 +235,8 @@ pub(super) enum StateRow {
         operation: Text<OperationId>,
         deadline: Millis,
         cause: CauseRow,
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        unleased: bool,
     },
     Terminated {
         cause: CauseRow,

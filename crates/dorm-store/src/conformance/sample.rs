@@ -51,7 +51,7 @@ pub(super) fn state(state: StateName) -> State {
         StateName::Suspending => State::Suspending { operation, deadline, since, image: Some(image), rewind: None },
         StateName::Suspended => State::Suspended { image, background: None },
         StateName::Resuming => State::Resuming { operation, deadline, image, rewind: None },
-        StateName::Terminating => State::Terminating { operation, deadline, cause: Cause::Requested },
+        StateName::Terminating => State::Terminating { operation, deadline, cause: Cause::Requested, unleased: false },
         StateName::Terminated => State::Terminated { cause: Cause::Timeout, at: at(5_000) },
     }
 }

@@ -15,7 +15,7 @@ use super::problem::{Done, Problem};
 /// How long, and with what.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ProveOptions {
-    /// Repeat for so long, in another order each time. By default one whole pass, some minutes
+    /// Repeat for so long, in another order each time. By default one whole pass
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=60 * 24 * 30))]
     minutes: Option<u64>,
     /// The image its sandboxes start from

@@ -89,7 +89,7 @@ pub(super) struct NewSandbox {
     /// Start what the image is made to run, as a process with the label `start`; when that fails the sandbox is terminated
     #[arg(long, conflicts_with = "snapshot")]
     start: bool,
-    /// Go on from this memory snapshot instead
+    /// Start from this snapshot instead: from one of memory it goes on, from one of files it boots
     #[arg(long, value_name = "ID", conflicts_with = "image")]
     snapshot: Option<String>,
     /// How many CPUs it may use, such as 0.5 [default: 1]
