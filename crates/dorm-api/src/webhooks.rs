@@ -11,7 +11,7 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use dorm_lifecycle::WebhookId;
-use dorm_service::{Service, ServiceError};
+use dorm_service::{Backoff, Service, ServiceError};
 use dorm_store::{EventFilter, EventRecord, WebhookRecord};
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
@@ -40,7 +40,7 @@ pub(crate) async fn run(service: Service, stop: CancellationToken) {
     let mut news = service.webhook_news();
     let tasks = TaskTracker::new();
     let mut running: HashMap<WebhookId, CancellationToken> = HashMap::new();
-    let mut waits = Waits::new();
+    let mut waits = Backoff::new(WAITS);
     loop {
         news.mark_unchanged();
         // Nothing wakes this task when the store works again.
@@ -51,7 +51,7 @@ pub(crate) async fn run(service: Service, stop: CancellationToken) {
         };
         match found {
             Ok(webhooks) => {
-                waits = Waits::new();
+                waits = Backoff::new(WAITS);
                 running.retain(|id, ended| {
                     let stays = webhooks.iter().any(|webhook| webhook.id == *id);
                     if !stays {
@@ -69,7 +69,7 @@ pub(crate) async fn run(service: Service, stop: CancellationToken) {
             }
             Err(error) => {
                 tracing::warn!(error = %error.message(), "webhooks cannot be read; trying again");
-                again = Some(waits.next());
+                again = Some(waits.wait());
             }
         }
         tokio::select! {
@@ -80,20 +80,6 @@ pub(crate) async fn run(service: Service, stop: CancellationToken) {
     }
     tasks.close();
     tasks.wait().await;
-}
-
-/// The waits between attempts.
-struct Waits(Duration);
-
-impl Waits {
-    fn new() -> Self {
-        Self(WAITS.0)
-    }
-
-    fn next(&mut self) -> Duration {
-        let next = (self.0 * 2).min(WAITS.1);
-        std::mem::replace(&mut self.0, next)
-    }
 }
 
 /// Sends one webhook what comes, until it is removed.
@@ -109,7 +95,7 @@ async fn one(service: Service, client: reqwest::Client, id: WebhookId, ended: Ca
 /// Answers when the webhook is gone, or the service.
 async fn deliver(service: &Service, client: &reqwest::Client, id: &WebhookId) -> Option<()> {
     let (mut news, mut changes) = (service.news(), service.webhook_news());
-    let mut refusals = Waits::new();
+    let mut refusals = Backoff::new(WAITS);
     loop {
         news.mark_unchanged();
         changes.mark_unchanged();
@@ -140,7 +126,7 @@ async fn send_page(
     webhook: &WebhookRecord,
     page: Vec<EventRecord>,
     changes: &mut watch::Receiver<u64>,
-    refusals: &mut Waits,
+    refusals: &mut Backoff,
 ) -> Option<()> {
     let id = &webhook.id;
     let record = |from, to| lasting(id, "record what was sent", move || service.webhook_delivered(id, from, to));
@@ -156,13 +142,13 @@ async fn send_page(
             metrics::counter!("dorm_webhooks_total", "result" => "refused").increment(1);
             tracing::warn!(webhook = %id, event = number, reason, "a webhook was not taken; it is sent again");
             tokio::select! {
-                () = tokio::time::sleep(refusals.next()) => {}
+                () = tokio::time::sleep(refusals.wait()) => {}
                 changed = changes.changed() => changed.ok()?,
             }
             return Some(());
         }
         metrics::counter!("dorm_webhooks_total", "result" => "taken").increment(1);
-        *refusals = Waits::new();
+        *refusals = Backoff::new(WAITS);
         record(from, number).await?;
         from = number;
     }
@@ -182,7 +168,7 @@ async fn lasting<T, F>(id: &WebhookId, what: &'static str, attempt: impl Fn() ->
 where
     F: Future<Output = Result<T, ServiceError>>,
 {
-    let mut waits = Waits::new();
+    let mut waits = Backoff::new(WAITS);
     loop {
         match attempt().await {
             Ok(done) => return Some(done),
@@ -193,7 +179,7 @@ where
                     return None;
                 }
                 tracing::warn!(webhook = %id, error = %error.message(), "cannot {what}; trying again");
-                tokio::time::sleep(waits.next()).await;
+                tokio::time::sleep(waits.wait()).await;
             }
         }
     }

@@ -277,9 +277,7 @@ impl Engine for FakeEngine {
 
     async fn condition(&self, run: &RunId) -> Result<Option<RunCondition>, EngineError> {
         let call = self.begin(Operation::Condition, run).await?;
-        let condition =
-            self.host.runs().into_iter().find_map(|(found, condition)| (found == *run).then_some(condition));
-        call.end(condition).await
+        call.end(self.host.machine(run).map(|machine| machine.condition())).await
     }
 
     async fn sweep(&self, known: &[RunId]) -> Result<Vec<String>, EngineError> {

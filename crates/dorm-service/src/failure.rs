@@ -72,7 +72,7 @@ impl Failure {
     }
 }
 
-/// What is recorded of an operation that a daemon left under way and that is not gone on with.
+/// The failure of an operation that an earlier daemon left unfinished and that this one does not continue.
 pub(crate) fn stopped() -> FailureRecord {
     FailureRecord::new(Code::Unavailable, STOPPED)
 }

@@ -47,6 +47,7 @@ mod volumes;
 
 pub use activity::{InUse, Use};
 pub use admission::{Budgets, HostFacts, ThisHost};
+pub use backoff::Backoff;
 pub use clock::{Clock, SystemClock, TokioClock};
 pub use data_disk::{DataDisk, HeldBack};
 pub use dorm_store::Code;

@@ -28,7 +28,7 @@ impl Shared {
         if dorm_steps::planted::is(dorm_steps::planted::Planted::CommitReportedFailed) {
             return Err(StoreError::Failed { operation, source });
         }
-        let mut again = Backoff::new(AGAIN.0, AGAIN.1);
+        let mut again = Backoff::new(AGAIN);
         loop {
             let settled = self.store.settle(ticket).await;
             // What was read in between may be from before the change.

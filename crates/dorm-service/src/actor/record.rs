@@ -89,7 +89,7 @@ impl Actor {
         mut failure: Option<Failure>,
         written: Written,
     ) -> Option<Recorded> {
-        let mut again = Backoff::new(AGAIN.0, AGAIN.1);
+        let mut again = Backoff::new(AGAIN);
         loop {
             failure = answers::failure(&observation, failure);
             let input = Input::Observation(observation.clone());

@@ -208,7 +208,7 @@ impl Service {
 
     /// Terminates a child, if it is there. Tried until it is on its way or the daemon stops.
     pub(super) async fn end_child(&self, child: &SandboxId, by: By) -> Recorded {
-        let mut again = Backoff::new(AGAIN.0, AGAIN.1);
+        let mut again = Backoff::new(AGAIN);
         loop {
             match self.command(child, Command::Terminate, by).await {
                 Ok(_) | Err(ServiceError::NoSandbox(_) | ServiceError::Denied { .. }) => return Recorded::Yes,
@@ -284,7 +284,7 @@ pub(super) async fn close(
 ) -> Recorded {
     operation.ended = Some((shared.now(), result));
     let events: Vec<_> = event.into_iter().collect();
-    let mut again = Backoff::new(AGAIN.0, AGAIN.1);
+    let mut again = Backoff::new(AGAIN);
     loop {
         let (operations, events) = (vec![operation.clone()], events.clone());
         match shared.commit(Change { operations, events, ..Change::default() }).await {

@@ -11,7 +11,7 @@ use dorm_store::memory::MemoryStore;
 use dorm_store::{OperationKind, SandboxFilter, SteppedStore, Store};
 use futures_util::FutureExt as _;
 
-use crate::world::{Counter, World, create, eventually, named, state, suspending};
+use crate::world::{Counter, World, counting, create, eventually, named, state, suspending};
 
 /// Fails at a step of the store while a suspend is on record, and sometimes when it is asked how that ended.
 #[derive(Debug)]
@@ -94,9 +94,7 @@ async fn daemon(world: &World, steps: &Arc<Hiding>) -> Service {
 
 async fn counted(world: &World, steps: &Arc<Hiding>) -> (Service, SandboxId, Counter) {
     let service = daemon(world, steps).await;
-    let id = create(&service, named("web")).await;
-    let mut counter = Counter::start(&service, &id, "x").await;
-    assert_eq!(counter.ask(&service, &id).await.unwrap(), "x 1");
+    let (id, counter) = counting(&service).await;
     (service, id, counter)
 }
 
