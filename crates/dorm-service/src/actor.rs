@@ -198,18 +198,19 @@ impl Actor {
         shared.spawn(actor.live(first));
     }
 
+    // What is seldom awaited is boxed: the task of a sandbox that sleeps then takes 4 KiB of memory and not 17.
     async fn live(mut self, first: First) {
-        self.begin_with(first).await;
+        Box::pin(self.begin_with(first)).await;
         loop {
             if self.belongs != Belongs::Yes {
-                return self.leave().await;
+                return Box::pin(self.leave()).await;
             }
             if self.work.is_none()
                 && let Some(relief) = self.relief.take()
             {
                 relief.await;
             }
-            self.answer_later().await;
+            Box::pin(self.answer_later()).await;
             if matches!(self.record.sandbox.state, State::Terminated { .. }) && self.work.is_none() {
                 break;
             }
@@ -222,7 +223,7 @@ impl Actor {
                     seen = work => {
                         self.work = None;
                         let Some(seen) = seen else { return };
-                        self.observe(seen).await;
+                        Box::pin(self.observe(seen)).await;
                         continue;
                     }
                     () = over(&mut self.relief) => continue,
@@ -232,14 +233,14 @@ impl Actor {
                     biased;
                     () = stopping.cancelled() => return,
                     attempt = self.reaching.over() => {
-                        self.reached(attempt).await;
+                        Box::pin(self.reached(attempt)).await;
                         continue;
                     }
                     message = self.inbox.recv() => message,
                 },
             };
             match message {
-                Some(message) => self.handle(message).await,
+                Some(message) => Box::pin(self.handle(message)).await,
                 None => return,
             }
         }
@@ -247,7 +248,7 @@ impl Actor {
         // Whoever came in between is told what holds now.
         self.inbox.close();
         while let Some(message) = self.inbox.recv().await {
-            self.handle(message).await;
+            Box::pin(self.handle(message)).await;
         }
     }
 

@@ -38,6 +38,9 @@ const READER_WAIT: Duration = Duration::from_secs(120);
 
 const READERS: u32 = 4;
 
+/// How many rows a connection reads ahead of who takes them: with few, the two wait for each other at every handful.
+const ROWS: usize = 1024;
+
 /// Why a file could not be opened.
 #[derive(Debug, Error)]
 pub enum OpenError {
@@ -138,6 +141,7 @@ pub(crate) async fn open(path: &Path) -> Result<(Writer, SqlitePool), OpenError>
         .create_if_missing(false)
         .busy_timeout(LOCK_WAIT)
         .foreign_keys(true)
+        .row_buffer_size(ROWS)
         .disable_statement_logging();
     inspect(&path, &plain).await?;
 

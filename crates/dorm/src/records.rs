@@ -120,8 +120,10 @@ pub(crate) type Unreadable = (PathBuf, String);
 /// What becomes of a file.
 type Fate = Option<RecordFile>;
 
-/// The same, with the kind and id of the record.
-type Keyed = ((RowKind, String), Fate);
+/// The kind and id of a record.
+type Key = (RowKind, String);
+
+type Keyed = (Key, Fate);
 
 /// What a change means for the files: a text to write, or none where the file goes.
 fn fates(change: &Change) -> Vec<Keyed> {
@@ -161,15 +163,17 @@ pub(crate) struct FiledStore {
     writer: Writer,
     /// What changes mean of which it is not known whether they were made.
     unsettled: Mutex<BTreeMap<Ticket, Vec<Keyed>>>,
+    data: PathBuf,
+    /// What has changed since the start, until files of earlier times are caught up with.
+    changed: Mutex<Option<BTreeSet<Key>>>,
 }
 
 impl FiledStore {
-    /// `inner`, with files below the data directory. Files that are behind are brought up to date.
-    pub(crate) async fn new(inner: Arc<dyn Store>, data: &Path) -> Result<Self, StoreError> {
+    /// `inner`, with files below the data directory.
+    pub(crate) fn new(inner: Arc<dyn Store>, data: &Path) -> Self {
         let writer = Writer::start(data.join(DIRECTORY));
-        let store = Self { inner, writer, unsettled: Mutex::default() };
-        store.catch_up(data).await?;
-        Ok(store)
+        let changed = Mutex::new(Some(BTreeSet::new()));
+        Self { inner, writer, unsettled: Mutex::default(), data: data.to_owned(), changed }
     }
 
     /// Waits until every file is written, for a while.
@@ -181,31 +185,58 @@ impl FiledStore {
         self.unsettled.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn catch_up(&self, data: &Path) -> Result<(), StoreError> {
+    fn changed(&self) -> MutexGuard<'_, Option<BTreeSet<Key>>> {
+        self.changed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self, fates: Vec<Keyed>) {
+        // Held for the writer, too: nothing older comes in between.
+        let mut changed = self.changed();
+        if let Some(changed) = &mut *changed {
+            changed.extend(fates.iter().map(|(key, _)| key.clone()));
+        }
+        self.writer.write(fates);
+    }
+
+    /// Brings the files up to date that an earlier daemon left behind. Records may change meanwhile.
+    pub(crate) async fn catch_up(&self) -> Result<(), StoreError> {
+        let kept = self.kept().await?;
+        let living: BTreeSet<&SandboxId> = kept.sandboxes.iter().map(|record| &record.sandbox.id).collect();
+        self.write_unchanged(fates(&kept));
+        for id in sandboxes_in(&self.data.join(DIRECTORY)).into_iter().filter(|id| !living.contains(id)) {
+            // Of a sandbox without any row nothing is known, and its file stays.
+            if let Ok(Some(record)) = self.inner.sandbox(&id).await
+                && record.sandbox.state.name() == StateName::Terminated
+            {
+                self.write(vec![((RowKind::Sandbox, id.to_string()), None)]);
+            }
+        }
+        Ok(())
+    }
+
+    /// What there are to be files of, as if all of it had been changed just now.
+    async fn kept(&self) -> Result<Change, StoreError> {
         let states = StateName::ALL.into_iter().filter(|name| *name != StateName::Terminated).collect();
         let mut sandboxes = self.inner.sandboxes(&SandboxFilter { states, ..SandboxFilter::default() }).await?;
         for record in &mut sandboxes {
             // As it was before the change that made it so.
             record.revision = record.revision.saturating_sub(1);
         }
-        let change = Change {
+        Ok(Change {
             sandboxes,
             snapshots: self.inner.snapshots(None).await?,
             webhooks: self.inner.webhooks().await?,
             volumes: self.inner.volumes().await?,
             ..Change::default()
-        };
-        let living: BTreeSet<String> = change.sandboxes.iter().map(|record| record.sandbox.id.to_string()).collect();
-        self.writer.write(fates(&change));
-        for id in sandboxes_in(&data.join(DIRECTORY)).into_iter().filter(|id| !living.contains(id.as_str())) {
-            // Of a sandbox without any row nothing is known, and its file stays.
-            if let Ok(Some(record)) = self.inner.sandbox(&id).await
-                && record.sandbox.state.name() == StateName::Terminated
-            {
-                self.writer.write(vec![((RowKind::Sandbox, id.to_string()), None)]);
-            }
-        }
-        Ok(())
+        })
+    }
+
+    /// Writes files of records as they were read, other than of those that have changed since the start.
+    fn write_unchanged(&self, mut fates: Vec<Keyed>) {
+        let mut changed = self.changed();
+        let newer = changed.take().unwrap_or_default();
+        fates.retain(|(key, _)| !newer.contains(key));
+        self.writer.write(fates);
     }
 }
 
@@ -215,7 +246,7 @@ impl Store for FiledStore {
         let fates = fates(&change);
         match self.inner.commit(change).await {
             Ok(events) => {
-                self.writer.write(fates);
+                self.write(fates);
                 Ok(events)
             }
             Err(error) => {
@@ -231,7 +262,7 @@ impl Store for FiledStore {
         let settled = self.inner.settle(ticket).await?;
         let fates = self.unsettled().remove(&ticket).unwrap_or_default();
         if settled == Settled::Made {
-            self.writer.write(fates);
+            self.write(fates);
         }
         Ok(settled)
     }

@@ -144,13 +144,14 @@ pub(crate) async fn serve(options: ServeOptions) -> Result<()> {
     let asked = identity::Asked { new_store: options.new_store, as_copy: options.as_copy };
     let (identity, store) = identity::open(data.path(), asked).await?;
     let store = Arc::new(store);
-    let filed = Arc::new(FiledStore::new(store.clone(), data.path()).await?);
+    let filed = Arc::new(FiledStore::new(store.clone(), data.path()));
     let service = open(&options, &data, identity, filed.clone(), (budgets, disk)).await?;
     // Its parts have made directories of their own in it.
     data.sync()?;
     let address = listener.local_addr().context("find out where the daemon listens")?;
     data.note_address(address)?;
     println!("dorm is ready on http://{address} (data in {})", data.path().display());
+    let catching_up = tokio::spawn(catch_up(filed.clone()));
     prepare_images(&service);
     let stop = CancellationToken::new();
     let keys = dorm_api::Keys::new([key]);
@@ -166,10 +167,17 @@ pub(crate) async fn serve(options: ServeOptions) -> Result<()> {
     if !under_way.is_empty() {
         Shutdown::leave(&under_way);
     }
+    catching_up.abort();
     filed.close().await;
     store.close().await.context("close the store")?;
     tracing::info!("stopped; running sandboxes go on running");
     Ok(())
+}
+
+async fn catch_up(filed: Arc<FiledStore>) {
+    if let Err(error) = filed.catch_up().await {
+        tracing::warn!(%error, "record files may be behind until the next start; only `dorm repair` would miss them");
+    }
 }
 
 async fn open(

@@ -25,6 +25,12 @@ fn sandbox(number: u8) -> Sandbox {
     }
 }
 
+fn named(number: u8, name: &str) -> Sandbox {
+    let mut sandbox = sandbox(number);
+    sandbox.spec.name = Some(name.parse().unwrap());
+    sandbox
+}
+
 fn change(sandbox: Sandbox, revision: u64) -> Change {
     Change { sandboxes: vec![SandboxRecord { sandbox, revision }], ..Change::default() }
 }
@@ -33,7 +39,7 @@ fn change(sandbox: Sandbox, revision: u64) -> Change {
 async fn a_living_sandbox_has_a_file_that_says_what_the_database_says() {
     let directory = tempfile::tempdir().unwrap();
     let inner = MemoryStore::new();
-    let store = FiledStore::new(Arc::new(inner.clone()), directory.path()).await.unwrap();
+    let store = FiledStore::new(Arc::new(inner.clone()), directory.path());
     store.commit(change(sandbox(1), 0)).await.unwrap();
     let mut second = sandbox(1);
     second.generation = 2;
@@ -48,20 +54,43 @@ async fn a_living_sandbox_has_a_file_that_says_what_the_database_says() {
     // What happened without the files is caught up with, and one that is over has none.
     second.generation = 3;
     inner.commit(change(second.clone(), 2)).await.unwrap();
-    let store = FiledStore::new(Arc::new(inner.clone()), directory.path()).await.unwrap();
+    let store = FiledStore::new(Arc::new(inner.clone()), directory.path());
+    store.catch_up().await.unwrap();
     store.close().await;
     assert_eq!(RecordFile::all(directory.path()).unwrap().0[0].revision, 3);
     second.state = State::Terminated { cause: dorm_lifecycle::Cause::Requested, at: Timestamp::from_millis(2_000) };
     inner.commit(change(second, 3)).await.unwrap();
-    let store = FiledStore::new(Arc::new(inner), directory.path()).await.unwrap();
+    let store = FiledStore::new(Arc::new(inner.clone()), directory.path());
+    store.catch_up().await.unwrap();
     store.close().await;
     assert!(RecordFile::all(directory.path()).unwrap().0.is_empty());
 }
 
 #[tokio::test]
+async fn what_changes_while_files_are_caught_up_with_is_not_written_over() {
+    let directory = tempfile::tempdir().unwrap();
+    let inner = MemoryStore::new();
+    inner.commit(change(sandbox(1), 0)).await.unwrap();
+    inner.commit(change(named(2, "other"), 0)).await.unwrap();
+    let store = FiledStore::new(Arc::new(inner), directory.path());
+    let old = store.kept().await.unwrap();
+    let mut newer = sandbox(1);
+    newer.generation = 2;
+    store.commit(change(newer, 1)).await.unwrap();
+    let mut over = named(2, "other");
+    over.state = State::Terminated { cause: dorm_lifecycle::Cause::Requested, at: Timestamp::from_millis(2_000) };
+    store.commit(change(over, 1)).await.unwrap();
+    store.write_unchanged(fates(&old));
+    store.close().await;
+    let files = RecordFile::all(directory.path()).unwrap().0;
+    let found: Vec<_> = files.iter().map(|file| (file.id.as_str(), file.revision)).collect();
+    assert_eq!(found, [(sandbox(1).id.as_str(), 2)]);
+}
+
+#[tokio::test]
 async fn a_file_that_was_changed_is_found_out() {
     let directory = tempfile::tempdir().unwrap();
-    let store = FiledStore::new(Arc::new(MemoryStore::new()), directory.path()).await.unwrap();
+    let store = FiledStore::new(Arc::new(MemoryStore::new()), directory.path());
     store.commit(change(sandbox(1), 0)).await.unwrap();
     store.close().await;
     let path = directory.path().join(DIRECTORY).join(name(RowKind::Sandbox, sandbox(1).id.as_str()));

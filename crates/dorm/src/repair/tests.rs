@@ -133,7 +133,7 @@ impl Place {
         place.save(image_id(), 2).await;
         place.save(snapshot_capture(), 1).await;
         let sql = Arc::new(SqlStore::open(&place.database()).await.unwrap());
-        let store = FiledStore::new(sql.clone(), place.data()).await.unwrap();
+        let store = FiledStore::new(sql.clone(), place.data());
         let mut before = sandbox();
         before.state = State::Running { since: AT, image: None, background: None };
         let change = Change {
