@@ -1,6 +1,6 @@
 //! The proof itself: which operation is carried out when, at which step the daemon dies, and what is counted.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -28,6 +28,8 @@ const PATH_MOST: usize = 107 - "/d9999/disk/data/gvisor/runsc/runsc-h0123456789a
 const CALM: Duration = Duration::from_millis(40);
 /// How long no step may come until an operation's background work is over too; more with each try.
 const QUIET: [Duration; 3] = [Duration::from_millis(150), Duration::from_secs(1), Duration::from_secs(5)];
+/// How often the operation is then still carried out for a step that did not come, before that step counts as chance.
+const MORE: usize = 5;
 
 /// Proves. `interrupted` breaks it off; either way everything that it made is cleared away. `tell` is given lines for
 /// people while it works.
@@ -50,6 +52,7 @@ pub async fn prove(
         report: Report { seed: setting.seed, ..Report::default() },
         disk: None,
         tried: BTreeMap::new(),
+        unmet: BTreeSet::new(),
         filled: BTreeMap::new(),
         random: fastrand::Rng::with_seed(setting.seed),
         begun: Instant::now(),
@@ -184,7 +187,9 @@ struct Proof<'a> {
     report: Report,
     /// The steps of each operation, and how often the daemon was killed there.
     tried: BTreeMap<Operation, BTreeMap<Step, Times>>,
-    /// The same for steps at which the disk was filled.
+    /// Steps that came some time, but not while the operation was carried out for them again and again.
+    unmet: BTreeSet<(Operation, Step)>,
+    /// The same as `tried` for steps at which the disk was filled.
     filled: BTreeMap<Saving, BTreeMap<Step, Times>>,
     random: fastrand::Rng,
     begun: Instant,
@@ -208,6 +213,7 @@ impl Proof<'_> {
                 break;
             }
         }
+        self.name_chance();
         self.report.whole = self.report.passes > 0 && self.report.rows.iter().all(|row| row.untried.is_empty());
         self.leave().await
     }
@@ -314,7 +320,7 @@ impl Proof<'_> {
                 let filled = self.filled.entry(saving).or_default();
                 match &full {
                     // What fails takes other ways: only the steps of a success are filled at.
-                    Full::Never => filled.extend(ran.seen.into_iter().map(|step| (step, Times { seen: 1, tried: 0 }))),
+                    Full::Never => filled.extend(ran.seen.into_iter().map(|step| (step, Times::default()))),
                     Full::Before(_) => row.disk_faults += 1,
                     Full::At(step) => {
                         row.disk_faults += u64::from(ran.hit);
@@ -350,7 +356,7 @@ impl Proof<'_> {
             self.random.shuffle(&mut steps);
             for step in steps {
                 let mut came = false;
-                for quiet in QUIET {
+                for quiet in QUIET.into_iter().chain([QUIET[1]; MORE]) {
                     if self.time() == Time::Over {
                         return Ok(Time::Over);
                     }
@@ -360,7 +366,7 @@ impl Proof<'_> {
                     }
                 }
                 if !came {
-                    self.drop_if_chance(operation, &step);
+                    self.unmet.insert((operation, step.clone()));
                 }
                 done.push(step);
             }
@@ -372,14 +378,25 @@ impl Proof<'_> {
         Ok(self.time())
     }
 
-    /// A step that came once and never again belongs to something else that went on then.
-    fn drop_if_chance(&mut self, operation: Operation, step: &Step) {
-        let tried = self.tried.entry(operation).or_default();
-        if tried.get(step).is_some_and(|times| times.seen == 1 && times.tried == 0) {
-            tried.remove(step);
-            let row = self.report.row(operation.name());
-            row.by_chance.push(step.to_string());
-            row.count(tried);
+    /// A step that did not come in any of the cycles made for it belongs to something else that went on when it came. It
+    /// must have been tried where it belongs.
+    fn name_chance(&mut self) {
+        let known: BTreeSet<String> = self
+            .tried
+            .values()
+            .flatten()
+            .filter(|(_, times)| times.tried > 0)
+            .map(|(step, _)| step.name().to_owned())
+            .collect();
+        for (operation, step) in std::mem::take(&mut self.unmet) {
+            let Some(tried) = self.tried.get_mut(&operation) else { continue };
+            let is_untried = tried.get(&step).is_some_and(|times| times.tried == 0);
+            if is_untried && known.contains(step.name()) {
+                tried.remove(&step);
+                let row = self.report.row(operation.name());
+                row.by_chance.push(step.to_string());
+                row.count(tried);
+            }
         }
     }
 
@@ -394,7 +411,7 @@ impl Proof<'_> {
             Ok(Ran { seen, hit, faults }) => {
                 let tried = self.tried.entry(operation).or_default();
                 for seen in seen {
-                    tried.entry(seen).or_default().seen += 1;
+                    tried.entry(seen).or_default();
                 }
                 if let Some(step) = step.as_ref().filter(|_| hit) {
                     tried.entry(step.clone()).or_default().tried += 1;

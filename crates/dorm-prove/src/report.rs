@@ -36,7 +36,8 @@ pub struct Row {
     pub tried: usize,
     /// The others.
     pub untried: Vec<String>,
-    /// Steps that came once and never again: of something that went on at the same time.
+    /// Steps that came some time and then in none of the cycles made for them: of something that went on at the same time.
+    /// Each was tried in another operation.
     pub by_chance: Vec<String>,
     /// How often it was carried out.
     pub cycles: u64,
@@ -83,10 +84,9 @@ pub enum Kind {
     WrongAnswer,
 }
 
-/// How often a step came, and how often something was done there.
+/// How often something was done at a step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Times {
-    pub(crate) seen: u32,
     pub(crate) tried: u32,
 }
 

@@ -32,6 +32,11 @@ impl Step {
         Self::nth(name, 1)
     }
 
+    /// Its name, the same at each time.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
     /// The step of that name at that time, counted from 1.
     pub(crate) fn nth(name: &str, time: u32) -> Self {
         Self { name: name.to_owned(), time }

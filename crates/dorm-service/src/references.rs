@@ -57,7 +57,7 @@ impl Shared {
     /// record can be read.
     pub(crate) async fn refer_to_all(&self) -> Result<(), ServiceError> {
         let mut needed: BTreeSet<Digest> =
-            self.living().await?.into_iter().map(|record| record.sandbox.spec.image).collect();
+            self.of_living(|sandbox| Some(sandbox.spec.image.clone())).await?.into_iter().collect();
         needed.extend(self.store.snapshots(None).await?.into_iter().map(|snapshot| snapshot.image));
         for image in &needed {
             match self.pool.refer_to_image(image).await {
@@ -82,7 +82,7 @@ impl Shared {
         }
         // In the order in which an image goes from a sandbox to its snapshot.
         let living: BTreeSet<Digest> =
-            self.living().await?.into_iter().map(|record| record.sandbox.spec.image).collect();
+            self.of_living(|sandbox| Some(sandbox.spec.image.clone())).await?.into_iter().collect();
         for image in referred.iter().filter(|image| !living.contains(image)) {
             let standing = SnapshotFilter { image: Some(image.clone()), limit: 1, ..SnapshotFilter::default() };
             if self.store.find_snapshots(&standing).await?.is_empty() {

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use dorm_engine::Engine;
-use dorm_lifecycle::{Actor, Context, Digest, Limits, ProjectId, RunId, SandboxId, State, Timestamp};
+use dorm_lifecycle::{Actor, Context, Digest, Limits, ProjectId, RunId, Sandbox, SandboxId, State, Timestamp};
 use dorm_pool::Pool;
 use dorm_store::{Change, EventRecord, OperationKind, OperationRecord, SandboxRecord, Store, StoreError};
 use dorm_volume::Volumes;
@@ -212,6 +212,16 @@ impl Shared {
     /// Every sandbox that is not over.
     pub(crate) async fn living(&self) -> Result<Vec<SandboxRecord>, StoreError> {
         self.living.look(&*self.store, |records| records.values().cloned().collect()).await
+    }
+
+    /// What `find` takes of each sandbox that is not over; unlike [`Shared::living`] it copies no record. `find` may lock, but
+    /// must not come back here.
+    pub(crate) async fn of_living<T, I>(&self, find: impl Fn(&Sandbox) -> I) -> Result<Vec<T>, StoreError>
+    where
+        I: IntoIterator<Item = T>,
+    {
+        let look = |records: &BTreeMap<_, SandboxRecord>| records.values().flat_map(|one| find(&one.sandbox)).collect();
+        self.living.look(&*self.store, look).await
     }
 
     /// How many sandboxes are not over.

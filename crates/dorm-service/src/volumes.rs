@@ -3,7 +3,7 @@
 //! Leases follow from the records of sandboxes and are not recorded themselves. What may take one is checked and recorded
 //! under one lock, so that two sandboxes never get what only one may have.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -94,8 +94,7 @@ impl Shared {
 
     /// Every lease that is held, also those of sandboxes whose runs have not been seen to end.
     pub(crate) async fn held_leases(&self) -> Result<Vec<Lease>, ServiceError> {
-        let living = self.living().await?;
-        let mut held: Vec<Lease> = living.iter().flat_map(|record| self.leases_of(&record.sandbox)).collect();
+        let mut held = self.of_living(|sandbox| self.leases_of(sandbox)).await?;
         held.extend(self.unreadable_leases().await?);
         Ok(held)
     }
@@ -160,25 +159,26 @@ impl Shared {
     /// Unmounts the volumes that no run may have any more. Answers how many stay mounted because somebody uses them.
     pub(crate) async fn settle_volumes_now(&self) -> usize {
         let _leasing = self.leasing.clone().lock_owned().await;
-        let found = async { Ok::<_, StoreError>((self.living().await?, self.unreadable().await?)) };
-        let living = match found.await {
-            // A run of one may have anything mounted.
-            Ok((_, unreadable)) if unreadable.has_sandboxes() => return 0,
-            Ok((living, _)) => living,
-            Err(error) => {
-                tracing::warn!(error = %chain(&error), "unused volumes stay mounted for now");
-                return 0;
-            }
-        };
         // A parked run has them mounted, frozen as it is.
         let uses = |sandbox: &Sandbox| {
             has_leases(&sandbox.state)
                 || self.parking.holds(&sandbox.id)
                 || self.unended().iter().any(|run| run.sandbox == sandbox.id)
         };
-        let users = living.iter().map(|record| &record.sandbox).filter(|sandbox| uses(sandbox));
-        let keep: BTreeSet<VolumeId> = users.flat_map(|one| one.attachments().map(|at| at.volume.clone())).collect();
-        self.volumes.settle(keep).await
+        let used = |sandbox: &Sandbox| -> Vec<VolumeId> {
+            let attached = sandbox.attachments().map(|at| at.volume.clone());
+            if uses(sandbox) { attached.collect() } else { Vec::new() }
+        };
+        let found = async { Ok::<_, StoreError>((self.of_living(used).await?, self.unreadable().await?)) };
+        match found.await {
+            // A run of one may have anything mounted.
+            Ok((_, unreadable)) if unreadable.has_sandboxes() => 0,
+            Ok((used, _)) => self.volumes.settle(used.into_iter().collect()).await,
+            Err(error) => {
+                tracing::warn!(error = %chain(&error), "unused volumes stay mounted for now");
+                0
+            }
+        }
     }
 }
 
@@ -208,11 +208,10 @@ pub(crate) fn inside(sandbox: &Sandbox) -> Result<Vec<GuestMount>, ServiceError>
     made.map_err(|error| ServiceError::Agent(dorm_agent_client::AgentError::Invalid(error.to_string())))
 }
 
-/// Who has a volume and who only wishes to, for people.
-pub(crate) fn holders(living: &[dorm_store::SandboxRecord], volume: &VolumeId) -> Vec<String> {
-    let sandboxes = living.iter().map(|record| &record.sandbox);
-    let users = sandboxes.filter(|sandbox| sandbox.attachments().any(|one| one.volume == *volume));
-    users.map(|sandbox| format!("{} ({})", title(sandbox.spec.name.as_ref(), sandbox), sandbox.state.name())).collect()
+/// A sandbox that has a volume, or only wishes to, for people.
+pub(crate) fn holder(sandbox: &Sandbox, volume: &VolumeId) -> Option<String> {
+    let has_it = sandbox.attachments().any(|one| one.volume == *volume);
+    has_it.then(|| format!("{} ({})", title(sandbox.spec.name.as_ref(), sandbox), sandbox.state.name()))
 }
 
 fn title(name: Option<&Name>, sandbox: &Sandbox) -> String {

@@ -1,7 +1,7 @@
 //! What the service takes when its store holds very much, beside what it takes on an empty one: in real time, with SQLite, over
 //! the fake engine, whose own share is small and so hides nothing.
 //!
-//! The living are suspended on record. Their sleep images are not on the disk: nothing that is measured reads one.
+//! The stores take turns, so that whatever else happens on the host falls on each of them. The living are suspended on record. Their sleep images are not on the disk: nothing that is measured reads one.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -22,9 +22,7 @@ use dorm_store_sql::bulk::{Bulk, fill};
 use serde_json::{Value, json};
 
 /// How often each operation is measured.
-const ROUNDS: usize = 20;
-/// How often the start is.
-const STARTS: usize = 5;
+const ROUNDS: usize = 40;
 
 /// How much a store holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -46,9 +44,26 @@ pub fn at_scale(counts: Counts, directory: &Path) -> Result<Value> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     runtime.context("start a runtime")?.block_on(async {
         let nothing = Counts { living: 0, terminated: 0, events: 0 };
-        let (empty, _) = measure(&directory.join("empty"), nothing).await?;
-        let (living, _) = measure(&directory.join("living"), Counts { living: counts.living, ..nothing }).await?;
-        let (full, bytes) = measure(&directory.join("full"), counts).await?;
+        let living = Counts { living: counts.living, ..nothing };
+        let mut stores = Vec::new();
+        for (name, counts) in [("empty", nothing), ("living", living), ("full", counts)] {
+            stores.push(Measured::make(&directory.join(name), counts).await?);
+        }
+        // What was filled last is not to be the one that is still being written back.
+        rustix::fs::sync();
+        for _ in 0..ROUNDS {
+            for store in &mut stores {
+                round(&store.opened, &mut store.times).await?;
+            }
+        }
+        let mut medians = Vec::new();
+        let mut bytes = 0;
+        for Measured { opened, times, bytes: held } in stores {
+            close(opened).await?;
+            medians.push(times.into_iter().map(|(name, times)| (name, median(times))).collect::<BTreeMap<_, _>>());
+            bytes = held;
+        }
+        let [empty, living, full] = <[_; 3]>::try_from(medians).map_err(|_| anyhow::anyhow!("three stores"))?;
         let row = |(name, empty): (&&str, &f64)| {
             let (living, full) = (living.get(name)?, full.get(name)?);
             Some(json!({ "name": name, "empty_ms": empty, "living_ms": living, "full_ms": full }))
@@ -58,31 +73,28 @@ pub fn at_scale(counts: Counts, directory: &Path) -> Result<Value> {
     })
 }
 
-async fn measure(path: &Path, counts: Counts) -> Result<(BTreeMap<&'static str, f64>, u64)> {
-    let root = path.join("root");
-    std::fs::create_dir_all(&root).context("make an image")?;
-    Pool::open(&path.join("data"), &path.join("images"))?.import(&root, Some("base"), |_| {}).await?;
-    let host = FakeHost::new();
-    close(open(path, &host).await?).await?;
-    let began = Instant::now();
-    let bytes = fill_store(&path.join("data/dormouse.db"), counts).await?;
-    eprintln!("{}: {} MiB, filled in {:.0} s", path.display(), bytes >> 20, began.elapsed().as_secs_f64());
-    let mut times: BTreeMap<&'static str, Vec<f64>> = BTreeMap::new();
-    let mut service = None;
-    for _ in 0..STARTS {
-        if let Some(service) = service.take() {
-            close(service).await?;
-        }
+/// A store with the service on it, and what was measured there.
+struct Measured {
+    opened: Opened,
+    times: Times,
+    bytes: u64,
+}
+
+/// Milliseconds by operation.
+type Times = BTreeMap<&'static str, Vec<f64>>;
+
+impl Measured {
+    async fn make(path: &Path, counts: Counts) -> Result<Self> {
+        let root = path.join("root");
+        std::fs::create_dir_all(&root).context("make an image")?;
+        Pool::open(&path.join("data"), &path.join("images"))?.import(&root, Some("base"), |_| {}).await?;
+        let host = FakeHost::new();
+        close(open(path, &host).await?).await?;
         let began = Instant::now();
-        service = Some(open(path, &host).await?);
-        times.entry("start without a process and an engine").or_default().push(millis(began));
+        let bytes = fill_store(&path.join("data/dormouse.db"), counts).await?;
+        eprintln!("{}: {} MiB, filled in {:.0} s", path.display(), bytes >> 20, began.elapsed().as_secs_f64());
+        Ok(Self { opened: open(path, &host).await?, times: Times::new(), bytes })
     }
-    let service = service.context("no service")?;
-    for _ in 0..ROUNDS {
-        round(&service, &mut times).await?;
-    }
-    close(service).await?;
-    Ok((times.into_iter().map(|(name, times)| (name, median(times))).collect(), bytes))
 }
 
 struct Opened(Service, Arc<SqlStore>);
@@ -106,7 +118,7 @@ async fn close(Opened(service, store): Opened) -> Result<()> {
     store.close().await.context("close the store")
 }
 
-async fn round(Opened(service, _): &Opened, times: &mut BTreeMap<&'static str, Vec<f64>>) -> Result<()> {
+async fn round(Opened(service, _): &Opened, times: &mut Times) -> Result<()> {
     let mut took = |name, began| times.entry(name).or_default().push(millis(began));
     let began = Instant::now();
     let id = service.create(CreateSandbox::new(CreateFrom::Image("base".to_owned()))).await?.sandbox.id;

@@ -4,11 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use dorm_lifecycle::{Actor as By, Name, SandboxId, SnapshotId, SnapshotKind, State, Timestamp};
+use dorm_lifecycle::{Actor as By, Name, Sandbox, SandboxId, SnapshotId, SnapshotKind, State, Timestamp};
 use dorm_pool::Sizes;
 use dorm_store::{
-    Change, OperationKind, OperationRecord, OperationResult, Removal, SandboxRecord, SnapshotFilter, SnapshotRecord,
-    SnapshotStatus,
+    Change, OperationKind, OperationRecord, OperationResult, Removal, SnapshotFilter, SnapshotRecord, SnapshotStatus,
 };
 use tokio::sync::oneshot;
 
@@ -324,14 +323,15 @@ impl Service {
         if self.shared.removals.is_used(&snapshot.id) {
             holders.push("a fork, a rewind, a promotion or a comparison that is being made".to_owned());
         }
-        for SandboxRecord { sandbox, .. } in self.shared.living().await? {
+        let needs = |sandbox: &Sandbox| {
             let is_starting = matches!(sandbox.state, State::Pending { .. });
             if is_starting && sandbox.origin.snapshot() == Some(&snapshot.id) {
-                holders.push(format!("sandbox {}, which is starting from it", sandbox.id));
-            } else if sandbox.layers().any(|layer| *layer == snapshot.capture) {
-                holders.push(format!("sandbox {}", sandbox.id));
+                return Some(format!("sandbox {}, which is starting from it", sandbox.id));
             }
-        }
+            let stands_on_it = sandbox.layers().any(|layer| *layer == snapshot.capture);
+            stands_on_it.then(|| format!("sandbox {}", sandbox.id))
+        };
+        holders.extend(self.shared.of_living(needs).await?);
         let above = SnapshotFilter { layer: Some(snapshot.capture.clone()), ..SnapshotFilter::default() };
         for other in self.shared.store.find_snapshots(&above).await? {
             if !matches!(other.status, SnapshotStatus::Failed(_)) {

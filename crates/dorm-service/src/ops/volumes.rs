@@ -6,7 +6,7 @@ use dorm_volume::{FileEntry, Health, NewFile, VolumeError};
 
 use crate::error::ServiceError;
 use crate::shared::{Service, chain};
-use crate::volumes::{VolumeProblem, VolumeUse, holders};
+use crate::volumes::{VolumeProblem, VolumeUse, holder};
 
 /// The least and the most that fits on a volume, in bytes.
 const SIZES: (u64, u64) = (16 << 20, 64 << 40);
@@ -167,7 +167,7 @@ impl Service {
 
     async fn view_volume(&self, volume: VolumeRecord) -> Result<VolumeView, ServiceError> {
         let health = self.shared.volumes.health(&volume.id).await;
-        let attached_to = holders(&self.shared.living().await?, &volume.id);
+        let attached_to = self.shared.of_living(|sandbox| holder(sandbox, &volume.id)).await?;
         Ok(VolumeView { volume: self.shared.shown_volume(volume), health, attached_to })
     }
 
@@ -182,7 +182,7 @@ impl Service {
             {
                 // Nobody takes it in between.
                 let _leasing = service.shared.leasing.clone().lock_owned().await;
-                let mut held_by = holders(&service.shared.living().await?, &volume.id);
+                let mut held_by = service.shared.of_living(|sandbox| holder(sandbox, &volume.id)).await?;
                 // Which volumes are attached to it cannot be read for certain.
                 held_by.extend(service.shared.unreadable().await?.sandboxes());
                 if !held_by.is_empty() {
