@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use dorm_lifecycle::{SandboxId, StateName};
-use dorm_store::{Change, EventRecord, SandboxFilter, SandboxRecord, Store, StoreError};
+use dorm_store::{Change, EventRecord, SandboxFilter, SandboxRecord, Store, StoreError, UnreadableRow};
 
 /// How often the store is read again when a commit falls in between, before the answer is simply not kept.
 const ATTEMPTS: usize = 4;
@@ -161,13 +161,25 @@ impl Living {
         self.look_at(store, |_, totals| totals.clone()).await
     }
 
+    /// Reads all, and which records cannot be read. What is committed meanwhile is read with the next question.
+    pub(crate) async fn read(&self, store: &dyn Store) -> Result<Vec<UnreadableRow>, StoreError> {
+        let version = self.lock().version;
+        let (read, unreadable) = store.living_and_unreadable().await?;
+        let totals = Totals::of(read.iter());
+        let mut state = self.lock();
+        if state.version == version {
+            state.all = read.into_iter().map(|record| (record.sandbox.id.clone(), record)).collect();
+            (state.totals, state.is_read) = (totals, true);
+        }
+        Ok(unreadable)
+    }
+
     async fn look_at<T>(
         &self,
         store: &dyn Store,
         look: impl Fn(&BTreeMap<SandboxId, SandboxRecord>, &Totals) -> T,
     ) -> Result<T, StoreError> {
-        let states = StateName::ALL.into_iter().filter(|name| *name != StateName::Terminated).collect();
-        let filter = SandboxFilter { states, ..SandboxFilter::default() };
+        let filter = SandboxFilter::living();
         let mut attempt = 0;
         loop {
             let version = {

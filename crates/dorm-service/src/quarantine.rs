@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use dorm_lifecycle::{CaptureId, RunId, SnapshotKind};
-use dorm_store::{Removal, RowKind, SnapshotRecord, StoreError, UnreadableRow};
+use dorm_store::{Removal, RowKind, SandboxRecord, SnapshotRecord, StoreError, UnreadableRow};
 
 use tokio::time::Instant;
 
@@ -114,9 +114,19 @@ impl Shared {
 
     /// Looks which records cannot be read. It reads every record but history.
     pub(crate) async fn look_for_unreadable(&self) -> Result<Unreadable, StoreError> {
-        let rows = Unreadable(Arc::new(self.store.unreadable().await?));
+        Ok(self.quarantine(self.store.unreadable().await?))
+    }
+
+    /// Reads the living records and those that cannot be read, before anything is served.
+    pub(crate) async fn read_all(&self) -> Result<(Vec<SandboxRecord>, Unreadable), StoreError> {
+        let unreadable = self.quarantine(self.living.read(&*self.store).await?);
+        Ok((self.living().await?, unreadable))
+    }
+
+    fn quarantine(&self, rows: Vec<UnreadableRow>) -> Unreadable {
+        let rows = Unreadable(Arc::new(rows));
         *self.quarantined.0.lock().unwrap_or_else(PoisonError::into_inner) = (Some(Instant::now()), rows.clone());
-        Ok(rows)
+        rows
     }
 }
 

@@ -65,8 +65,7 @@ impl Service {
         let mut report = RecoveryReport::default();
         let clock = timekeeping::begin(&parts, &mut report).await?;
         let shared = Shared::new(parts, clock);
-        let living = shared.living().await?;
-        let unreadable = shared.look_for_unreadable().await?;
+        let (living, unreadable) = shared.read_all().await?;
         for row in unreadable.rows() {
             let title = row.title();
             tracing::warn!(record = %title, reason = %row.what, "a record cannot be read and is left as it is; see `dorm repair`");

@@ -181,7 +181,11 @@ impl Store for SqlStore {
     }
 
     async fn unreadable(&self) -> Result<Vec<UnreadableRow>, StoreError> {
-        read::unreadable(&self.readers).await
+        read::living_and_unreadable(&self.readers).await.map(|(_, unreadable)| unreadable)
+    }
+
+    async fn living_and_unreadable(&self) -> Result<(Vec<SandboxRecord>, Vec<UnreadableRow>), StoreError> {
+        read::living_and_unreadable(&self.readers).await
     }
 }
 

@@ -151,12 +151,20 @@ pub(crate) async fn volumes(pool: &SqlitePool) -> Result<Vec<VolumeRecord>, Stor
 }
 
 /// Rows that cannot be read, without history. One connection reads them all, one list after the other.
-pub(crate) async fn unreadable(pool: &SqlitePool) -> Result<Vec<UnreadableRow>, StoreError> {
+pub(crate) async fn living_and_unreadable(
+    pool: &SqlitePool,
+) -> Result<(Vec<SandboxRecord>, Vec<UnreadableRow>), StoreError> {
     let wrong = |error| failed("look for rows that cannot be read", error);
     let mut connection = pool.acquire().await.map_err(wrong)?;
-    let mut found = Vec::new();
+    let (mut living, mut found) = (Vec::new(), Vec::new());
     let rows: Vec<SandboxRow> = sqlx::query_as(LIVING).fetch_all(&mut *connection).await.map_err(wrong)?;
-    found.extend(unreadable_of(rows, sandbox_of));
+    for row in rows {
+        match sandbox_of(row) {
+            Ok(record) => living.push(record),
+            Err(row) => found.push(*row),
+        }
+    }
+    living.sort_by(|one, other| one.sandbox.id.cmp(&other.sandbox.id));
     let rows: Vec<DocumentRow> = sqlx::query_as(OPEN).fetch_all(&mut *connection).await.map_err(wrong)?;
     found.extend(unreadable_of(rows, operation_of));
     let rows: Vec<DocumentRow> = sqlx::query_as(SNAPSHOTS).fetch_all(&mut *connection).await.map_err(wrong)?;
@@ -168,7 +176,7 @@ pub(crate) async fn unreadable(pool: &SqlitePool) -> Result<Vec<UnreadableRow>, 
     let rows: Vec<DocumentRow> = sqlx::query_as(VOLUMES).fetch_all(&mut *connection).await.map_err(wrong)?;
     found.extend(unreadable_of(rows, volume_of));
     found.sort();
-    Ok(found)
+    Ok((living, found))
 }
 
 pub(crate) async fn events(pool: &SqlitePool, filter: &EventFilter) -> Result<Vec<EventRecord>, StoreError> {

@@ -237,4 +237,10 @@ pub trait Store: Send + Sync + 'static {
     /// webhooks and volumes. History is not searched. A row that became unreadable after a list was read is in the answer
     /// to a later call, so call this after the lists that a decision is made from.
     async fn unreadable(&self) -> Result<Vec<UnreadableRow>, StoreError>;
+
+    /// The sandboxes that are not over, in the order of their ids, and what [`Store::unreadable`] answers. A store that
+    /// reads the same rows for both can read them once.
+    async fn living_and_unreadable(&self) -> Result<(Vec<SandboxRecord>, Vec<UnreadableRow>), StoreError> {
+        Ok((self.sandboxes(&SandboxFilter::living()).await?, self.unreadable().await?))
+    }
 }

@@ -1,6 +1,6 @@
 //! Which records are listed, and which are removed because they are old.
 
-use dorm_lifecycle::{CaptureId, Digest, ProjectId, SandboxId, SnapshotId, Timestamp};
+use dorm_lifecycle::{CaptureId, Digest, ProjectId, SandboxId, SnapshotId, StateName, Timestamp};
 
 use crate::{Maker, Removal, SandboxFilter, SandboxRecord, SnapshotRecord, SnapshotStatus};
 
@@ -28,6 +28,12 @@ pub struct SnapshotFilter {
 }
 
 impl SandboxFilter {
+    /// Every sandbox that is not over.
+    pub fn living() -> Self {
+        let states = StateName::ALL.into_iter().filter(|state| *state != StateName::Terminated).collect();
+        Self { states, ..Self::default() }
+    }
+
     /// Whether a sandbox is one of those that are listed. The limit does not count here.
     pub fn matches(&self, record: &SandboxRecord) -> bool {
         let Self { project, states, name, labels, origin, origin_source, after, limit: _ } = self;

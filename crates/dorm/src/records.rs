@@ -216,8 +216,7 @@ impl FiledStore {
 
     /// What there are to be files of, as if all of it had been changed just now.
     async fn kept(&self) -> Result<Change, StoreError> {
-        let states = StateName::ALL.into_iter().filter(|name| *name != StateName::Terminated).collect();
-        let mut sandboxes = self.inner.sandboxes(&SandboxFilter { states, ..SandboxFilter::default() }).await?;
+        let mut sandboxes = self.inner.sandboxes(&SandboxFilter::living()).await?;
         for record in &mut sandboxes {
             // As it was before the change that made it so.
             record.revision = record.revision.saturating_sub(1);
@@ -329,6 +328,10 @@ impl Store for FiledStore {
 
     async fn unreadable(&self) -> Result<Vec<UnreadableRow>, StoreError> {
         self.inner.unreadable().await
+    }
+
+    async fn living_and_unreadable(&self) -> Result<(Vec<SandboxRecord>, Vec<UnreadableRow>), StoreError> {
+        self.inner.living_and_unreadable().await
     }
 }
 

@@ -61,6 +61,9 @@ pub(super) async fn the_other_rows_are_listed(store: Arc<dyn Store>, spoil: impl
     assert_eq!(store.sandboxes(&page).await?.len(), 1);
     let expected = [RowKind::Sandbox, RowKind::Operation, RowKind::Snapshot, RowKind::Webhook];
     assert_eq!(keys(&store.unreadable().await?), expected.map(|kind| (kind, second.to_string())));
+    let (living, unreadable) = store.living_and_unreadable().await?;
+    assert_eq!(living, store.sandboxes(&SandboxFilter::living()).await?);
+    assert_eq!(keys(&unreadable), keys(&store.unreadable().await?));
     Ok(())
 }
 
