@@ -29,7 +29,7 @@ const CALM: Duration = Duration::from_millis(40);
 /// How long no step may come until an operation's background work is over too; more with each try.
 const QUIET: [Duration; 3] = [Duration::from_millis(150), Duration::from_secs(1), Duration::from_secs(5)];
 /// How often the operation is then still carried out for a step that did not come, before that step counts as chance.
-const MORE: usize = 5;
+const MORE: usize = 2;
 
 /// Proves. `interrupted` breaks it off; either way everything that it made is cleared away. `tell` is given lines for
 /// people while it works.
@@ -356,7 +356,9 @@ impl Proof<'_> {
             self.random.shuffle(&mut steps);
             for step in steps {
                 let mut came = false;
-                for quiet in QUIET.into_iter().chain([QUIET[1]; MORE]) {
+                let seen = self.tried.get(&operation).and_then(|tried| tried.get(&step)).map_or(0, |times| times.seen);
+                let more = if seen > 1 { MORE } else { 0 };
+                for quiet in QUIET.into_iter().chain(std::iter::repeat_n(QUIET[1], more)) {
                     if self.time() == Time::Over {
                         return Ok(Time::Over);
                     }
@@ -379,7 +381,7 @@ impl Proof<'_> {
     }
 
     /// A step that did not come in any of the cycles made for it belongs to something else that went on when it came. It
-    /// must have been tried where it belongs.
+    /// must have been tried where it belongs, unless it came but once.
     fn name_chance(&mut self) {
         let known: BTreeSet<String> = self
             .tried
@@ -390,8 +392,8 @@ impl Proof<'_> {
             .collect();
         for (operation, step) in std::mem::take(&mut self.unmet) {
             let Some(tried) = self.tried.get_mut(&operation) else { continue };
-            let is_untried = tried.get(&step).is_some_and(|times| times.tried == 0);
-            if is_untried && known.contains(step.name()) {
+            let Some(Times { seen, tried: 0 }) = tried.get(&step).copied() else { continue };
+            if seen == 1 || known.contains(step.name()) {
                 tried.remove(&step);
                 let row = self.report.row(operation.name());
                 row.by_chance.push(step.to_string());
@@ -411,7 +413,7 @@ impl Proof<'_> {
             Ok(Ran { seen, hit, faults }) => {
                 let tried = self.tried.entry(operation).or_default();
                 for seen in seen {
-                    tried.entry(seen).or_default();
+                    tried.entry(seen).or_default().seen += 1;
                 }
                 if let Some(step) = step.as_ref().filter(|_| hit) {
                     tried.entry(step.clone()).or_default().tried += 1;

@@ -37,7 +37,7 @@ pub struct Row {
     /// The others.
     pub untried: Vec<String>,
     /// Steps that came some time and then in none of the cycles made for them: of something that went on at the same time.
-    /// Each was tried in another operation.
+    /// Each came only once, or was tried in another operation.
     pub by_chance: Vec<String>,
     /// How often it was carried out.
     pub cycles: u64,
@@ -84,9 +84,10 @@ pub enum Kind {
     WrongAnswer,
 }
 
-/// How often something was done at a step.
+/// How often a step came, and how often something was done there.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Times {
+    pub(crate) seen: u32,
     pub(crate) tried: u32,
 }
 

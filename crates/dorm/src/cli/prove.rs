@@ -227,7 +227,7 @@ fn print(report: &Report) -> Result<(), Problem> {
     }
     for row in report.rows.iter().filter(|row| !row.by_chance.is_empty()) {
         let steps = row.by_chance.join(", ");
-        output::talk(&format!("came only now and then in '{}', and was tried elsewhere: {steps}", row.operation));
+        output::talk(&format!("came only now and then in '{}': {steps}", row.operation));
     }
     for finding in &report.findings {
         let step = finding.step.as_ref().map(|step| format!(" at the step '{step}'")).unwrap_or_default();
