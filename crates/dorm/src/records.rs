@@ -123,6 +123,7 @@ type Fate = Option<RecordFile>;
 /// The kind and id of a record.
 type Key = (RowKind, String);
 
+/// What becomes of the file of one record.
 type Keyed = (Key, Fate);
 
 /// What a change means for the files: a text to write, or none where the file goes.
@@ -204,7 +205,7 @@ impl FiledStore {
         let living: BTreeSet<&SandboxId> = kept.sandboxes.iter().map(|record| &record.sandbox.id).collect();
         self.write_unchanged(fates(&kept));
         for id in sandboxes_in(&self.data.join(DIRECTORY)).into_iter().filter(|id| !living.contains(id)) {
-            // Of a sandbox without any row nothing is known, and its file stays.
+            // A sandbox that has no row is unknown: its file stays.
             if let Ok(Some(record)) = self.inner.sandbox(&id).await
                 && record.sandbox.state.name() == StateName::Terminated
             {

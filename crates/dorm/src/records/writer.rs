@@ -8,14 +8,12 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use dorm_store::RowKind;
-
-use super::{Fate, name};
+use super::{Fate, Key, Keyed, name};
 
 /// How long the end of the daemon waits for files.
 const CLOSING: Duration = Duration::from_secs(5);
 
-type Waiting = BTreeMap<(RowKind, String), Fate>;
+type Waiting = BTreeMap<Key, Fate>;
 
 #[derive(Default)]
 struct Queue {
@@ -51,7 +49,7 @@ impl Writer {
         Self(shared)
     }
 
-    pub(super) fn write(&self, fates: Vec<((RowKind, String), Fate)>) {
+    pub(super) fn write(&self, fates: Vec<Keyed>) {
         if fates.is_empty() {
             return;
         }
