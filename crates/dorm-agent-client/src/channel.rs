@@ -1,25 +1,27 @@
 //! One call: its request, its answer, and what streams behind it.
 
+use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use dorm_agent_proto::frame::{self, Kind, PAYLOAD_MAX};
-use dorm_agent_proto::{Answer, End, Event, Failure, Request, WINDOW};
-use tokio::sync::mpsc;
+use dorm_agent_proto::{Answer, End, Event, Failure, REQUEST_MAX, Request, WINDOW};
 
-use crate::connection::{Connection, Incoming, Outgoing};
+use crate::connection::{Connection, Outgoing};
 use crate::credit::Credit;
 use crate::error::AgentError;
+use crate::inbox::{Bounds, Inbox, Incoming};
 
 /// One call on a connection. Dropping it before its end tells the agent to give it up.
 #[derive(Debug)]
 pub(crate) struct Channel {
     id: u32,
     connection: Arc<Connection>,
-    incoming: mpsc::UnboundedReceiver<Incoming>,
+    inbox: Arc<Inbox>,
     credit: Arc<Credit>,
     consumed: u32,
+    taken: u64,
     behind: Behind,
     stage: Stage,
 }
@@ -60,24 +62,28 @@ impl Channel {
         as_outgoing: fn(Vec<u8>) -> Outgoing,
     ) -> Result<Self, AgentError> {
         let message = serde_json::to_vec(request).map_err(|error| AgentError::Invalid(error.to_string()))?;
-        if message.len() > dorm_agent_proto::MESSAGE_MAX {
-            return Err(AgentError::Invalid(frame::TooLong.to_string()));
+        if message.len() > REQUEST_MAX {
+            return Err(AgentError::Invalid(frame::TooLong(REQUEST_MAX).to_string()));
         }
-        let (id, incoming, credit) = connection.add()?;
+        let bounds = match request {
+            Request::ReadFile { .. } | Request::Dial { .. } => Bounds::None,
+            _ => Bounds::Kept,
+        };
+        let (id, inbox, credit) = connection.add(bounds)?;
         let behind = if matches!(request, Request::ReadFile { .. }) { Behind::Contents } else { Behind::Nothing };
         let connection = Arc::clone(connection);
-        let channel = Self { id, connection, incoming, credit, consumed: 0, behind, stage: Stage::Open };
+        let channel = Self { id, connection, inbox, credit, consumed: 0, taken: 0, behind, stage: Stage::Open };
         channel.connection.send(as_outgoing(encoded(Kind::Request, id, &message)));
         Ok(channel)
     }
 
     /// Waits for the answer. May be dropped and called again.
     pub(crate) async fn answer(&mut self) -> Result<Answer, AgentError> {
-        match self.incoming.recv().await {
+        match poll_fn(|context| self.inbox.poll_take(context)).await {
             None => Err(self.over()),
             Some(Incoming::Answer(answer)) => {
                 let answer: Result<Answer, Failure> = serde_json::from_slice(&answer)
-                    .map_err(|error| self.connection.give_up(format!("an answer: {error}")))?;
+                    .map_err(|error| self.connection.give_up(&format!("an answer: {error}")))?;
                 let streams = match &answer {
                     Ok(Answer::Follows) => true,
                     Ok(Answer::Stat(_)) => self.behind == Behind::Contents,
@@ -88,7 +94,7 @@ impl Channel {
                 }
                 Ok(answer?)
             }
-            Some(_) => Err(self.connection.give_up("a stream before its answer".to_owned())),
+            Some(_) => Err(self.connection.give_up("a stream before its answer")),
         }
     }
 
@@ -97,29 +103,36 @@ impl Channel {
         if self.stage == Stage::Over {
             return Poll::Ready(None);
         }
-        let item = match ready!(self.incoming.poll_recv(context)) {
+        let item = match ready!(self.inbox.poll_take(context)) {
             None => Some(Err(self.over())),
             Some(Incoming::Data(data)) => {
                 self.consume(u32::try_from(data.len()).unwrap_or(u32::MAX));
                 Some(Ok(Item::Data(data)))
             }
-            Some(Incoming::Event(event, cost)) => {
-                self.consume(cost);
-                Some(Ok(Item::Event(event)))
+            Some(Incoming::Event(event)) => {
+                self.consume(u32::try_from(event.len()).unwrap_or(u32::MAX));
+                let event = serde_json::from_slice(&event).map(Item::Event);
+                Some(event.map_err(|error| self.connection.give_up(&format!("an event: {error}"))))
             }
             Some(Incoming::End(end)) => {
                 self.stage = Stage::Over;
-                match end {
-                    End::Complete | End::Abandoned => None,
-                    End::Failed(failure) => {
+                match serde_json::from_slice(&end) {
+                    Ok(End::Complete | End::Abandoned) => None,
+                    Ok(End::Failed(failure)) => {
                         self.credit.close();
                         Some(Err(failure.into()))
                     }
+                    Err(error) => Some(Err(self.connection.give_up(&format!("an end: {error}")))),
                 }
             }
-            Some(Incoming::Answer(_)) => Some(Err(self.connection.give_up("two answers to one request".to_owned()))),
+            Some(Incoming::Answer(_)) => Some(Err(self.connection.give_up("two answers to one request"))),
         };
         Poll::Ready(item)
+    }
+
+    /// How many bytes of the stream were taken so far.
+    pub(crate) fn taken(&self) -> u64 {
+        self.taken
     }
 
     /// The sending half.
@@ -136,7 +149,7 @@ impl Channel {
 
     /// The stream ended although it should not have.
     pub(crate) fn unexpected(&self, what: &str) -> AgentError {
-        self.connection.give_up(what.to_owned())
+        self.connection.give_up(what)
     }
 
     fn over(&mut self) -> AgentError {
@@ -145,10 +158,12 @@ impl Channel {
     }
 
     fn consume(&mut self, bytes: u32) {
+        self.taken = self.taken.saturating_add(u64::from(bytes));
         self.consumed = self.consumed.saturating_add(bytes);
         if self.consumed >= WINDOW / 2 {
-            let credit = std::mem::take(&mut self.consumed).to_le_bytes();
-            self.connection.send(Outgoing::Frames(encoded(Kind::Credit, self.id, &credit)));
+            let credit = std::mem::take(&mut self.consumed);
+            self.inbox.grant(credit);
+            self.connection.send(Outgoing::Credit(encoded(Kind::Credit, self.id, &credit.to_le_bytes())));
         }
     }
 }

@@ -1,15 +1,14 @@
 //! The stream itself: one task writes it, one reads it and hands each frame to its channel.
 //!
-//! The reader never waits for a caller: what it queues for one is bounded by the credit that caller has given.
+//! The reader never waits for a caller: see [`Inbox`].
 
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use bytes::Bytes;
-use dorm_agent_proto::frame::{self, Assembler, Decoder, Frame, Kind};
-use dorm_agent_proto::{End, Event, Hello, Nonce, Resync, VERSION};
+use dorm_agent_proto::frame::{self, Decoder, Frame, Kind};
+use dorm_agent_proto::{Hello, Nonce, Resync, VERSION, legible};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -17,23 +16,20 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::credit::Credit;
 use crate::error::AgentError;
+use crate::inbox::{Bounds, Inbox};
 
 const READ_BYTES: usize = 64 * 1024;
 
-/// What comes in on one channel. The number is how much credit it took.
-#[derive(Debug)]
-pub(crate) enum Incoming {
-    Answer(Vec<u8>),
-    Data(Bytes),
-    Event(Event, u32),
-    End(End),
-}
+/// How many times the agent is given credit without reading of it: it may have been given twice for each channel.
+const CREDITS_UNREAD_MAX: usize = 4 * 1024;
 
 /// What goes out.
 #[derive(Debug)]
 pub(crate) enum Outgoing {
     /// As soon as possible; held back while the agent is quiesced.
     Frames(Vec<u8>),
+    /// The same, with credit.
+    Credit(Vec<u8>),
     /// Then nothing, until the next `Continue`.
     Quiesce(Vec<u8>),
     /// Ends the quiet.
@@ -56,6 +52,8 @@ struct Shared {
     closed: CancellationToken,
     /// When anything came in last.
     heard: Mutex<Instant>,
+    /// How many frames with credit are not written yet.
+    credits: AtomicUsize,
 }
 
 #[derive(Debug, Default)]
@@ -73,10 +71,8 @@ enum Reason {
 
 #[derive(Debug)]
 struct Entry {
-    incoming: mpsc::UnboundedSender<Incoming>,
+    inbox: Arc<Inbox>,
     credit: Arc<Credit>,
-    answer: Assembler,
-    event: Assembler,
 }
 
 impl Connection {
@@ -100,8 +96,12 @@ impl Connection {
             return Err(AgentError::Version { agent: hello.version, host: VERSION });
         }
         let closed = CancellationToken::new();
-        let shared =
-            Arc::new(Shared { table: Mutex::default(), closed: closed.clone(), heard: Mutex::new(Instant::now()) });
+        let shared = Arc::new(Shared {
+            table: Mutex::default(),
+            closed: closed.clone(),
+            heard: Mutex::new(Instant::now()),
+            credits: AtomicUsize::new(0),
+        });
         let (outgoing, queue) = mpsc::unbounded_channel();
         tokio::spawn(write(writing, queue, Arc::clone(&shared)));
         tokio::spawn(read(reading, decoder, Arc::clone(&shared)));
@@ -130,18 +130,15 @@ impl Connection {
     }
 
     /// A fresh channel.
-    pub(crate) fn add(&self) -> Result<(u32, mpsc::UnboundedReceiver<Incoming>, Arc<Credit>), AgentError> {
+    pub(crate) fn add(&self, bounds: Bounds) -> Result<(u32, Arc<Inbox>, Arc<Credit>), AgentError> {
         let mut table = self.shared.lock();
         if table.end.is_some() || self.shared.closed.is_cancelled() {
             return Err(table.error());
         }
         let id = self.next.fetch_add(1, Ordering::Relaxed);
-        let (incoming, receiver) = mpsc::unbounded_channel();
-        let credit = Arc::new(Credit::new());
-        let entry =
-            Entry { incoming, credit: Arc::clone(&credit), answer: Assembler::default(), event: Assembler::default() };
-        table.entries.insert(id, entry);
-        Ok((id, receiver, credit))
+        let (inbox, credit) = (Arc::new(Inbox::new(bounds)), Arc::new(Credit::new()));
+        table.entries.insert(id, Entry { inbox: Arc::clone(&inbox), credit: Arc::clone(&credit) });
+        Ok((id, inbox, credit))
     }
 
     pub(crate) fn remove(&self, id: u32) {
@@ -150,6 +147,11 @@ impl Connection {
 
     /// Queues frames. When the connection has ended they go nowhere; the channel's receiver tells.
     pub(crate) fn send(&self, outgoing: Outgoing) {
+        if matches!(outgoing, Outgoing::Credit(_))
+            && self.shared.credits.fetch_add(1, Ordering::Relaxed) >= CREDITS_UNREAD_MAX
+        {
+            self.shared.end(Reason::Nonsense("a flood, and reads nothing".to_owned()));
+        }
         drop(self.outgoing.send(outgoing));
     }
 
@@ -159,7 +161,8 @@ impl Connection {
     }
 
     /// Gives the connection up because of what the agent said.
-    pub(crate) fn give_up(&self, reason: String) -> AgentError {
+    pub(crate) fn give_up(&self, reason: &str) -> AgentError {
+        let reason = legible(reason);
         self.shared.end(Reason::Nonsense(reason.clone()));
         AgentError::Protocol(reason)
     }
@@ -191,43 +194,28 @@ impl Shared {
         // In their order, so that those who wait are always woken in the same one.
         while let Some((_, entry)) = table.entries.pop_first() {
             entry.credit.close();
+            entry.inbox.close();
         }
         drop(table);
         self.closed.cancel();
     }
 
     fn dispatch(&self, frame: Frame) -> Result<(), String> {
-        let mut table = self.lock();
-        let Some(entry) = table.entries.get_mut(&frame.channel) else { return Ok(()) };
-        let incoming = match frame.kind {
+        let (inbox, credit) = match self.lock().entries.get(&frame.channel) {
+            Some(entry) => (Arc::clone(&entry.inbox), Arc::clone(&entry.credit)),
+            // The caller may have dropped its channel just now.
+            None => return Ok(()),
+        };
+        match frame.kind {
             Kind::Credit => {
                 let bytes = frame.payload.try_into().map_err(|_| "credit without a number".to_owned())?;
-                entry.credit.add(u32::from_le_bytes(bytes));
-                return Ok(());
+                credit.add(u32::from_le_bytes(bytes))
             }
-            Kind::Data => Incoming::Data(Bytes::from(frame.payload)),
-            Kind::Answer => match entry.answer.push(frame.part, frame.payload).map_err(|error| error.to_string())? {
-                Some(answer) => Incoming::Answer(answer),
-                None => return Ok(()),
-            },
-            Kind::Event => match entry.event.push(frame.part, frame.payload).map_err(|error| error.to_string())? {
-                Some(event) => {
-                    let cost = u32::try_from(event.len()).unwrap_or(u32::MAX);
-                    let event = serde_json::from_slice(&event).map_err(|error| format!("an event: {error}"))?;
-                    Incoming::Event(event, cost)
-                }
-                None => return Ok(()),
-            },
-            Kind::End => {
-                Incoming::End(serde_json::from_slice(&frame.payload).map_err(|error| format!("an end: {error}"))?)
-            }
+            Kind::Answer | Kind::Data | Kind::Event | Kind::End => inbox.put(frame),
             Kind::Resync | Kind::Hello | Kind::Request | Kind::Cancel => {
-                return Err(format!("a frame of kind {:?}", frame.kind));
+                Err(format!("a frame of kind {:?}", frame.kind))
             }
-        };
-        // The caller may have dropped its channel just now.
-        drop(entry.incoming.send(incoming));
-        Ok(())
+        }
     }
 }
 
@@ -293,8 +281,8 @@ async fn write(
     let mut held = Vec::new();
     let mut buffer = Vec::new();
     let sort = |outgoing, flow: &mut Flow, held: &mut Vec<u8>, buffer: &mut Vec<u8>| match (outgoing, *flow) {
-        (Outgoing::Frames(frames), Flow::Open) => buffer.extend_from_slice(&frames),
-        (Outgoing::Frames(frames), Flow::Quiet) => held.extend_from_slice(&frames),
+        (Outgoing::Frames(frames) | Outgoing::Credit(frames), Flow::Open) => buffer.extend_from_slice(&frames),
+        (Outgoing::Frames(frames) | Outgoing::Credit(frames), Flow::Quiet) => held.extend_from_slice(&frames),
         (Outgoing::Quiesce(frames), _) => {
             buffer.extend_from_slice(&frames);
             *flow = Flow::Quiet;
@@ -333,5 +321,8 @@ async fn write(
             break;
         }
         buffer.clear();
+        if flow == Flow::Open && queue.is_empty() {
+            shared.credits.store(0, Ordering::Relaxed);
+        }
     }
 }

@@ -21,12 +21,17 @@ impl Credit {
         Self(Mutex::new(State { bytes: u64::from(WINDOW), closed: false, waiting: None }))
     }
 
-    pub(crate) fn add(&self, bytes: u32) {
+    /// Adds to it; why not, when there is more than was ever sent.
+    pub(crate) fn add(&self, bytes: u32) -> Result<(), String> {
         let mut state = self.lock();
         state.bytes = state.bytes.saturating_add(u64::from(bytes));
+        if state.bytes > u64::from(WINDOW) {
+            return Err("credit for more than was sent to it".to_owned());
+        }
         if let Some(waker) = state.waiting.take() {
             waker.wake();
         }
+        Ok(())
     }
 
     /// Nothing may be sent any more.

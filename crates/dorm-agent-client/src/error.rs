@@ -4,7 +4,7 @@ use std::error::Error as StdError;
 use std::io;
 use std::sync::Arc;
 
-use dorm_agent_proto::{Failure, GuestPath, GuestString};
+use dorm_agent_proto::{Failure, GuestPath, GuestString, legible};
 use thiserror::Error;
 
 /// Why a call to the agent failed. All but [`AgentError::Closed`], [`AgentError::Protocol`], [`AgentError::Version`] and
@@ -93,6 +93,9 @@ pub enum AgentError {
     /// Nobody listens on that port.
     #[error("nobody listens on port {0} in the sandbox")]
     Refused(u16),
+    /// There are more than are listed at once.
+    #[error("there are more than {0} processes in the sandbox: ask for them page by page")]
+    TooMany(usize),
     /// Too many calls at once.
     #[error("the agent in the sandbox is busy with too many calls: end some first")]
     Busy,
@@ -112,6 +115,7 @@ pub enum AgentError {
 }
 
 impl From<Failure> for AgentError {
+    /// Its texts are the agent's own.
     fn from(failure: Failure) -> Self {
         match failure {
             Failure::NotFound { path } => Self::NotFound(path),
@@ -124,15 +128,17 @@ impl From<Failure> for AgentError {
             Failure::NoSpace { path } => Self::NoSpace(path),
             Failure::MountBusy { path } => Self::MountBusy(path),
             Failure::CommandNotFound { command } => Self::CommandNotFound(command),
-            Failure::CannotExecute { command, reason } => Self::CannotExecute { command, reason },
-            Failure::NoUser { user } => Self::NoUser(user),
+            Failure::CannotExecute { command, reason } => Self::CannotExecute { command, reason: legible(&reason) },
+            Failure::NoUser { user } => Self::NoUser(legible(&user)),
             Failure::NoProcess { process } => Self::NoProcess(process),
             Failure::InputClosed { process } => Self::InputClosed(process),
             Failure::NoTerminal { process } => Self::NoTerminal(process),
             Failure::Refused { port } => Self::Refused(port),
             Failure::Busy => Self::Busy,
-            Failure::Invalid { reason } => Self::Invalid(reason),
-            Failure::Other { operation, operand, reason } => Self::Other { operation, operand, reason },
+            Failure::Invalid { reason } => Self::Invalid(legible(&reason)),
+            Failure::Other { operation, operand, reason } => {
+                Self::Other { operation: legible(&operation), operand, reason: legible(&reason) }
+            }
         }
     }
 }

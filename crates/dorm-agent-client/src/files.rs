@@ -1,7 +1,6 @@
 //! Files inside the sandbox. Everything is done as root there.
 
 use std::error::Error as StdError;
-use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, ready};
 
@@ -15,6 +14,7 @@ use futures_util::{Stream, StreamExt};
 use crate::agent::{Agent, wrong};
 use crate::channel::{Channel, Item};
 use crate::error::AgentError;
+use crate::page::{Listed, Page, collect};
 use crate::processes::send_all;
 
 impl Agent {
@@ -56,21 +56,24 @@ impl Agent {
         stat_of(&channel, answer)
     }
 
-    /// Lists a directory, `depth` levels of it (1: its own entries), a directory before what is in it, by name.
-    /// Links are not followed below the first.
+    /// Lists a directory, `depth` levels of it (1: its own entries), a directory before what is in it, by name: at most
+    /// `most` entries, and at most [`crate::PAGE_MAX`], of those behind `after`. Links are not followed below the first.
     ///
     /// # Errors
     /// [`AgentError::NotFound`], [`AgentError::NotADirectory`].
-    pub async fn list(&self, path: &GuestPath, depth: u32) -> Result<Vec<Entry>, AgentError> {
-        let mut channel = self.follow(&Request::List { path: path.clone(), depth }).await?;
-        let mut entries = Vec::new();
-        while let Some(item) = poll_fn(|context| channel.poll_item(context)).await {
-            match item? {
-                Item::Event(Event::Entry(entry)) => entries.push(entry),
-                other => return Err(channel.unexpected(&format!("{other:?} in a listing"))),
-            }
-        }
-        Ok(entries)
+    pub async fn list(
+        &self,
+        path: &GuestPath,
+        depth: u32,
+        after: Option<&GuestPath>,
+        most: usize,
+    ) -> Result<Page<Entry>, AgentError> {
+        let channel = self.follow(&Request::List { path: path.clone(), depth }).await?;
+        let entry = |event| match event {
+            Event::Entry(entry) => Listed::when(after.is_none_or(|after| stands_behind(&entry.path, after)), entry),
+            _ => Listed::Stranger,
+        };
+        collect(channel, most, entry).await
     }
 
     /// What is known of a path without reading it. A link is reported as itself.
@@ -122,6 +125,15 @@ impl Agent {
         let (answer, channel) = self.ask(request).await?;
         stat_of(&channel, answer)
     }
+}
+
+fn is_slash(byte: &u8) -> bool {
+    *byte == b'/'
+}
+
+/// The order of a listing: a directory before what is in it, by name.
+fn stands_behind(path: &GuestPath, other: &GuestPath) -> bool {
+    path.as_bytes().split(is_slash).gt(other.as_bytes().split(is_slash))
 }
 
 fn stat_of(channel: &Channel, answer: Answer) -> Result<FileStat, AgentError> {

@@ -14,6 +14,7 @@ use futures_util::Stream;
 use crate::agent::{Agent, wrong};
 use crate::channel::{Channel, Item};
 use crate::error::AgentError;
+use crate::page::{Listed, PAGE_MAX, Page, collect};
 
 impl Agent {
     /// Starts a process. It belongs to the sandbox, not to this connection, and outlives it.
@@ -32,17 +33,41 @@ impl Agent {
     /// The processes that were started by [`Agent::start`], oldest first: all that live, and about 256 that ended.
     ///
     /// # Errors
-    /// [`AgentError::Closed`].
+    /// [`AgentError::TooMany`], [`AgentError::Closed`].
     pub async fn processes(&self) -> Result<Vec<ProcessStatus>, AgentError> {
-        let mut channel = self.follow(&Request::Processes).await?;
-        let mut list = Vec::new();
-        while let Some(item) = poll_fn(|context| channel.poll_item(context)).await {
-            match item? {
-                Item::Event(Event::Process(status)) => list.push(status),
-                other => return Err(channel.unexpected(&format!("{other:?} in a list of processes"))),
-            }
-        }
-        Ok(list)
+        let Page { items, more } = self.processes_after(None, PAGE_MAX).await?;
+        if more { Err(AgentError::TooMany(items.len())) } else { Ok(items) }
+    }
+
+    /// Some of those processes, oldest first: at most `most`, and at most [`PAGE_MAX`], of those behind the handle
+    /// `after`.
+    ///
+    /// # Errors
+    /// [`AgentError::Closed`].
+    pub async fn processes_after(&self, after: Option<u64>, most: usize) -> Result<Page<ProcessStatus>, AgentError> {
+        self.some_processes(most, |process| after.is_none_or(|after| process > after)).await
+    }
+
+    /// One of those processes.
+    ///
+    /// # Errors
+    /// [`AgentError::NoProcess`].
+    pub async fn process(&self, process: u64) -> Result<ProcessStatus, AgentError> {
+        let found = self.some_processes(1, |other| process == other).await?;
+        found.items.into_iter().next().ok_or(AgentError::NoProcess(process))
+    }
+
+    async fn some_processes(
+        &self,
+        most: usize,
+        is_wanted: impl Fn(u64) -> bool,
+    ) -> Result<Page<ProcessStatus>, AgentError> {
+        let channel = self.follow(&Request::Processes).await?;
+        let process = |event| match event {
+            Event::Process(status) => Listed::when(is_wanted(status.process), status),
+            _ => Listed::Stranger,
+        };
+        collect(channel, most, process).await
     }
 
     /// Follows a process's output from a place in it until the process ends. A reader that reads makes the process
@@ -51,7 +76,7 @@ impl Agent {
     /// # Errors
     /// [`AgentError::NoProcess`].
     pub async fn output(&self, process: u64, from: Offsets) -> Result<OutputStream, AgentError> {
-        Ok(OutputStream { channel: self.follow(&Request::Output { process, from }).await? })
+        Ok(OutputStream { channel: self.follow(&Request::Output { process, from }).await?, at: Offsets::BEGINNING })
     }
 
     /// Writes to a process's input; returns when the sandbox's kernel has taken all of it. Bytes of one call stay
@@ -165,26 +190,50 @@ pub enum Output {
 #[derive(Debug)]
 pub struct OutputStream {
     channel: Channel,
+    /// Behind what has come. Nothing comes again.
+    at: Offsets,
+}
+
+impl OutputStream {
+    /// Goes on behind a piece; whether it may stand there.
+    fn pass(&mut self, kind: OutputKind, offset: u64, bytes: u64) -> bool {
+        let at = match kind {
+            OutputKind::Stdout => &mut self.at.stdout,
+            OutputKind::Stderr => &mut self.at.stderr,
+        };
+        let end = offset.checked_add(bytes).filter(|_| offset >= *at);
+        *at = end.unwrap_or(*at);
+        end.is_some()
+    }
 }
 
 impl Stream for OutputStream {
     type Item = Result<Output, AgentError>;
 
     fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        let channel = &mut self.get_mut().channel;
-        Poll::Ready(ready!(channel.poll_item(context)).map(|item| match item? {
+        let this = self.get_mut();
+        let item = match ready!(this.channel.poll_item(context)).transpose() {
+            Ok(Some(item)) => item,
+            Ok(None) => return Poll::Ready(None),
+            Err(error) => return Poll::Ready(Some(Err(error))),
+        };
+        let output = match item {
             Item::Data(data) => match OutputHeader::split(&data) {
-                Some((OutputHeader { kind: OutputKind::Stdout, offset }, _)) => {
-                    Ok(Output::Stdout { offset, bytes: data.slice(OutputHeader::LENGTH..) })
+                Some((OutputHeader { kind, offset }, bytes)) if this.pass(kind, offset, bytes.len() as u64) => {
+                    let bytes = data.slice(OutputHeader::LENGTH..);
+                    Ok(match kind {
+                        OutputKind::Stdout => Output::Stdout { offset, bytes },
+                        OutputKind::Stderr => Output::Stderr { offset, bytes },
+                    })
                 }
-                Some((OutputHeader { kind: OutputKind::Stderr, offset }, _)) => {
-                    Ok(Output::Stderr { offset, bytes: data.slice(OutputHeader::LENGTH..) })
-                }
-                None => Err(channel.unexpected("output without a header")),
+                _ => Err("output without a place".to_owned()),
             },
-            Item::Event(Event::Lost { kind, offset, bytes }) => Ok(Output::Lost { kind, offset, bytes }),
+            Item::Event(Event::Lost { kind, offset, bytes }) if this.pass(kind, offset, bytes) => {
+                Ok(Output::Lost { kind, offset, bytes })
+            }
             Item::Event(Event::Exited(status)) => Ok(Output::Exited(status)),
-            Item::Event(other) => Err(channel.unexpected(&format!("{other:?} in an output"))),
-        }))
+            Item::Event(other) => Err(format!("{other:?} in an output")),
+        };
+        Poll::Ready(Some(output.map_err(|what| this.channel.unexpected(&what))))
     }
 }

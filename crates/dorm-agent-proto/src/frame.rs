@@ -134,20 +134,31 @@ pub fn hello(nonce: Nonce, hello: &[u8]) -> Vec<u8> {
 }
 
 /// Puts messages that came in several frames together. One per channel.
-#[derive(Default, Debug)]
+#[derive(Debug)]
 pub struct Assembler {
     parts: Vec<u8>,
+    most: usize,
 }
 
 impl Assembler {
+    /// One for messages of at most so many bytes.
+    pub fn within(most: usize) -> Self {
+        Self { parts: Vec::new(), most }
+    }
+
+    /// Whether it waits for the first part of a message.
+    pub fn is_empty(&self) -> bool {
+        self.parts.is_empty()
+    }
+
     /// Takes the next frame's payload. Answers the whole message with its last part.
     ///
     /// # Errors
-    /// When the message grows beyond [`crate::MESSAGE_MAX`].
+    /// When the message grows beyond what it may be.
     pub fn push(&mut self, part: Part, payload: Vec<u8>) -> Result<Option<Vec<u8>>, TooLong> {
-        if self.parts.len() + payload.len() > crate::MESSAGE_MAX {
+        if self.parts.len() + payload.len() > self.most {
             self.parts = Vec::new();
-            return Err(TooLong);
+            return Err(TooLong(self.most));
         }
         match part {
             Part::Last if self.parts.is_empty() => Ok(Some(payload)),
@@ -165,5 +176,5 @@ impl Assembler {
 
 /// A message is longer than both ends agree on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("a message of more than {} bytes", crate::MESSAGE_MAX)]
-pub struct TooLong;
+#[error("a message of more than {0} bytes")]
+pub struct TooLong(pub usize);

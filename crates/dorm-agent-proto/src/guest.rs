@@ -38,7 +38,7 @@ impl GuestString {
     /// [`GuestError::Zero`].
     pub fn new(bytes: impl Into<Vec<u8>>) -> Result<Self, GuestError> {
         let bytes = bytes.into();
-        if bytes.contains(&0) { Err(GuestError::Zero(lossy(&bytes))) } else { Ok(Self(bytes)) }
+        if bytes.contains(&0) { Err(GuestError::Zero(legible(&lossy(&bytes)))) } else { Ok(Self(bytes)) }
     }
 
     /// The bytes.
@@ -68,7 +68,7 @@ impl GuestPath {
     /// [`GuestError::Relative`], [`GuestError::Zero`].
     pub fn new(bytes: impl Into<Vec<u8>>) -> Result<Self, GuestError> {
         let bytes = GuestString::new(bytes)?.0;
-        if bytes.first() == Some(&b'/') { Ok(Self(bytes)) } else { Err(GuestError::Relative(lossy(&bytes))) }
+        if bytes.first() == Some(&b'/') { Ok(Self(bytes)) } else { Err(GuestError::Relative(legible(&lossy(&bytes)))) }
     }
 
     /// The bytes.
@@ -106,6 +106,42 @@ impl TryFrom<&Path> for GuestPath {
     }
 }
 
+/// The most bytes that [`legible`] shows of a text.
+pub const LEGIBLE_MAX: usize = 512;
+
+/// A text from inside a sandbox as it may be shown, logged and recorded: in one line, without characters that steer a
+/// terminal or turn the direction of what follows, and cut to [`LEGIBLE_MAX`] bytes, of which the last is then `…`.
+/// Text that is so already comes back unchanged.
+pub fn legible(text: &str) -> String {
+    const CUT: char = '…';
+    let mut shown = String::new();
+    // Where the cut would be.
+    let mut room = 0;
+    for letter in text.chars() {
+        let before = shown.len();
+        match is_legible(letter) {
+            true => shown.push(letter),
+            false => shown.extend(letter.escape_default()),
+        }
+        if shown.len() > LEGIBLE_MAX {
+            shown.truncate(room);
+            shown.push(CUT);
+            return shown;
+        }
+        if before + CUT.len_utf8() <= LEGIBLE_MAX {
+            room = before;
+        }
+    }
+    shown
+}
+
+/// Whether a character stands for itself: neither a control character nor one of those that order text in two directions.
+fn is_legible(letter: char) -> bool {
+    let turns =
+        matches!(letter, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    !letter.is_control() && !turns
+}
+
 fn lossy(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
@@ -136,7 +172,7 @@ macro_rules! text {
 
         impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(&lossy(&self.0))
+                f.write_str(&legible(&lossy(&self.0)))
             }
         }
 
@@ -220,7 +256,7 @@ impl TryFrom<(GuestString, GuestString)> for Variable {
 
     fn try_from((name, value): (GuestString, GuestString)) -> Result<Self, GuestError> {
         if name.0.is_empty() || name.0.contains(&b'=') {
-            return Err(GuestError::Variable(name.to_text()));
+            return Err(GuestError::Variable(name.to_string()));
         }
         Ok(Self { name, value })
     }
@@ -250,7 +286,21 @@ pub(crate) mod as_base64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{GuestPath, GuestString, Variable};
+    use super::{GuestPath, GuestString, LEGIBLE_MAX, Variable, legible};
+
+    #[test]
+    fn a_text_is_shown_in_one_line_that_steers_nothing_and_has_an_end() {
+        for plain in ["", "no such file", "köln/ファイル 🦀"] {
+            assert_eq!(legible(plain), plain);
+        }
+        assert_eq!(legible("a\nb\x1b[31m\u{202e}c\u{85}"), r"a\nb\u{1b}[31m\u{202e}c\u{85}");
+        assert_eq!(legible(&"x".repeat(LEGIBLE_MAX)), "x".repeat(LEGIBLE_MAX));
+        for long in ["x".repeat(LEGIBLE_MAX + 1), "é".repeat(1 << 20), "\n".repeat(LEGIBLE_MAX)] {
+            let shown = legible(&long);
+            assert!(shown.len() <= LEGIBLE_MAX && shown.len() > LEGIBLE_MAX - 16 && shown.ends_with('…'), "{shown}");
+        }
+        assert_eq!(GuestPath::new("/a\tb").unwrap().to_string(), r"/a\tb");
+    }
 
     #[test]
     fn bytes_that_are_not_utf8_come_back_from_json() {

@@ -33,13 +33,13 @@ pub mod frame;
 
 pub use failure::Failure;
 pub use file::{Entry, FileKind, FileStat, Parents, RemoveScope, Scope, WatchEvent, WatchEventKind, WriteOptions};
-pub use guest::{GuestError, GuestPath, GuestString, Variable};
+pub use guest::{GuestError, GuestPath, GuestString, LEGIBLE_MAX, Variable, legible};
 pub use identity::{Account, Applied, Hook, HookOutcome, Identity, Metrics, Resumed};
 pub use message::{Answer, End, Event, Hello, Nonce, OutputHeader, Request, Resync};
 pub use mount::{Busy, GuestMount};
 pub use process::{
-    ExitStatus, FirstReader, Offsets, OutputKind, ProcessSpec, ProcessStarted, ProcessStatus, Signal, Stdin, Target,
-    TerminalSize, User,
+    ExitStatus, FirstReader, LABEL_MAX, Offsets, OutputKind, ProcessSpec, ProcessStarted, ProcessStatus, STATUS_BYTES,
+    Signal, Stdin, Target, TerminalSize, User,
 };
 
 /// The version of this protocol. Both ends must have the same: the agent's binary comes from the host's own build.
@@ -48,8 +48,14 @@ pub const VERSION: u16 = 1;
 /// How many bytes either side may send on a fresh channel before it is given more, in each direction.
 pub const WINDOW: u32 = 256 * 1024;
 
-/// The largest request, answer or event, in bytes, over all its frames.
-pub const MESSAGE_MAX: usize = 16 * 1024 * 1024;
+/// The largest request, in bytes, over all its frames.
+pub const REQUEST_MAX: usize = 16 * 1024 * 1024;
+
+/// The largest answer, in bytes, over all its frames. An agent that has a longer one answers with a failure instead.
+pub const ANSWER_MAX: usize = 256 * 1024;
+
+/// The largest event, in bytes, over all its frames.
+pub const EVENT_MAX: usize = 1024 * 1024;
 
 /// How many bytes of each output stream of a process are kept, unless the process asks for another number.
 pub const OUTPUT_KEPT: u32 = 1024 * 1024;

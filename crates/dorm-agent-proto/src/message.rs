@@ -278,7 +278,7 @@ impl OutputHeader {
         bytes
     }
 
-    /// Splits a data frame's payload, if it begins with a header.
+    /// Splits a data frame's payload, if it begins with a header and its bytes can stand there.
     pub fn split(payload: &[u8]) -> Option<(Self, &[u8])> {
         let (header, bytes) = payload.split_first_chunk::<{ Self::LENGTH }>()?;
         let kind = match header[0] {
@@ -286,6 +286,8 @@ impl OutputHeader {
             2 => OutputKind::Stderr,
             _ => return None,
         };
-        Some((Self { kind, offset: u64::from_le_bytes(header[1..].try_into().ok()?) }, bytes))
+        let offset = u64::from_le_bytes(header[1..].try_into().ok()?);
+        offset.checked_add(u64::try_from(bytes.len()).ok()?)?;
+        Some((Self { kind, offset }, bytes))
     }
 }

@@ -27,7 +27,7 @@ pub struct ProcessSpec {
     pub output_kept: u32,
     /// Whether a reader follows at once.
     pub first_reader: FirstReader,
-    /// A word the caller finds it by in the list of processes.
+    /// A word the caller finds it by in the list of processes, of at most [`LABEL_MAX`] bytes.
     pub label: Option<String>,
 }
 
@@ -144,6 +144,13 @@ pub struct ProcessStarted {
     pub pid: u32,
 }
 
+/// The longest label of a process, in bytes.
+pub const LABEL_MAX: usize = 1024;
+
+/// How many bytes of arguments, and as many of variables, a [`ProcessStatus`] has. Six times that is the most that they
+/// take in JSON, and fits an event.
+pub const STATUS_BYTES: usize = 64 * 1024;
+
 /// What is known of a process. Ended ones are kept for a while, about 256 of them.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ProcessStatus {
@@ -151,11 +158,11 @@ pub struct ProcessStatus {
     pub process: u64,
     /// Its process id inside; may belong to another one when it has ended.
     pub pid: u32,
-    /// What it was started with.
+    /// What it was started with: as many as come to [`STATUS_BYTES`] bytes, each with one more.
     pub arguments: Vec<GuestString>,
     /// Where it started.
     pub directory: GuestPath,
-    /// The variables it was given on top of the sandbox's.
+    /// The variables it was given on top of the sandbox's: as many as come to [`STATUS_BYTES`] bytes.
     pub variables: Vec<Variable>,
     /// As whom, if it was said.
     pub user: Option<User>,
@@ -173,12 +180,32 @@ pub struct ProcessStatus {
 
 /// How a process ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[serde(rename_all = "snake_case", try_from = "SaidExit")]
 pub enum ExitStatus {
     /// By itself, with a code from 0 to 255.
     Code(i32),
-    /// By a signal.
+    /// By a signal, from 1 to 64.
     Signal(i32),
+}
+
+/// The same, as somebody says it.
+#[derive(Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum SaidExit {
+    Code(i32),
+    Signal(i32),
+}
+
+impl TryFrom<SaidExit> for ExitStatus {
+    type Error = String;
+
+    fn try_from(said: SaidExit) -> Result<Self, String> {
+        match said {
+            SaidExit::Code(code @ 0..=255) => Ok(Self::Code(code)),
+            SaidExit::Signal(signal @ 1..=64) => Ok(Self::Signal(signal)),
+            SaidExit::Code(number) | SaidExit::Signal(number) => Err(format!("no process ends with {number}")),
+        }
+    }
 }
 
 impl ExitStatus {

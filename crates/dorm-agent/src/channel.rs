@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 
 use dorm_agent_proto::frame::{Kind, PAYLOAD_MAX};
-use dorm_agent_proto::{Answer, End, Event, Failure, GuestString, WINDOW};
+use dorm_agent_proto::{ANSWER_MAX, Answer, End, Event, Failure, GuestString, WINDOW};
 
 use crate::link::{Gone, Link};
 use crate::lock::{lock, wait};
@@ -57,7 +57,11 @@ impl Channel {
         if self.answered.swap(true, Ordering::AcqRel) {
             return Ok(());
         }
-        self.link.send(self.epoch, Kind::Answer, self.id, &encoded(answer))
+        let mut message = encoded(answer);
+        if message.len() > ANSWER_MAX {
+            message = encoded(&Err::<Answer, _>(failed_inside("its answer is too long")));
+        }
+        self.link.send(self.epoch, Kind::Answer, self.id, &message)
     }
 
     /// Gives the answer, after which the whole agent is quiet.
@@ -195,13 +199,12 @@ impl Channel {
 impl Drop for Channel {
     /// The host waits for an answer in any case.
     fn drop(&mut self) {
-        let failure = Failure::Other {
-            operation: "complete".to_owned(),
-            operand: GuestString::default(),
-            reason: "the agent failed inside".to_owned(),
-        };
-        let _ = self.answer(&Err(failure));
+        let _ = self.answer(&Err(failed_inside("the agent failed inside")));
     }
+}
+
+fn failed_inside(reason: &str) -> Failure {
+    Failure::Other { operation: "complete".to_owned(), operand: GuestString::default(), reason: reason.to_owned() }
 }
 
 fn encoded(message: &impl serde::Serialize) -> Vec<u8> {

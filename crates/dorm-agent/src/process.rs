@@ -21,7 +21,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use dorm_agent_proto::frame::PAYLOAD_MAX;
 use dorm_agent_proto::{
     Answer, End, Event, ExitStatus, Failure, FirstReader, GuestPath, Offsets, OutputHeader, ProcessSpec,
-    ProcessStarted, ProcessStatus, Signal, Target, TerminalSize,
+    ProcessStarted, ProcessStatus, STATUS_BYTES, Signal, Target, TerminalSize,
 };
 use rustix::process::Pid;
 
@@ -354,9 +354,9 @@ impl Process {
         ProcessStatus {
             process: self.id,
             pid: raw(self.pid),
-            arguments: self.spec.arguments.clone(),
+            arguments: first(&self.spec.arguments, |argument| argument.as_bytes().len()),
             directory: self.directory.clone(),
-            variables: self.spec.variables.clone(),
+            variables: first(&self.spec.variables, |one| one.name().as_bytes().len() + one.value().as_bytes().len()),
             user: self.spec.user.clone(),
             label: self.spec.label.clone(),
             terminal: lock(&self.terminal).as_ref().map(terminal::Terminal::size),
@@ -368,6 +368,19 @@ impl Process {
             },
         }
     }
+}
+
+/// As many as [`STATUS_BYTES`] hold.
+fn first<T: Clone>(all: &[T], length: impl Fn(&T) -> usize) -> Vec<T> {
+    let mut left = STATUS_BYTES;
+    let fits = |one: &&T| match left.checked_sub(length(one) + 1) {
+        Some(rest) => {
+            left = rest;
+            true
+        }
+        None => false,
+    };
+    all.iter().take_while(fits).cloned().collect()
 }
 
 fn raw(pid: Pid) -> u32 {

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
 use dorm_agent_proto::frame::{self, Assembler, Decoder, Frame, Kind, Part};
-use dorm_agent_proto::{Answer, Failure, Hello, Request, Resync, VERSION};
+use dorm_agent_proto::{Answer, Failure, Hello, REQUEST_MAX, Request, Resync, VERSION};
 use rustix::event::PollFlags;
 use rustix::io::Errno;
 
@@ -151,7 +151,8 @@ impl Session {
         if frame.part == Part::More && self.partial.len() >= PARTIAL_REQUESTS_MAX && !self.partial.contains_key(&id) {
             return answer_failure("too many long requests at once".to_owned());
         }
-        let message = match self.partial.entry(id).or_default().push(frame.part, frame.payload) {
+        let partial = self.partial.entry(id).or_insert_with(|| Assembler::within(REQUEST_MAX));
+        let message = match partial.push(frame.part, frame.payload) {
             Ok(None) => return,
             Ok(Some(message)) => message,
             Err(error) => {

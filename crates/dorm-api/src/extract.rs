@@ -7,6 +7,8 @@ use axum::extract::rejection::{BytesRejection, FailedToBufferBody};
 use axum::extract::{FromRequest, FromRequestParts, Path, Request};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode, header};
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::Bytes;
 use dorm_agent_client::{GuestPath, GuestString, User};
 use dorm_lifecycle::{HoldId, IdError, SandboxId, WebhookId};
@@ -157,6 +159,17 @@ pub(crate) fn guest_path(text: &str) -> Result<GuestPath, ApiError> {
     GuestPath::new(text).map_err(|error| ApiError::invalid(error.to_string(), ""))
 }
 
+/// A path inside as the place in a list: how it is written, and back.
+pub(crate) fn place_in_list(path: &GuestPath) -> String {
+    URL_SAFE_NO_PAD.encode(path.as_bytes())
+}
+
+/// See [`place_in_list`].
+pub(crate) fn path_in_list(text: &str) -> Result<GuestPath, ApiError> {
+    let path = URL_SAFE_NO_PAD.decode(text).ok().and_then(|path| GuestPath::new(path).ok());
+    path.ok_or_else(|| ApiError::invalid("after is no place in a list", "give it as `next` of the page before has it"))
+}
+
 /// A path inside, from a body.
 pub(crate) fn guest_path_of(field: &str, text: &wire::Text) -> Result<GuestPath, ApiError> {
     GuestPath::new(bytes_of(field, text)?).map_err(|error| ApiError::invalid(format!("{field}: {error}"), ""))
@@ -181,11 +194,16 @@ pub(crate) fn user(text: &str) -> Result<User, ApiError> {
 /// How many things a page of a list has when it is not said.
 const PAGE: usize = 100;
 /// How many it has at most.
-const PAGE_MAX: usize = 1000;
+pub(crate) const PAGE_MAX: usize = 1000;
 
 /// The size of a page.
 pub(crate) fn page_limit(asked: Option<usize>) -> Result<usize, ApiError> {
-    let limit = asked.unwrap_or(PAGE);
+    page_limit_or(asked, PAGE)
+}
+
+/// The size of a page, with a default of its own.
+pub(crate) fn page_limit_or(asked: Option<usize>, default: usize) -> Result<usize, ApiError> {
+    let limit = asked.unwrap_or(default);
     if !(1..=PAGE_MAX).contains(&limit) {
         return Err(ApiError::invalid(format!("limit is {limit}: it must be between 1 and {PAGE_MAX}"), ""));
     }

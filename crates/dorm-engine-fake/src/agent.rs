@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use dorm_agent_proto::frame::{self, Assembler, Decoder, Frame, Kind};
-use dorm_agent_proto::{Answer, End, Failure, GuestPath, Hello, Resync, VERSION, WriteOptions};
+use dorm_agent_proto::{Answer, End, Failure, GuestPath, Hello, REQUEST_MAX, Resync, VERSION, WriteOptions};
 use tokio::io::{AsyncReadExt, DuplexStream, split};
 use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, JoinSet};
@@ -114,7 +114,7 @@ impl Session {
     async fn assemble(&mut self, frame: Frame) {
         let id = frame.channel;
         let channel = self.channels.entry(id).or_insert_with(|| Channel {
-            request: Assembler::default(),
+            request: Assembler::within(REQUEST_MAX),
             sender: Sender::new(id, self.out.clone()),
             incoming: Incoming::Nowhere,
             task: None,

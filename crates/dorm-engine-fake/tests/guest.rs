@@ -164,7 +164,8 @@ async fn files_are_written_read_listed_renamed_watched_and_removed() {
     let (_, read) = agent.read_file(&path("/work/deep/file"), 10, Some(5)).await.unwrap();
     assert_eq!(read.map(|piece| piece.unwrap().len()).collect::<Vec<_>>().await, [5]);
     agent.rename(&path("/work/deep/file"), &path("/work/file")).await.unwrap();
-    let names: Vec<_> = agent.list(&path("/work"), 9).await.unwrap().into_iter().map(|e| e.path.to_text()).collect();
+    let listed = agent.list(&path("/work"), 9, None, 100).await.unwrap().items;
+    let names: Vec<_> = listed.into_iter().map(|entry| entry.path.to_text()).collect();
     assert_eq!(names, ["/work/deep", "/work/file"]);
     assert!(matches!(agent.remove(&path("/work"), RemoveScope::Single).await, Err(AgentError::NotEmpty(_))));
     agent.remove(&path("/work"), RemoveScope::Tree).await.unwrap();

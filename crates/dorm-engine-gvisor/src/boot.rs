@@ -143,7 +143,7 @@ impl Shared {
         tokio::select! {
             begun = begun => begun?,
             () = hull.processes.sandbox.ended() => {
-                return Err(GvisorError::Died { said: in_place(|| hull.home.last_words()) });
+                return Err(hull.died());
             }
         }
         turn.set(Phase::Running)?;
@@ -182,7 +182,7 @@ impl Shared {
 
 async fn claim(hull: &Hull, note: &Note, order: &Order) -> Result<(), GvisorError> {
     if !hull.is_alive() {
-        return Err(GvisorError::Died { said: in_place(|| hull.home.last_words()) });
+        return Err(hull.died());
     }
     in_place(|| hull.home.write(note))?;
     let limits = order.limits;

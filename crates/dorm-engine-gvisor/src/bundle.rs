@@ -46,11 +46,16 @@ const CAPABILITIES: [&str; 17] = [
     "CAP_SYS_PTRACE",
 ];
 
-/// Writes the bundle into the hull's home, with the two FIFOs of the agent.
-pub(crate) fn write(home: &Home, rootfs: &Path, agent: &Path, lease: Option<&Lease>) -> Result<(), GvisorError> {
-    for path in [home.input(), home.output()] {
+/// Makes the FIFOs of the agent's three standard streams in the hull's home.
+pub(crate) fn make_fifos(home: &Home) -> Result<(), GvisorError> {
+    for path in [home.input(), home.output(), home.said()] {
         mkfifoat(CWD, &path, Mode::RUSR | Mode::WUSR).map_err(|source| GvisorError::file("create", &path, source))?;
     }
+    Ok(())
+}
+
+/// Writes the bundle into the hull's home.
+pub(crate) fn write(home: &Home, rootfs: &Path, agent: &Path, lease: Option<&Lease>) -> Result<(), GvisorError> {
     let bundle = home.bundle();
     fs::DirBuilder::new().mode(0o700).create(&bundle).map_err(|source| GvisorError::file("create", &bundle, source))?;
     let path = bundle.join("config.json");

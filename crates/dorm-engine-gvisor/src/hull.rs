@@ -11,9 +11,8 @@
 use std::collections::HashSet;
 use std::fs;
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -31,6 +30,7 @@ use crate::notes::{Duty, FORMAT, Home, LeaseNote, Note, Processes, Reach};
 use crate::process::Identity;
 use crate::root;
 use crate::run::lock;
+use crate::said::Said;
 use crate::slots;
 use crate::stream;
 
@@ -78,6 +78,8 @@ pub(crate) struct Hull {
     pub(crate) control: Control,
     pub(crate) lease: Option<Lease>,
     pub(crate) group: Cgroup,
+    /// None where it cannot be taken in.
+    pub(crate) said: Option<Said>,
     pub(crate) steps: AnySteps,
 }
 
@@ -89,6 +91,16 @@ impl Hull {
     /// What comes before `step` has been done to the hull.
     pub(crate) fn reach(&self, step: &'static str) -> Result<(), GvisorError> {
         Ok(self.steps.reach(step)?)
+    }
+
+    /// The last lines of its standard error, in one.
+    pub(crate) fn last_words(&self) -> String {
+        self.said.as_ref().map_or_else(|| "what it said is not known".to_owned(), Said::last_words)
+    }
+
+    /// It ended by itself.
+    pub(crate) fn died(&self) -> GvisorError {
+        GvisorError::Died { said: self.last_words() }
     }
 
     /// Runs one blocking call on the hull's control group.
@@ -198,11 +210,15 @@ impl Host {
         let rootfs = self.rootfs(home, order).await?;
         in_place(|| slots::make(home))?;
         self.reach("gvisor: slots made")?;
-        in_place(|| crate::bundle::write(home, &rootfs, &self.agent, lease.as_ref()))?;
+        let said = in_place(|| {
+            crate::bundle::write(home, &rootfs, &self.agent, lease.as_ref())?;
+            crate::bundle::make_fifos(home)?;
+            Said::open(home)
+        })?;
         self.reach("gvisor: bundle written")?;
-        self.create(home, order.reach, entry).await?;
+        self.create(home, order.reach, entry, &said).await?;
         self.reach("gvisor: hull created")?;
-        let processes = in_place(|| self.processes(home))?;
+        let processes = in_place(|| self.processes(home, &said))?;
         note.processes = Some(processes.clone());
         in_place(|| home.write(&note))?;
         self.reach("gvisor: processes noted")?;
@@ -218,7 +234,8 @@ impl Host {
         control.links(links::describe(lease.as_ref()), packets).await?;
         self.reach("gvisor: links made")?;
         let steps = self.steps.clone();
-        Ok((Hull { home: home.clone(), processes, control, lease, group, steps }, note))
+        let hull = Hull { home: home.clone(), processes, control, lease, group, said: Some(said), steps };
+        Ok((hull, note))
     }
 
     /// The root filesystem: the image's own, or a mount of its layers.
@@ -259,10 +276,10 @@ impl Host {
         .await
     }
 
-    async fn create(&self, home: &Home, reach: Reach, entry: GroupEntry) -> Result<(), GvisorError> {
-        let (disk, said, streams) = in_place(|| {
-            let streams = (stream::fifo(&home.input())?, stream::fifo(&home.output())?);
-            Ok::<_, GvisorError>((disk_of(home)?, open_log(home)?, streams))
+    async fn create(&self, home: &Home, reach: Reach, entry: GroupEntry, said: &Said) -> Result<(), GvisorError> {
+        let (disk, streams) = in_place(|| {
+            let [input, output, said] = [home.input(), home.output(), home.said()].map(|path| stream::fifo(&path));
+            Ok::<_, GvisorError>((disk_of(home)?, (input?, output?, said?)))
         })?;
         let mut command = tokio::process::Command::new(&self.runsc);
         command.arg(flag("--root", &self.root)).args(["--platform=systrap", "--ignore-cgroups", "--net-disconnect-ok"]);
@@ -272,7 +289,7 @@ impl Host {
         });
         command.arg(flag("--overlay2=root:dir", disk.as_path()));
         command.arg("create").arg(flag("--bundle", &home.bundle())).arg(home.id());
-        command.stdin(streams.0).stdout(streams.1).stderr(Stdio::from(said));
+        command.stdin(streams.0).stdout(streams.1).stderr(streams.2);
         command.env_clear().current_dir("/");
         enter_before_exec(&mut command, entry);
         let mut child = command.spawn().map_err(|source| GvisorError::file("execute", &self.runsc, source))?;
@@ -283,12 +300,11 @@ impl Host {
         if status.success() {
             return Ok(());
         }
-        let said = in_place(|| home.last_words());
-        Err(GvisorError::Runsc { operation: "create", status: status.to_string(), said })
+        Err(GvisorError::Runsc { operation: "create", status: status.to_string(), said: said.last_words() })
     }
 
     /// What `runsc` wrote down about the container's processes.
-    fn processes(&self, home: &Home) -> Result<Processes, GvisorError> {
+    fn processes(&self, home: &Home, said: &Said) -> Result<Processes, GvisorError> {
         let path = self.state_file(home);
         let state = match read_state(&path)? {
             Some(state) => state,
@@ -296,7 +312,7 @@ impl Host {
         };
         match Identity::of(state.sandbox.pid) {
             Some(sandbox) => Ok(Processes { sandbox, gofer: Identity::of(state.gofer), socket: state.sandbox.socket }),
-            None => Err(GvisorError::Died { said: home.last_words() }),
+            None => Err(GvisorError::Died { said: said.last_words() }),
         }
     }
 
@@ -340,13 +356,6 @@ fn make_directory(path: &Path) -> Result<(), GvisorError> {
 fn disk_of(home: &Home) -> Result<PathBuf, GvisorError> {
     let disk = Disk::find(&home.disk())?.map(|disk| disk.path());
     disk.ok_or_else(|| GvisorError::file("find the disk in", home.disk(), io::ErrorKind::NotFound))
-}
-
-#[allow(clippy::disallowed_methods, reason = "it is called in place")]
-fn open_log(home: &Home) -> Result<fs::File, GvisorError> {
-    let log = home.log();
-    let said = fs::OpenOptions::new().create(true).append(true).mode(0o600).open(&log);
-    said.map_err(|source| GvisorError::file("create", &log, source))
 }
 
 fn make_disk(directory: &Path, bytes: u64, blanks: &Path, steps: &AnySteps) -> Result<(), GvisorError> {

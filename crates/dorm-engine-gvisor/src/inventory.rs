@@ -21,6 +21,7 @@ use crate::hull::{Host, Hull, in_place};
 use crate::notes::{Home, Note, Phase, Processes};
 use crate::relief::adopt_relief;
 use crate::run::{Run, lock};
+use crate::said::Said;
 
 /// How long a sandbox may take to say what its guest does while it is looked for.
 const LOOK: Duration = Duration::from_secs(10);
@@ -219,6 +220,14 @@ impl Host {
         let Some(group) = Cgroup::find(&self.group_name(home))? else { return Ok(None) };
         let processes = Processes { socket: self.socket_now(&processes.socket), ..processes };
         let control = Control::new(processes.socket.clone());
-        Ok(Some(Hull { home: home.clone(), processes, control, lease: note.lease(), group, steps: self.steps.clone() }))
+        let said = match Said::open(home) {
+            Ok(said) => Some(said),
+            Err(error) => {
+                tracing::warn!(hull = home.id(), error = %chain(&error), "what a sandbox writes to its standard error is not taken in");
+                None
+            }
+        };
+        let (home, lease, steps) = (home.clone(), note.lease(), self.steps.clone());
+        Ok(Some(Hull { home, processes, control, lease, group, said, steps }))
     }
 }

@@ -32,6 +32,7 @@ mod process;
 mod relief;
 mod root;
 mod run;
+mod said;
 mod slots;
 mod spares;
 mod stream;

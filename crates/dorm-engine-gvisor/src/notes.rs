@@ -9,7 +9,7 @@
 //!            note.copy   the same again, for when the first cannot be read
 //!            bundle/     config.json
 //!            in, out     the agent's standard input and output
-//!            log         what runsc said
+//!            said        its standard error, and that of runsc create
 //!            disk/       what the guest writes
 //! ```
 //! What guests have to pass to lies outside: see [`crate::root`].
@@ -266,8 +266,8 @@ impl Home {
         self.directory.join("out")
     }
 
-    pub(crate) fn log(&self) -> PathBuf {
-        self.directory.join("log")
+    pub(crate) fn said(&self) -> PathBuf {
+        self.directory.join("said")
     }
 
     pub(crate) fn disk(&self) -> PathBuf {
@@ -313,17 +313,6 @@ impl Home {
             }
             Ok(None) | Err(_) => Err(error),
         }
-    }
-
-    /// The last lines of what `runsc` said, in one.
-    pub(crate) fn last_words(&self) -> String {
-        let text = fs::read(self.log()).unwrap_or_default();
-        let text = String::from_utf8_lossy(&text[text.len().saturating_sub(4096)..]).into_owned();
-        let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
-        if lines.is_empty() {
-            return "it said nothing".to_owned();
-        }
-        lines[lines.len().saturating_sub(4)..].join("; ")
     }
 }
 

@@ -9,7 +9,7 @@ use crate::capture::{pause, resume};
 use crate::cgroup::{Cgroup, Threshold, soft_threshold};
 use crate::engine::Shared;
 use crate::error::{GvisorError, chain};
-use crate::hull::{Hull, in_place};
+use crate::hull::Hull;
 use crate::notes::Phase;
 use crate::run::{Run, lock};
 
@@ -59,7 +59,7 @@ async fn watch(engine: Weak<Shared>, watched: Weak<Run>) {
 async fn reason(hull: &Hull) -> String {
     match hull.group(Cgroup::oom_kills).await {
         Ok(kills) if kills > 0 => "it used more memory than its limit, and the kernel killed it".to_owned(),
-        _ => format!("its sandbox process is gone; {}", in_place(|| hull.home.last_words())),
+        _ => format!("its sandbox process is gone; {}", hull.last_words()),
     }
 }
 

@@ -283,7 +283,7 @@ async fn prepare(shared: &Arc<Shared>, hull: &Hull, progress: Progress) -> Resul
         tokio::select! {
             booted = booted => booted?,
             () = hull.processes.sandbox.ended() => {
-                return Err(GvisorError::Died { said: in_place(|| hull.home.last_words()) });
+                return Err(hull.died());
             }
         }
     }

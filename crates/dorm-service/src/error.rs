@@ -509,7 +509,7 @@ fn agent_code(error: &AgentError) -> Code {
         | AgentError::Body { .. }
         | AgentError::Invalid(_) => Code::InvalidArgument,
         AgentError::Busy => Code::Unavailable,
-        AgentError::Other { .. } => Code::Failed,
+        AgentError::TooMany(_) | AgentError::Other { .. } => Code::Failed,
     }
 }
 

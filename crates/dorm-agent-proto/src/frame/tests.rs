@@ -29,16 +29,16 @@ fn a_long_message_comes_in_parts_and_is_put_together() {
     decoder.push(&bytes);
     let frames = drain(&mut decoder);
     assert_eq!(frames.iter().map(|frame| frame.part).collect::<Vec<_>>(), [Part::More, Part::More, Part::Last]);
-    let mut assembler = Assembler::default();
+    let mut assembler = Assembler::within(crate::REQUEST_MAX);
     let whole = frames.into_iter().find_map(|frame| assembler.push(frame.part, frame.payload).unwrap());
     assert_eq!(whole.unwrap(), message);
 }
 
 #[test]
 fn a_message_without_end_is_refused() {
-    let mut assembler = Assembler::default();
+    let mut assembler = Assembler::within(crate::REQUEST_MAX);
     let refused =
-        (0..=crate::MESSAGE_MAX / PAYLOAD_MAX).find_map(|_| assembler.push(Part::More, vec![0; PAYLOAD_MAX]).err());
+        (0..=crate::REQUEST_MAX / PAYLOAD_MAX).find_map(|_| assembler.push(Part::More, vec![0; PAYLOAD_MAX]).err());
     assert!(refused.is_some());
 }
 

@@ -11,7 +11,9 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use dorm_agent_proto::{Account, Failure, GuestPath, GuestString, OutputKind, ProcessSpec, Stdin, User, Variable};
+use dorm_agent_proto::{
+    Account, Failure, GuestPath, GuestString, LABEL_MAX, OutputKind, ProcessSpec, Stdin, User, Variable,
+};
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Gid, Pid, Uid};
@@ -49,6 +51,9 @@ pub(super) fn plan<'a>(spec: &'a ProcessSpec, sandbox: &[Variable]) -> Result<Pl
     let Some(command) = spec.arguments.first().filter(|command| !command.as_bytes().is_empty()).cloned() else {
         return Err(Failure::Invalid { reason: "no command was given".to_owned() });
     };
+    if spec.label.as_ref().is_some_and(|label| label.len() > LABEL_MAX) {
+        return Err(Failure::Invalid { reason: format!("its label is longer than {LABEL_MAX} bytes") });
+    }
     let users = Users::read();
     let account = users.account(spec.user.as_ref().unwrap_or(&User::Id { uid: 0, gid: None }))?;
     let groups = users.groups(&account);

@@ -172,13 +172,17 @@ async fn directories_are_made_listed_renamed_and_removed() {
     symlink("b", sandbox.host_path("a/link")).unwrap();
 
     let list = async |depth| {
-        let entries = within(agent.list(&sandbox.path("a"), depth)).await.unwrap();
-        entries.into_iter().map(|entry| entry.path).collect::<Vec<_>>()
+        let page = within(agent.list(&sandbox.path("a"), depth, None, 100)).await.unwrap();
+        assert!(!page.more);
+        page.items.into_iter().map(|entry| entry.path).collect::<Vec<_>>()
     };
     assert_eq!(list(1).await, [sandbox.path("a/b"), sandbox.path("a/link")]);
     assert_eq!(list(9).await, [sandbox.path("a/b"), sandbox.path("a/b/file"), sandbox.path("a/link")]);
-    assert!(matches!(within(agent.list(&sandbox.path("none"), 1)).await, Err(AgentError::NotFound(_))));
-    assert!(matches!(within(agent.list(&sandbox.path("a/b/file"), 1)).await, Err(AgentError::NotADirectory(_))));
+    assert!(matches!(within(agent.list(&sandbox.path("none"), 1, None, 100)).await, Err(AgentError::NotFound(_))));
+    assert!(matches!(
+        within(agent.list(&sandbox.path("a/b/file"), 1, None, 100)).await,
+        Err(AgentError::NotADirectory(_))
+    ));
 
     let link = within(agent.stat(&sandbox.path("a/link"))).await.unwrap();
     assert_eq!((link.kind, link.link.unwrap().to_text().as_str()), (FileKind::Link, "b"));
@@ -201,7 +205,7 @@ async fn a_name_that_is_not_utf8_is_kept() {
     name.extend_from_slice(b"\xff\xfe");
     let path = GuestPath::new(name).unwrap();
     within(sandbox.agent.write_file(&path, WriteOptions::default(), body(b"odd"))).await.unwrap();
-    let entries = within(sandbox.agent.list(&sandbox.path(""), 1)).await.unwrap();
+    let entries = within(sandbox.agent.list(&sandbox.path(""), 1, None, 100)).await.unwrap().items;
     assert_eq!(entries.len(), 1);
     assert!(entries[0].path.as_bytes().ends_with(b"x\xff\xfe"));
     assert_eq!(read(&sandbox, &path, 0, None).await, b"odd");
@@ -214,9 +218,32 @@ async fn a_listing_longer_than_any_window_comes_whole() {
     for number in 0..800 {
         fs::write(sandbox.host_path(&format!("{long}{number:03}")), "").unwrap();
     }
-    let entries = within(sandbox.agent.list(&sandbox.path(""), 1)).await.unwrap();
-    assert_eq!(entries.len(), 800);
-    assert_eq!(entries[799].path, sandbox.path(&format!("{long}799")));
+    let page = within(sandbox.agent.list(&sandbox.path(""), 1, None, 1000)).await.unwrap();
+    assert!(page.items.len() == 800 && !page.more);
+    assert_eq!(page.items[799].path, sandbox.path(&format!("{long}799")));
+}
+
+#[tokio::test]
+async fn a_listing_comes_page_by_page_in_its_order() {
+    let sandbox = Sandbox::new().await;
+    for name in ["a", "a b", "a-b", "a/b", "a/b/c", "b"] {
+        fs::create_dir_all(sandbox.host_path(name)).unwrap();
+    }
+    let whole = within(sandbox.agent.list(&sandbox.path(""), 9, None, 100)).await.unwrap();
+    assert_eq!((whole.items.len(), whole.more), (6, false));
+    for most in 1..=7 {
+        let (mut all, mut after) = (Vec::new(), None);
+        loop {
+            let page = within(sandbox.agent.list(&sandbox.path(""), 9, after.as_ref(), most)).await.unwrap();
+            assert!(page.items.len() == most || !page.more, "{page:?}");
+            all.extend(page.items);
+            if !page.more {
+                break;
+            }
+            after = all.last().map(|last| last.path.clone());
+        }
+        assert_eq!(all, whole.items, "{most} at a time");
+    }
 }
 
 #[tokio::test]

@@ -103,7 +103,7 @@ impl Kept {
     }
 
     fn lose(&mut self, bytes: u64) {
-        self.truncated += bytes;
+        self.truncated = self.truncated.saturating_add(bytes);
     }
 }
 

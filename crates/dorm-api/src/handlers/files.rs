@@ -17,7 +17,9 @@ use utoipa::IntoParams;
 
 use super::range::{self, Part};
 use crate::error::ApiError;
-use crate::extract::{Json, Query, Sandbox, guest_path, guest_path_of, user};
+use crate::extract::{
+    Json, PAGE_MAX, Query, Sandbox, guest_path, guest_path_of, page_limit_or, path_in_list, place_in_list, user,
+};
 use crate::routes::Api;
 use crate::{convert, sse, wire};
 
@@ -216,9 +218,13 @@ pub(crate) struct ListQuery {
     path: String,
     /// How many levels of it. Default 1: its own entries.
     depth: Option<u32>,
+    /// Only what comes after this: `next` of the page before.
+    after: Option<String>,
+    /// At most so many entries, 1 to 1000. Default 1000. A page of long names may have fewer and still have a `next`.
+    limit: Option<usize>,
 }
 
-/// Lists a directory.
+/// Lists a directory, a directory before what is in it, by name, page by page.
 #[utoipa::path(get, path = "/v1/sandboxes/{id}/files/list", tag = "files",
     params(("id" = String, Path, description = "id, or name of a living sandbox"), ListQuery),
     responses(
@@ -235,9 +241,12 @@ pub(crate) async fn list(
     if depth == 0 {
         return Err(ApiError::invalid("depth is 0: it must be 1 or more", "ask for the stat of the directory itself"));
     }
+    let limit = page_limit_or(query.limit, PAGE_MAX)?;
+    let after = query.after.as_deref().map(path_in_list).transpose()?;
     let (agent, _in_use) = api.service.agent(&id, Use::Files).await?;
-    let entries = agent.list(&path, depth).await?.into_iter().map(convert::entry).collect();
-    Ok(axum::Json(wire::FileList { entries }))
+    let page = agent.list(&path, depth, after.as_ref(), limit).await?;
+    let next = page.items.last().filter(|_| page.more).map(|last| place_in_list(&last.path));
+    Ok(axum::Json(wire::FileList { entries: page.items.into_iter().map(convert::entry).collect(), next }))
 }
 
 /// Makes a directory.

@@ -5,10 +5,12 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use dorm_agent_client::{Agent, AgentError, ProcessStatus, Signal, Target};
 use futures_util::StreamExt;
+use serde::Deserialize;
+use utoipa::IntoParams;
 
 use crate::convert;
 use crate::error::ApiError;
-use crate::extract::{Json, Process, Sandbox};
+use crate::extract::{Json, PAGE_MAX, Process, Query, Sandbox, page_limit_or};
 use crate::routes::Api;
 use crate::wire;
 use dorm_service::Use;
@@ -29,9 +31,20 @@ pub(crate) async fn start(
     Ok((StatusCode::CREATED, axum::Json(api.service.start(&id, spec).await?.into())))
 }
 
-/// The processes that were started here, oldest first: all that live, and some that ended.
+/// Which processes to list.
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct ListQuery {
+    /// Only those that come after the process with this handle.
+    after: Option<u64>,
+    /// At most so many, 1 to 1000. Default 1000.
+    limit: Option<usize>,
+}
+
+/// The processes that were started here, oldest first, page by page: all that live, and some that ended.
 #[utoipa::path(get, path = "/v1/sandboxes/{id}/processes", tag = "processes",
-    params(("id" = String, Path, description = "id, or name of a living sandbox")),
+    params(("id" = String, Path, description = "id, or name of a living sandbox"), ListQuery),
     responses(
         (status = 200, body = wire::ProcessList),
         (status = "default", body = wire::ErrorAnswer, description = "an error"),
@@ -39,10 +52,13 @@ pub(crate) async fn start(
 pub(crate) async fn list(
     State(api): State<Api>,
     Sandbox(id): Sandbox,
+    Query(query): Query<ListQuery>,
 ) -> Result<axum::Json<wire::ProcessList>, ApiError> {
+    let limit = page_limit_or(query.limit, PAGE_MAX)?;
     let (agent, _in_use) = api.service.agent(&id, Use::Process).await?;
-    let processes = agent.processes().await?.into_iter().map(Into::into).collect();
-    Ok(axum::Json(wire::ProcessList { processes }))
+    let page = agent.processes_after(query.after, limit).await?;
+    let next = page.items.last().filter(|_| page.more).map(|last| last.process);
+    Ok(axum::Json(wire::ProcessList { processes: page.items.into_iter().map(Into::into).collect(), next }))
 }
 
 /// A process.
@@ -65,8 +81,7 @@ pub(crate) async fn describe(
 
 /// What is known of one process.
 pub(crate) async fn status(agent: &Agent, process: u64) -> Result<ProcessStatus, ApiError> {
-    let found = agent.processes().await?.into_iter().find(|status| status.process == process);
-    found.ok_or_else(|| AgentError::NoProcess(process).into())
+    Ok(agent.process(process).await?)
 }
 
 /// Writes the body to a process's input as it comes; answers when the sandbox's kernel has taken all of it.

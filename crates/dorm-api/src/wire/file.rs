@@ -49,6 +49,8 @@ pub enum FileKind {
 pub struct FileList {
     /// The entries.
     pub entries: Vec<FileStat>,
+    /// `after` for the next page; none on the last one.
+    pub next: Option<String>,
 }
 
 /// Makes a directory.

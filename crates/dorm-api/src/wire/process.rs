@@ -174,6 +174,8 @@ pub struct Process {
 pub struct ProcessList {
     /// The processes.
     pub processes: Vec<Process>,
+    /// `after` for the next page; none on the last one.
+    pub next: Option<u64>,
 }
 
 /// How a process ended; also data of the server-sent event `exit`. Exactly one of `exit_code` and `signal` is there.

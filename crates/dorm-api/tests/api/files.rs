@@ -38,6 +38,31 @@ async fn files_are_written_found_and_removed() {
 }
 
 #[tokio::test]
+async fn lists_come_page_by_page() {
+    let world = World::new().await;
+    let id = world.sandbox().await;
+    let sandbox = format!("/v1/sandboxes/{id}");
+    for name in ["a", "b", "c"] {
+        world.post(&format!("{sandbox}/files/mkdir"), json!({"path": format!("/work/{name}")})).await;
+        world.post(&format!("{sandbox}/processes"), json!({"argv": ["echo", name]})).await;
+    }
+    for (list, what) in [("files/list?path=/work", "entries"), ("processes?", "processes")] {
+        let whole = world.get(&format!("{sandbox}/{list}")).await;
+        assert_eq!((whole[what].as_array().map(Vec::len), &whole["next"]), (Some(3), &Value::Null));
+        let first = world.get(&format!("{sandbox}/{list}&limit=2")).await;
+        let next = first["next"].as_str().map_or_else(|| first["next"].to_string(), str::to_owned);
+        let rest = world.get(&format!("{sandbox}/{list}&limit=2&after={next}")).await;
+        let pages = [&first, &rest].into_iter().flat_map(|page| page[what].as_array().unwrap().clone());
+        assert_eq!(json!(pages.collect::<Vec<_>>()), whole[what]);
+        assert_eq!((rest[what].as_array().map(Vec::len), &rest["next"]), (Some(1), &Value::Null));
+        let (status, refused) = world.call("GET", &format!("{sandbox}/{list}&limit=1001"), Value::Null).await;
+        assert_eq!(status, 400, "{refused}");
+    }
+    let (status, refused) = world.call("GET", &format!("{sandbox}/files/list?path=/&after=%2Fwork"), Value::Null).await;
+    assert_eq!(status, 400, "{refused}");
+}
+
+#[tokio::test]
 async fn a_part_of_a_file_can_be_read() {
     let world = World::new().await;
     let id = world.sandbox().await;

@@ -32,10 +32,16 @@ impl Client {
         }
     }
 
-    /// The entries of a directory.
-    pub(crate) async fn list(&self, sandbox: &str, path: &str) -> Result<Vec<wire::FileStat>, ClientError> {
-        let asked = self.request(Method::GET, &files(sandbox, "/list")).query(&[("path", path)]);
-        Ok(self.read::<wire::FileList>(asked).await?.entries)
+    /// Entries of a directory, those behind `after`.
+    pub(crate) async fn list(
+        &self,
+        sandbox: &str,
+        path: &str,
+        after: Option<&str>,
+    ) -> Result<wire::FileList, ClientError> {
+        let after = after.map(|after| ("after", after));
+        let query: Vec<_> = [("path", path)].into_iter().chain(after).collect();
+        self.read(self.request(Method::GET, &files(sandbox, "/list")).query(&query)).await
     }
 
     /// Makes a directory with its parents; one that is there is fine.

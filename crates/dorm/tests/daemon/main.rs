@@ -7,6 +7,7 @@ mod deleted;
 mod disks;
 mod endurance;
 mod forks;
+mod hostile;
 mod identity;
 mod large;
 mod limits;

@@ -79,31 +79,51 @@ impl Copy<'_> {
         while let Some(relative) = left.pop() {
             let inside =
                 relative.to_str().filter(|path| !path.is_empty()).map_or(root.to_owned(), |path| join(root, path));
-            for entry in self.client.list(self.sandbox, &inside).await? {
-                let name = entry.path.to_bytes().ok().and_then(|path| String::from_utf8(path).ok());
-                let Some(name) =
-                    name.as_deref().map(name_of).filter(|name| !name.is_empty() && *name != "." && *name != "..")
-                else {
-                    skipped.add(&entry.path.to_string(), "its name is not UTF-8");
-                    continue;
-                };
-                let (from, path) = (join(&inside, name), relative.join(name));
-                let here = shown.join(&path);
-                let host = |error| Problem::host(format!("write {}", here.display()), &error);
-                match (entry.kind, &entry.link) {
-                    (FileKind::Directory, _) => {
-                        place.make_directory(&path).map_err(host)?;
+            let mut after = None;
+            loop {
+                let page = self.client.list(self.sandbox, &inside, after.as_deref()).await?;
+                for entry in page.entries {
+                    let path = entry.path.to_bytes().ok().and_then(|path| String::from_utf8(path).ok());
+                    let name = path.as_deref().map(name_of).filter(|name| !["", ".", ".."].contains(name));
+                    let Some(name) = name else {
+                        skipped.add(&entry.path.to_string(), "its name is not UTF-8");
+                        continue;
+                    };
+                    let (from, path) = (join(&inside, name), relative.join(name));
+                    self.entry(place, &entry, &from, &path, &shown.join(&path), skipped).await?;
+                    if entry.kind == FileKind::Directory {
                         left.push(path);
                     }
-                    (FileKind::File, _) => self.file(place, &from, &path, mode(&entry), &here).await?,
-                    (FileKind::Link, Some(target)) => match target.to_bytes() {
-                        Ok(target) => place.link(&path, &target).map_err(host)?,
-                        Err(_) => skipped.add(&from, "its target cannot be read"),
-                    },
-                    (FileKind::Link, None) | (FileKind::Other, _) => {
-                        skipped.add(&from, "it is neither file, directory nor link")
-                    }
                 }
+                after = page.next;
+                if after.is_none() {
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// What a directory has: all of it but what is in a directory.
+    async fn entry(
+        &self,
+        place: &Place,
+        entry: &FileStat,
+        from: &str,
+        path: &Path,
+        here: &Path,
+        skipped: &mut Skipped,
+    ) -> Result<(), Problem> {
+        let host = |error| Problem::host(format!("write {}", here.display()), &error);
+        match (entry.kind, &entry.link) {
+            (FileKind::Directory, _) => place.make_directory(path).map_err(host)?,
+            (FileKind::File, _) => self.file(place, from, path, mode(entry), here).await?,
+            (FileKind::Link, Some(target)) => match target.to_bytes() {
+                Ok(target) => place.link(path, &target).map_err(host)?,
+                Err(_) => skipped.add(from, "its target cannot be read"),
+            },
+            (FileKind::Link, None) | (FileKind::Other, _) => {
+                skipped.add(from, "it is neither file, directory nor link");
             }
         }
         Ok(())

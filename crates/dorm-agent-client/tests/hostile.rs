@@ -1,0 +1,240 @@
+//! Root in a sandbox can be the agent. Whatever it says, the host takes a bounded amount of it, and nothing that cannot be.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use dorm_agent_client::{Agent, AgentError, GuestPath, Offsets, PAGE_MAX};
+use dorm_agent_proto::frame::{self, Decoder, Kind};
+use dorm_agent_proto::{
+    Answer, Event, Failure, FileKind, FileStat, GuestString, Hello, OutputHeader, OutputKind, Resync, VERSION, WINDOW,
+};
+use futures_util::StreamExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, ReadHalf, WriteHalf};
+
+const CHANNEL: u32 = 1;
+
+/// The other end of a host's connection, in the hands of somebody who means harm.
+struct Forger {
+    read: ReadHalf<DuplexStream>,
+    write: WriteHalf<DuplexStream>,
+    decoder: Decoder,
+}
+
+impl Forger {
+    async fn meet() -> (Agent, Self) {
+        let (host, guest) = tokio::io::duplex(64 << 10);
+        let (read, write) = tokio::io::split(guest);
+        let mut forger = Self { read, write, decoder: Decoder::for_agent() };
+        let greet = async {
+            let resync = Resync::from_bytes(&forger.next().await).unwrap();
+            let hello = serde_json::to_vec(&Hello { version: VERSION, pid: 1, generation: 1 }).unwrap();
+            forger.write.write_all(&frame::hello(resync.nonce, &hello)).await.unwrap();
+            forger
+        };
+        let (agent, forger) = tokio::join!(Agent::connect(host, 1), greet);
+        (agent.unwrap(), forger)
+    }
+
+    /// The payload of the host's next frame; nothing when it has hung up.
+    async fn next(&mut self) -> Vec<u8> {
+        let mut buffer = vec![0; 64 << 10];
+        loop {
+            if let Some(frame) = self.decoder.next_frame() {
+                return frame.payload;
+            }
+            let length = self.read.read(&mut buffer).await.unwrap_or_default();
+            if length == 0 {
+                return Vec::new();
+            }
+            self.decoder.push(&buffer[..length]);
+        }
+    }
+
+    /// Sends a message; whether the host still listens.
+    async fn say(&mut self, kind: Kind, message: &[u8]) -> bool {
+        let mut out = Vec::new();
+        frame::encode(&mut out, kind, CHANNEL, message);
+        self.write.write_all(&out).await.is_ok()
+    }
+
+    async fn answer(&mut self, answer: &Result<Answer, Failure>) {
+        self.next().await;
+        self.say(Kind::Answer, &serde_json::to_vec(answer).unwrap()).await;
+    }
+}
+
+fn refuses<T>(outcome: Result<T, AgentError>) -> String {
+    match outcome {
+        Err(error @ AgentError::Protocol(_)) => error.to_string(),
+        Err(other) => panic!("{other}"),
+        Ok(_) => panic!("it was believed"),
+    }
+}
+
+fn root() -> GuestPath {
+    GuestPath::try_from("/").unwrap()
+}
+
+#[tokio::test]
+async fn a_stream_without_credit_ends_the_connection() {
+    let (agent, mut forger) = Forger::meet().await;
+    let flood = async {
+        forger.answer(&Ok(Answer::Follows)).await;
+        let mut sent = 0;
+        while forger.say(Kind::Data, &[7; 1024]).await {
+            sent += 1024;
+        }
+        sent
+    };
+    // Nobody reads what comes.
+    let call = async {
+        let output = agent.dial(80).await.unwrap();
+        agent.closed().await;
+        drop(output);
+    };
+    let (sent, ()) = tokio::join!(flood, call);
+    assert!(sent < 4 * u64::from(WINDOW), "{sent} bytes were taken");
+    assert!(agent.is_closed());
+}
+
+#[tokio::test]
+async fn a_stream_to_a_reader_is_given_up_when_the_agent_reads_nothing_of_its_credit() {
+    let (agent, mut forger) = Forger::meet().await;
+    let flood = async {
+        forger.answer(&Ok(Answer::Follows)).await;
+        // So much that the credit for it does not fit the way back; as an agent that knows when it may send.
+        let mut left = u64::from(WINDOW) * 8 * 1024;
+        while left > 0 && forger.say(Kind::Data, &[7; 32 << 10]).await {
+            left -= 32 << 10;
+            tokio::task::yield_now().await;
+        }
+        left
+    };
+    let call = async {
+        let mut output = agent.dial(80).await.unwrap();
+        let mut buffer = vec![0; 1 << 20];
+        while output.read(&mut buffer).await.is_ok_and(|length| length > 0) {}
+    };
+    let (left, ()) = tokio::join!(flood, call);
+    assert!(left > 0 && agent.is_closed());
+}
+
+#[tokio::test]
+async fn a_list_without_end_is_a_page() {
+    let (agent, mut forger) = Forger::meet().await;
+    let stat = FileStat {
+        kind: FileKind::File,
+        size: 0,
+        mode: 0,
+        uid: 0,
+        gid: 0,
+        owner: None,
+        group: None,
+        modified_unix_ms: i64::MIN,
+        link: None,
+    };
+    let entry = dorm_agent_proto::Entry { path: GuestPath::try_from("/x").unwrap(), stat };
+    let event = serde_json::to_vec(&Event::Entry(entry)).unwrap();
+    let flood = tokio::spawn(async move {
+        forger.answer(&Ok(Answer::Follows)).await;
+        let mut credit = i64::from(WINDOW);
+        loop {
+            while credit <= 0 {
+                let payload = forger.next().await;
+                match <[u8; 4]>::try_from(payload) {
+                    Ok(bytes) => credit += i64::from(u32::from_le_bytes(bytes)),
+                    // The call is given up.
+                    Err(_) => return forger,
+                }
+            }
+            credit -= i64::try_from(event.len()).unwrap();
+            forger.say(Kind::Event, &event).await;
+        }
+    });
+    let page = agent.list(&root(), 1, None, usize::MAX).await.unwrap();
+    assert!(page.items.len() == PAGE_MAX && page.more);
+    let _forger = flood.await.unwrap();
+    assert!(!agent.is_closed());
+}
+
+#[tokio::test]
+async fn numbers_that_cannot_be_are_refused() {
+    let header = |offset| OutputHeader { kind: OutputKind::Stdout, offset }.to_bytes();
+    let at_the_end = [&header(u64::MAX)[..], b"x"].concat();
+    let twice = [&header(0)[..], b"xx"].concat();
+    let lost = |offset, bytes| Event::Lost { kind: OutputKind::Stdout, offset, bytes };
+    let lost = |offset, bytes| serde_json::to_vec(&lost(offset, bytes)).unwrap();
+    type Frames = Vec<(Kind, Vec<u8>)>;
+    let cases: [(&str, Frames); 6] = [
+        ("behind all that can be", vec![(Kind::Data, at_the_end)]),
+        ("the same place again", vec![(Kind::Data, twice.clone()), (Kind::Data, twice)]),
+        ("lost behind all that can be", vec![(Kind::Event, lost(1, u64::MAX))]),
+        ("lost again", vec![(Kind::Event, lost(0, u64::MAX - 1)), (Kind::Event, lost(0, u64::MAX - 1))]),
+        ("a code", vec![(Kind::Event, br#"{"exited":{"code":2147483647}}"#.to_vec())]),
+        ("a signal", vec![(Kind::Event, br#"{"exited":{"signal":2147483600}}"#.to_vec())]),
+    ];
+    for (case, frames) in cases {
+        let (agent, mut forger) = Forger::meet().await;
+        let last = frames.len() - 1;
+        let said = async {
+            forger.answer(&Ok(Answer::Follows)).await;
+            for (kind, message) in frames {
+                forger.say(kind, &message).await;
+            }
+        };
+        let call = async {
+            let mut output = agent.output(1, Offsets::BEGINNING).await.unwrap();
+            for _ in 0..last {
+                output.next().await.unwrap().unwrap();
+            }
+            refuses(output.next().await.unwrap());
+        };
+        tokio::join!(said, call);
+        assert!(agent.is_closed(), "{case}");
+    }
+}
+
+#[tokio::test]
+async fn credit_that_was_never_sent_for_is_refused() {
+    let (agent, mut forger) = Forger::meet().await;
+    let said = async {
+        forger.next().await;
+        forger.say(Kind::Credit, &u32::MAX.to_le_bytes()).await;
+    };
+    let (refused, ()) = tokio::join!(agent.ping(), said);
+    assert!(refuses(refused).contains("credit"));
+}
+
+#[tokio::test]
+async fn its_words_are_short_and_steer_nothing() {
+    let (agent, mut forger) = Forger::meet().await;
+    let long = "\x1b[2J\u{202e}\n".repeat(2_000);
+    let operand = GuestString::try_from(long.as_str()).unwrap();
+    let answer = Err(Failure::Other { operation: long.clone(), operand, reason: long.clone() });
+    let (refused, ()) = tokio::join!(agent.ping(), forger.answer(&answer));
+    let said = refused.unwrap_err().to_string();
+    assert!(said.len() < 2048 && !said.contains(['\x1b', '\n', '\u{202e}']), "{said}");
+    // Also where it is about the protocol.
+    let (agent, mut forger) = Forger::meet().await;
+    let nonsense = serde_json::to_vec(&long).unwrap();
+    let said = async {
+        forger.next().await;
+        forger.say(Kind::Answer, &nonsense).await
+    };
+    let (refused, _) = tokio::join!(agent.ping(), said);
+    let said = refuses(refused);
+    assert!(said.len() < 1024 && !said.contains(['\x1b', '\n', '\u{202e}']), "{said}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_waits_learns_of_the_end_at_once() {
+    let (agent, mut forger) = Forger::meet().await;
+    let agent = Arc::new(agent);
+    let waiting = { agent.clone() };
+    let waiting = tokio::spawn(async move { waiting.wait(7).await });
+    forger.next().await;
+    forger.say(Kind::Data, b"no answer was this").await;
+    let waited = tokio::time::timeout(Duration::from_secs(60), waiting).await.expect("an end").unwrap();
+    refuses(waited);
+}

@@ -1,0 +1,151 @@
+//! What is written to the standard error of a hull: by `runsc create`, by the agent, and by whoever is root inside and
+//! opens `/proc/1/fd/2`. It goes into a FIFO, of which the last is kept here, so that nothing grows on the host.
+//! Whoever writes much waits.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use dorm_agent_client::legible;
+use tokio::net::unix::pipe::{self, Receiver};
+use tokio::task::AbortHandle;
+
+use crate::error::GvisorError;
+use crate::notes::Home;
+use crate::run::lock;
+
+/// How many bytes are kept.
+const KEPT_BYTES: usize = 4 << 10;
+/// How many are read at once, and how long nothing is read after that: some MiB in a second at most.
+const READ_BYTES: usize = 16 << 10;
+const PAUSE: Duration = Duration::from_millis(10);
+/// How many of the last lines are told.
+const LINES: usize = 4;
+
+/// What was said last. It is taken in for as long as a clone lives.
+#[derive(Clone, Debug)]
+pub(crate) struct Said(Arc<Following>);
+
+#[derive(Debug)]
+struct Following {
+    ring: Arc<Ring>,
+    task: AbortHandle,
+}
+
+#[derive(Debug)]
+struct Ring {
+    pipe: Receiver,
+    kept: Mutex<VecDeque<u8>>,
+}
+
+impl Said {
+    /// Takes in what is said by the hull in `home`. Must be called within the runtime.
+    pub(crate) fn open(home: &Home) -> Result<Self, GvisorError> {
+        let path = home.said();
+        // For both directions: it never ends, and writers never find nobody there.
+        let pipe = pipe::OpenOptions::new().read_write(true).open_receiver(&path);
+        let pipe = pipe.map_err(|source| GvisorError::file("open", &path, source))?;
+        let ring = Arc::new(Ring { pipe, kept: Mutex::default() });
+        let task = tokio::spawn(follow(ring.clone())).abort_handle();
+        Ok(Self(Arc::new(Following { ring, task })))
+    }
+
+    /// The last lines, in one.
+    pub(crate) fn last_words(&self) -> String {
+        // What the runtime has not heard of yet, as much as a FIFO holds: whoever said it may be gone.
+        let ring = &self.0.ring;
+        for _ in 0..(64 << 10) / READ_BYTES {
+            if !matches!(ring.take(|buffer| Ok(rustix::io::read(&ring.pipe, buffer)?)), Ok(READ_BYTES)) {
+                break;
+            }
+        }
+        let mut kept = lock(&ring.kept);
+        let text = String::from_utf8_lossy(kept.make_contiguous());
+        let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+        match lines.is_empty() {
+            true => "it said nothing".to_owned(),
+            false => legible(&lines[lines.len().saturating_sub(LINES)..].join("; ")),
+        }
+    }
+}
+
+impl Drop for Following {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Ring {
+    /// Keeps what `read` reads, and answers how many bytes that was.
+    fn take(&self, read: impl FnOnce(&mut [u8]) -> io::Result<usize>) -> io::Result<usize> {
+        let mut buffer = [0; READ_BYTES];
+        let length = read(&mut buffer)?;
+        let mut kept = lock(&self.kept);
+        kept.extend(&buffer[length.saturating_sub(KEPT_BYTES)..length]);
+        let surplus = kept.len().saturating_sub(KEPT_BYTES);
+        kept.drain(..surplus);
+        Ok(length)
+    }
+}
+
+async fn follow(ring: Arc<Ring>) {
+    loop {
+        let read = match ring.pipe.readable().await {
+            Ok(()) => ring.take(|buffer| ring.pipe.try_read(buffer)),
+            Err(error) => Err(error),
+        };
+        match read {
+            Ok(_) => tokio::time::sleep(PAUSE).await,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) => {
+                tracing::warn!(%error, "what a sandbox writes to its standard error is not taken in any more");
+                return;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use super::*;
+    use crate::stream::fifo;
+
+    fn home() -> (tempfile::TempDir, Home) {
+        let directory = tempfile::tempdir().unwrap();
+        let home = Home::new(directory.path()).unwrap();
+        std::fs::create_dir(home.directory()).unwrap();
+        crate::bundle::make_fifos(&home).unwrap();
+        (directory, home)
+    }
+
+    #[tokio::test]
+    async fn the_last_lines_are_told_of_somebody_who_is_gone() {
+        let (_directory, home) = home();
+        let said = Said::open(&home).unwrap();
+        assert_eq!(said.last_words(), "it said nothing");
+        let mut writer = fifo(&home.said()).unwrap();
+        writer.write_all(b"one\ntwo\n\nthree\x1b[2J\nfour\nfive\n").unwrap();
+        drop(writer);
+        assert_eq!(said.last_words(), "two; three\\u{1b}[2J; four; five");
+    }
+
+    #[tokio::test]
+    async fn no_more_than_the_end_of_a_flood_is_kept_and_the_flood_goes_on() {
+        let (_directory, home) = home();
+        let said = Said::open(&home).unwrap();
+        let mut writer = fifo(&home.said()).unwrap();
+        let mut written = 0;
+        while written < 1 << 20 {
+            match writer.write(&[b'x'; 4096]) {
+                Ok(length) => written += length,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => tokio::task::yield_now().await,
+                Err(error) => panic!("{error}"),
+            }
+        }
+        said.last_words();
+        assert!(lock(&said.0.ring.kept).len() <= KEPT_BYTES);
+    }
+}

@@ -1,0 +1,53 @@
+//! Root in a sandbox attacks the host; the host takes no harm.
+
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+
+use serde_json::json;
+
+use crate::place::{Counter, Place};
+
+/// Of the files below, as they lie on the disk; what is mounted there does not count.
+fn bytes_below(directory: &Path) -> u64 {
+    let device = |path: &Path| path.symlink_metadata().map(|found| found.dev()).ok();
+    let here = device(directory);
+    let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
+    let sizes = entries.map(|entry| match entry.metadata() {
+        Ok(found) if found.is_dir() && device(&entry.path()) == here => bytes_below(&entry.path()),
+        Ok(found) if found.is_file() => found.blocks() * 512,
+        _ => 0,
+    });
+    sizes.sum()
+}
+
+#[tokio::test]
+async fn the_agents_standard_error_is_no_way_past_the_disks_size() {
+    let place = Place::new();
+    let daemon = place.daemon();
+    let asked = json!({ "name": "web", "image": "base", "resources": { "disk_bytes": 64 << 20 } });
+    let mut counter = Counter::create(daemon, asked).await;
+    let id = counter.id.clone();
+    let before = bytes_below(daemon.data());
+    let flood = "
+import os, time
+out = os.open('/proc/1/fd/2', os.O_WRONLY)
+end, written = time.monotonic() + 20, 0
+while written < 8 << 20 and time.monotonic() < end:
+    try: written += os.write(out, b'x' * 65536)
+    except BlockingIOError: time.sleep(0.01)
+print(written)
+";
+    let (code, said) = daemon.exec(&id, &["python3", "-c", flood]).await.unwrap();
+    assert_eq!(code, 0, "{said}");
+    let written: u64 = said.trim().parse().unwrap();
+    assert!(written > 1 << 20, "it could write {written} bytes");
+    let grown = bytes_below(daemon.data()).saturating_sub(before);
+    assert!(grown < 4 << 20, "{grown} bytes more on the host's disk");
+    counter.is_whole(daemon).await;
+    // It sleeps and wakes as ever.
+    daemon.act(&id, "suspend").await.unwrap();
+    daemon.act(&id, "evict").await.unwrap();
+    daemon.act(&id, "resume").await.unwrap();
+    counter.is_whole(daemon).await;
+    place.end(&[]).await;
+}
