@@ -5,6 +5,7 @@ mod daemon;
 mod event;
 mod file;
 mod image;
+mod key;
 mod process;
 mod sandbox;
 mod snapshot;
@@ -25,6 +26,6 @@ use dorm_lifecycle::Timestamp;
 
 use crate::wire::Time;
 
-fn time(at: Timestamp) -> Time {
+pub(crate) fn time(at: Timestamp) -> Time {
     Time::from_millis(at.as_millis())
 }

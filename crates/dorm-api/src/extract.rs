@@ -11,7 +11,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::Bytes;
 use dorm_agent_client::{GuestPath, GuestString, User};
-use dorm_lifecycle::{HoldId, IdError, SandboxId, WebhookId};
+use dorm_lifecycle::{ApiKeyId, HoldId, IdError, SandboxId, WebhookId};
 use serde::de::DeserializeOwned;
 
 use crate::error::ApiError;
@@ -114,6 +114,34 @@ impl FromRequestParts<Api> for Webhook {
     async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, ApiError> {
         let id = parameter(parts, api, "id").await?;
         id.parse().map(Self).map_err(|error: IdError| ApiError::invalid(format!("webhook: {error}"), ""))
+    }
+}
+
+/// The API key of `{id}`.
+pub(crate) struct ApiKey(pub(crate) ApiKeyId);
+
+impl FromRequestParts<Api> for ApiKey {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, ApiError> {
+        let id = parameter(parts, api, "id").await?;
+        id.parse().map(Self).map_err(|error: IdError| ApiError::invalid(format!("key: {error}"), "list the keys"))
+    }
+}
+
+/// The port of `{port}` in the sandbox of `{id}`.
+pub(crate) struct Port(pub(crate) SandboxId, pub(crate) u16);
+
+impl FromRequestParts<Api> for Port {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, ApiError> {
+        let Sandbox(sandbox) = Sandbox::from_request_parts(parts, api).await?;
+        let port = parameter(parts, api, "port").await?;
+        match port.parse() {
+            Ok(number) if number != 0 => Ok(Self(sandbox, number)),
+            _ => Err(ApiError::invalid(format!("'{port}' is not a port: ports are 1 to 65535"), "")),
+        }
     }
 }
 

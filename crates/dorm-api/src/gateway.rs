@@ -1,8 +1,11 @@
 //! The gateway to ports inside sandboxes: HTTP/1.1 with streaming bodies, and whatever a connection is upgraded to.
 //!
-//! A request is for a port when its host is `PORT-ID.` and any domain, or when it names both with headers. The id,
-//! which cannot be guessed, is what admits it: browsers have no key to show. Names are therefore not taken here.
+//! A request is for a port when its host is `PORT-ID.` and a domain of this server, or when it names both with headers.
+//! For a public port the id, which cannot be guessed, is what admits it; names are therefore not taken here. What admits it
+//! to a private one is in `admission`.
 //! One request is one connection inside. Nothing is tried twice, nothing is changed but hop-by-hop headers.
+
+mod admission;
 
 use std::io;
 use std::pin::Pin;
@@ -23,8 +26,11 @@ use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::error::ApiError;
+use crate::hosts::Domains;
 use crate::routes::Api;
 use crate::serve::{Life, Peer};
+
+pub(crate) use admission::OPEN_LINK;
 
 const SANDBOX: HeaderName = HeaderName::from_static("x-dormouse-sandbox");
 const PORT: HeaderName = HeaderName::from_static("x-dormouse-port");
@@ -44,7 +50,12 @@ const HOP_BY_HOP: [HeaderName; 8] = [
 
 /// Passes a request for a port on to it, and any other to the API.
 pub(crate) async fn pass_on(State(api): State<Api>, request: Request, next: Next) -> Response {
-    match target(request.headers(), request.uri()) {
+    if !api.domains.answer_to(host(request.headers(), request.uri())) {
+        let message = format!("this server does not answer to '{}'", host(request.headers(), request.uri()));
+        let hint = "use localhost, an address, or a domain that the daemon was started with (`dorm serve --domain`)";
+        return ApiError::new(StatusCode::MISDIRECTED_REQUEST, "wrong_host", message, hint).into_response();
+    }
+    match target(&api.domains, request.headers(), request.uri()) {
         Ok(None) => next.run(request).await,
         Ok(Some(target)) => forward(&api, target, request).await.unwrap_or_else(IntoResponse::into_response),
         Err(error) => error.into_response(),
@@ -58,7 +69,7 @@ struct Target {
 }
 
 /// Which port a request is for, if it is for one.
-fn target(headers: &HeaderMap, uri: &Uri) -> Result<Option<Target>, ApiError> {
+fn target(domains: &Domains, headers: &HeaderMap, uri: &Uri) -> Result<Option<Target>, ApiError> {
     if headers.contains_key(SANDBOX) || headers.contains_key(PORT) {
         let text = |name: &HeaderName| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or("");
         let (sandbox, port) = (text(&SANDBOX), text(&PORT));
@@ -69,24 +80,39 @@ fn target(headers: &HeaderMap, uri: &Uri) -> Result<Option<Target>, ApiError> {
         let unknown = |_| ApiError::not_found(format!("there is no sandbox '{sandbox}'"), "name it by its id");
         return Ok(Some(Target { sandbox: sandbox.parse().map_err(unknown)?, port }));
     }
-    let host = headers.get(header::HOST).and_then(|value| value.to_str().ok()).or_else(|| uri.host()).unwrap_or("");
-    Ok(host_target(host))
+    Ok(host_target(domains, host(headers, uri)))
 }
 
-fn host_target(host: &str) -> Option<Target> {
-    let (label, _domain) = host.split_once('.')?;
+/// The host that a request is for; nothing for one that does not say, and something that no domain has for one that cannot
+/// be read.
+fn host<'a>(headers: &'a HeaderMap, uri: &'a Uri) -> &'a str {
+    match headers.get(header::HOST) {
+        Some(value) => value.to_str().unwrap_or("?"),
+        None => uri.host().unwrap_or(""),
+    }
+}
+
+fn host_target(domains: &Domains, host: &str) -> Option<Target> {
+    let label = domains.label(host)?;
     let (port, sandbox) = label.split_once('-')?;
     let port = port.parse().ok().filter(|port| *port != 0)?;
-    Some(Target { sandbox: sandbox.to_ascii_lowercase().parse().ok()?, port })
+    Some(Target { sandbox: sandbox.parse().ok()?, port })
 }
 
-async fn forward(api: &Api, target: Target, mut request: Request) -> Result<Response, ApiError> {
+async fn forward(api: &Api, target: Target, request: Request) -> Result<Response, ApiError> {
     if request.method() == Method::CONNECT {
         let message = "CONNECT is not passed on to a port inside a sandbox";
         return Err(ApiError::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", message, "use an upgrade"));
     }
+    if let Some(answer) = admission::open_link(api, &target, &request) {
+        return answer;
+    }
+    let (parts, body) = request.into_parts();
+    admission::check(api, &target, &parts.method, &parts.headers).await?;
+    let mut request = Request::from_parts(parts, body);
     let (stream, in_use) = api.service.connect(&target.sandbox, target.port).await.map_err(unreachable)?;
-    api.keys.conceal(request.headers_mut());
+    api.keys.conceal(request.headers_mut(), |key| api.service.scope_of_key(key).is_some());
+    admission::conceal(request.headers_mut());
     exchange(&api.life, &target, stream, in_use, request).await
 }
 
@@ -129,6 +155,7 @@ where
         return Ok(response.map(|_| Body::empty()));
     }
     strip(response.headers_mut());
+    admission::guard_referrer(response.headers_mut());
     Ok(response.map(|body| Body::new(Answer { body, _in_use: in_use })))
 }
 

@@ -8,7 +8,8 @@ use subtle::{Choice, ConstantTimeEq};
 
 const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 
-/// The keys that open the API. They are never printed.
+/// The keys of the daemon's owner, which open the whole API. They are never printed. Keys that were made later are the
+/// service's.
 #[derive(Clone)]
 pub struct Keys(Vec<String>);
 
@@ -20,16 +21,17 @@ impl Keys {
 
     /// Whether a request carries one, as `Authorization: Bearer KEY` or `X-API-Key: KEY`.
     pub(crate) fn admit(&self, headers: &HeaderMap) -> bool {
-        headers.get(API_KEY).is_some_and(|key| self.knows(key.as_bytes()))
-            || headers.get(header::AUTHORIZATION).and_then(bearer).is_some_and(|key| self.knows(key))
+        presented(headers).any(|key| self.knows(key))
     }
 
-    /// Removes keys of this API from what is passed on into a sandbox, where nobody may learn them.
-    pub(crate) fn conceal(&self, headers: &mut HeaderMap) {
-        if headers.get_all(API_KEY).iter().any(|key| self.knows(key.as_bytes())) {
+    /// Removes keys of this API, and those that `is_key` knows, from what is passed on into a sandbox, where nobody may
+    /// learn them.
+    pub(crate) fn conceal(&self, headers: &mut HeaderMap, is_key: impl Fn(&[u8]) -> bool) {
+        let is_ours = |key: &[u8]| self.knows(key) || is_key(key);
+        if headers.get_all(API_KEY).iter().any(|key| is_ours(key.as_bytes())) {
             headers.remove(API_KEY);
         }
-        if headers.get_all(header::AUTHORIZATION).iter().filter_map(bearer).any(|key| self.knows(key)) {
+        if headers.get_all(header::AUTHORIZATION).iter().filter_map(bearer).any(is_ours) {
             headers.remove(header::AUTHORIZATION);
         }
     }
@@ -44,6 +46,12 @@ impl fmt::Debug for Keys {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Keys({})", self.0.len())
     }
+}
+
+/// The keys that a request shows.
+pub(crate) fn presented(headers: &HeaderMap) -> impl Iterator<Item = &[u8]> {
+    let plain = headers.get(API_KEY).map(HeaderValue::as_bytes);
+    plain.into_iter().chain(headers.get(header::AUTHORIZATION).and_then(bearer))
 }
 
 fn bearer(value: &HeaderValue) -> Option<&[u8]> {
@@ -85,12 +93,13 @@ mod tests {
         for (name, value, stays) in [
             ("x-api-key", "ours", false),
             ("authorization", "Bearer ours", false),
+            ("authorization", "Bearer made later", false),
             ("x-api-key", "theirs", true),
             ("authorization", "Bearer theirs", true),
             ("authorization", "Basic b3Vycw==", true),
         ] {
             let mut headers = headers(name, value);
-            keys.conceal(&mut headers);
+            keys.conceal(&mut headers, |key| key == b"made later");
             assert_eq!(headers.contains_key(name), stays, "{name}: {value}");
         }
     }

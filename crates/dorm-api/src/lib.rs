@@ -11,11 +11,13 @@
 //!                                 └─► key ─► routes ─► handlers ─► Service
 //! ```
 
+mod access;
 mod convert;
 mod error;
 mod extract;
 mod gateway;
 mod handlers;
+mod hosts;
 mod keys;
 mod metrics;
 mod routes;
@@ -25,5 +27,6 @@ mod webhooks;
 
 pub mod wire;
 
+pub use hosts::{Access, Domains};
 pub use keys::Keys;
 pub use serve::{serve, serve_with_grace};

@@ -3,23 +3,24 @@
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::{DefaultBodyLimit, Request, State};
+use axum::extract::{DefaultBodyLimit, Request};
 use axum::http::{Method, StatusCode};
-use axum::middleware::{self, Next};
-use axum::response::{IntoResponse, Response};
+use axum::middleware;
 use axum::routing;
 use dorm_service::Service;
 use metrics_exporter_prometheus::PrometheusHandle;
 use utoipa::OpenApi;
 use utoipa::openapi::security::{ApiKey, ApiKeyValue, HttpAuthScheme, HttpBuilder, SecurityScheme};
 
+use crate::access::{self, Need};
 use crate::error::ApiError;
 use crate::extract::JSON_BYTES_MAX;
 use crate::gateway;
 use crate::handlers::{
-    checkpoints, daemon, diff, events, exec, files, forks, images, keeping, output, processes, pty, remote, rewinds,
-    sandboxes, snapshots, transfer, tree, volumes, webhooks,
+    checkpoints, daemon, diff, events, exec, files, forks, images, keeping, keys, output, ports, processes, pty,
+    remote, rewinds, sandboxes, snapshots, transfer, tree, volumes, webhooks,
 };
+use crate::hosts::{Access, Domains};
 use crate::keys::Keys;
 use crate::serve::Life;
 use crate::wire;
@@ -30,16 +31,18 @@ pub(crate) struct Api {
     pub(crate) service: Service,
     pub(crate) life: Life,
     pub(crate) keys: Arc<Keys>,
+    pub(crate) domains: Arc<Domains>,
     pub(crate) metrics: Option<PrometheusHandle>,
 }
 
-const HEALTH: &str = "/v1/health";
-
 macro_rules! routes {
-    ($($method:ident $path:literal $($handler:ident)::+;)*) => {
+    ($($method:ident $path:literal $need:ident $($handler:ident)::+;)*) => {
         /// The method and path of every route.
         #[cfg(test)]
         const ROUTES: &[(&str, &str)] = &[$((stringify!($method), $path),)*];
+
+        /// What each route needs of a key.
+        pub(crate) const NEEDS: &[(&str, &str, Need)] = &[$((stringify!($method), $path, Need::$need),)*];
 
         fn table() -> Router<Api> {
             Router::new()$(.route($path, routing::$method($($handler)::+)))*
@@ -60,86 +63,91 @@ macro_rules! routes {
 }
 
 routes! {
-    get "/v1/health" daemon::health;
-    get "/v1/info" daemon::info;
-    get "/v1/openapi.json" daemon::openapi;
-    post "/v1/sandboxes" sandboxes::create;
-    get "/v1/sandboxes" sandboxes::list;
-    get "/v1/sandboxes/{id}" sandboxes::describe;
-    delete "/v1/sandboxes/{id}" sandboxes::delete;
-    post "/v1/sandboxes/{id}/suspend" sandboxes::suspend;
-    post "/v1/sandboxes/{id}/resume" sandboxes::resume;
-    post "/v1/sandboxes/{id}/evict" sandboxes::evict;
-    post "/v1/sandboxes/{id}/terminate" sandboxes::terminate;
-    post "/v1/sandboxes/{id}/checkpoint" sandboxes::checkpoint;
-    post "/v1/sandboxes/{id}/clone" sandboxes::clone;
-    post "/v1/sandboxes/{id}/fork" forks::fork;
-    post "/v1/sandboxes/{id}/rewind" rewinds::rewind;
-    post "/v1/sandboxes/{id}/restart" rewinds::restart;
-    post "/v1/sandboxes/{id}/promote" rewinds::promote;
-    post "/v1/sandboxes/{id}/timeouts" sandboxes::timeouts;
-    post "/v1/sandboxes/{id}/holds" keeping::hold;
-    delete "/v1/sandboxes/{id}/holds/{hold}" keeping::release;
-    post "/v1/sandboxes/{id}/keeping" keeping::keeping;
-    post "/v1/sandboxes/{id}/checkpoints" checkpoints::checkpoints;
-    post "/v1/sandboxes/{id}/volumes" volumes::attach;
-    delete "/v1/sandboxes/{id}/volumes" volumes::detach;
-    get "/v1/sandboxes/{id}/why" sandboxes::why;
-    get "/v1/sandboxes/{id}/usage" sandboxes::usage;
-    post "/v1/sandboxes/{id}/exec" exec::exec;
-    post "/v1/sandboxes/{id}/processes" processes::start;
-    get "/v1/sandboxes/{id}/processes" processes::list;
-    get "/v1/sandboxes/{id}/processes/{process}" processes::describe;
-    get "/v1/sandboxes/{id}/processes/{process}/output" output::output;
-    post "/v1/sandboxes/{id}/processes/{process}/stdin" processes::stdin;
-    post "/v1/sandboxes/{id}/processes/{process}/stdin/close" processes::close_stdin;
-    post "/v1/sandboxes/{id}/processes/{process}/signal" processes::signal;
-    post "/v1/sandboxes/{id}/processes/{process}/resize" processes::resize;
-    get "/v1/sandboxes/{id}/processes/{process}/wait" processes::wait;
-    get "/v1/sandboxes/{id}/pty" pty::pty;
-    get "/v1/sandboxes/{id}/files" files::read;
-    put "/v1/sandboxes/{id}/files" files::write;
-    delete "/v1/sandboxes/{id}/files" files::remove;
-    get "/v1/sandboxes/{id}/files/stat" files::stat;
-    get "/v1/sandboxes/{id}/files/list" files::list;
-    post "/v1/sandboxes/{id}/files/mkdir" files::mkdir;
-    post "/v1/sandboxes/{id}/files/rename" files::rename;
-    get "/v1/sandboxes/{id}/files/watch" files::watch;
-    get "/v1/snapshots" snapshots::list;
-    get "/v1/snapshots/{id}" snapshots::describe;
-    delete "/v1/snapshots/{id}" snapshots::delete;
-    get "/v1/snapshots/{id}/export" transfer::export;
-    post "/v1/snapshots/{id}/files" transfer::files;
-    post "/v1/snapshots/import" transfer::import;
-    post "/v1/snapshots/{id}/push" remote::push;
-    post "/v1/snapshots/pull" remote::pull;
-    get "/v1/tree" tree::tree;
-    get "/v1/diff" diff::diff;
-    get "/v1/images" images::list;
-    post "/v1/images/import" images::import;
-    post "/v1/images/pull" images::pull;
-    post "/v1/images/compose" images::compose;
-    get "/v1/images/{reference}" images::describe;
-    post "/v1/images/{reference}/export" images::export;
-    delete "/v1/images/{reference}" images::delete;
-    post "/v1/volumes" volumes::create;
-    get "/v1/volumes" volumes::list;
-    get "/v1/volumes/{volume}" volumes::describe;
-    delete "/v1/volumes/{volume}" volumes::delete;
-    get "/v1/volumes/{volume}/files" volumes::read;
-    put "/v1/volumes/{volume}/files" volumes::write;
-    get "/v1/volumes/{volume}/files/list" volumes::files;
-    get "/v1/events" events::events;
-    post "/v1/webhooks" webhooks::create;
-    get "/v1/webhooks" webhooks::list;
-    post "/v1/webhooks/{id}/replay" webhooks::replay;
-    delete "/v1/webhooks/{id}" webhooks::delete;
-    get "/v1/gc" daemon::artefacts;
-    post "/v1/gc" daemon::collect;
-    get "/v1/verify" daemon::stored;
-    post "/v1/verify" daemon::verify;
-    get "/v1/quarantine" daemon::quarantine;
-    get "/metrics" daemon::metrics;
+    get "/v1/health" Nothing daemon::health;
+    get "/v1/info" View daemon::info;
+    get "/v1/openapi.json" View daemon::openapi;
+    post "/v1/sandboxes" Change sandboxes::create;
+    get "/v1/sandboxes" View sandboxes::list;
+    get "/v1/sandboxes/{id}" ViewOne sandboxes::describe;
+    delete "/v1/sandboxes/{id}" ChangeOne sandboxes::delete;
+    post "/v1/sandboxes/{id}/suspend" ChangeOne sandboxes::suspend;
+    post "/v1/sandboxes/{id}/resume" ChangeOne sandboxes::resume;
+    post "/v1/sandboxes/{id}/evict" ChangeOne sandboxes::evict;
+    post "/v1/sandboxes/{id}/terminate" ChangeOne sandboxes::terminate;
+    post "/v1/sandboxes/{id}/checkpoint" ChangeOne sandboxes::checkpoint;
+    post "/v1/sandboxes/{id}/clone" Change sandboxes::clone;
+    post "/v1/sandboxes/{id}/fork" Change forks::fork;
+    post "/v1/sandboxes/{id}/rewind" Change rewinds::rewind;
+    post "/v1/sandboxes/{id}/restart" Change rewinds::restart;
+    post "/v1/sandboxes/{id}/promote" Change rewinds::promote;
+    post "/v1/sandboxes/{id}/timeouts" ChangeOne sandboxes::timeouts;
+    post "/v1/sandboxes/{id}/holds" ChangeOne keeping::hold;
+    delete "/v1/sandboxes/{id}/holds/{hold}" ChangeOne keeping::release;
+    post "/v1/sandboxes/{id}/keeping" Change keeping::keeping;
+    post "/v1/sandboxes/{id}/checkpoints" Change checkpoints::checkpoints;
+    post "/v1/sandboxes/{id}/volumes" Change volumes::attach;
+    delete "/v1/sandboxes/{id}/volumes" Change volumes::detach;
+    get "/v1/sandboxes/{id}/why" ViewOne sandboxes::why;
+    get "/v1/sandboxes/{id}/usage" ViewOne sandboxes::usage;
+    get "/v1/sandboxes/{id}/ports/{port}" ChangeOne ports::describe;
+    post "/v1/sandboxes/{id}/ports/{port}/link" ChangeOne ports::link;
+    post "/v1/sandboxes/{id}/exec" ChangeOne exec::exec;
+    post "/v1/sandboxes/{id}/processes" ChangeOne processes::start;
+    get "/v1/sandboxes/{id}/processes" ViewOne processes::list;
+    get "/v1/sandboxes/{id}/processes/{process}" ViewOne processes::describe;
+    get "/v1/sandboxes/{id}/processes/{process}/output" ViewOne output::output;
+    post "/v1/sandboxes/{id}/processes/{process}/stdin" ChangeOne processes::stdin;
+    post "/v1/sandboxes/{id}/processes/{process}/stdin/close" ChangeOne processes::close_stdin;
+    post "/v1/sandboxes/{id}/processes/{process}/signal" ChangeOne processes::signal;
+    post "/v1/sandboxes/{id}/processes/{process}/resize" ChangeOne processes::resize;
+    get "/v1/sandboxes/{id}/processes/{process}/wait" ViewOne processes::wait;
+    get "/v1/sandboxes/{id}/pty" ChangeOne pty::pty;
+    get "/v1/sandboxes/{id}/files" ViewOne files::read;
+    put "/v1/sandboxes/{id}/files" ChangeOne files::write;
+    delete "/v1/sandboxes/{id}/files" ChangeOne files::remove;
+    get "/v1/sandboxes/{id}/files/stat" ViewOne files::stat;
+    get "/v1/sandboxes/{id}/files/list" ViewOne files::list;
+    post "/v1/sandboxes/{id}/files/mkdir" ChangeOne files::mkdir;
+    post "/v1/sandboxes/{id}/files/rename" ChangeOne files::rename;
+    get "/v1/sandboxes/{id}/files/watch" ViewOne files::watch;
+    get "/v1/snapshots" View snapshots::list;
+    get "/v1/snapshots/{id}" View snapshots::describe;
+    delete "/v1/snapshots/{id}" Change snapshots::delete;
+    get "/v1/snapshots/{id}/export" View transfer::export;
+    post "/v1/snapshots/{id}/files" Change transfer::files;
+    post "/v1/snapshots/import" Change transfer::import;
+    post "/v1/snapshots/{id}/push" Change remote::push;
+    post "/v1/snapshots/pull" Change remote::pull;
+    get "/v1/tree" View tree::tree;
+    get "/v1/diff" View diff::diff;
+    get "/v1/images" View images::list;
+    post "/v1/images/import" Change images::import;
+    post "/v1/images/pull" Change images::pull;
+    post "/v1/images/compose" Change images::compose;
+    get "/v1/images/{reference}" View images::describe;
+    post "/v1/images/{reference}/export" Change images::export;
+    delete "/v1/images/{reference}" Change images::delete;
+    post "/v1/volumes" Change volumes::create;
+    get "/v1/volumes" View volumes::list;
+    get "/v1/volumes/{volume}" View volumes::describe;
+    delete "/v1/volumes/{volume}" Change volumes::delete;
+    get "/v1/volumes/{volume}/files" View volumes::read;
+    put "/v1/volumes/{volume}/files" Change volumes::write;
+    get "/v1/volumes/{volume}/files/list" View volumes::files;
+    get "/v1/events" View events::events;
+    post "/v1/webhooks" Change webhooks::create;
+    get "/v1/webhooks" View webhooks::list;
+    post "/v1/webhooks/{id}/replay" Change webhooks::replay;
+    delete "/v1/webhooks/{id}" Change webhooks::delete;
+    post "/v1/keys" Change keys::create;
+    get "/v1/keys" Change keys::list;
+    delete "/v1/keys/{id}" Change keys::delete;
+    get "/v1/gc" View daemon::artefacts;
+    post "/v1/gc" Change daemon::collect;
+    get "/v1/verify" View daemon::stored;
+    post "/v1/verify" Change daemon::verify;
+    get "/v1/quarantine" View daemon::quarantine;
+    get "/metrics" View daemon::metrics;
 }
 
 /// The OpenAPI document.
@@ -153,24 +161,17 @@ pub(crate) fn document() -> utoipa::openapi::OpenApi {
 }
 
 /// The whole front door: gateway first, then the key, then the routes.
-pub(crate) fn router(service: Service, keys: Keys, life: Life) -> Router {
-    let api = Api { service, life, keys: Arc::new(keys), metrics: crate::metrics::handle() };
+pub(crate) fn router(service: Service, access: Access, life: Life) -> Router {
+    let Access { keys, domains } = access;
+    let api =
+        Api { service, life, keys: Arc::new(keys), domains: Arc::new(domains), metrics: crate::metrics::handle() };
     table()
         .fallback(no_route)
         .method_not_allowed_fallback(no_method)
         .layer(DefaultBodyLimit::max(JSON_BYTES_MAX))
-        .layer(middleware::from_fn_with_state(api.clone(), check_key))
+        .layer(middleware::from_fn_with_state(api.clone(), access::check))
         .layer(middleware::from_fn_with_state(api.clone(), gateway::pass_on))
         .with_state(api)
-}
-
-async fn check_key(State(api): State<Api>, request: Request, next: Next) -> Response {
-    if request.uri().path() == HEALTH || api.keys.admit(request.headers()) {
-        return next.run(request).await;
-    }
-    let message = "this needs a key, as 'Authorization: Bearer KEY' or 'X-API-Key: KEY'";
-    let hint = "the daemon keeps its key in the file `key` of its data directory";
-    ApiError::new(StatusCode::UNAUTHORIZED, "unauthorized", message, hint).into_response()
 }
 
 async fn no_route(request: Request) -> ApiError {

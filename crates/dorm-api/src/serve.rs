@@ -17,7 +17,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::keys::Keys;
+use crate::hosts::Access;
 use crate::{routes, webhooks};
 
 /// How long a client may take to send a request's head.
@@ -47,8 +47,13 @@ pub(crate) struct Life {
 ///
 /// # Errors
 /// None at present: whatever befalls one connection ends that one.
-pub async fn serve(listener: TcpListener, service: Service, keys: Keys, stop: CancellationToken) -> io::Result<()> {
-    serve_with_grace(listener, service, keys, stop, GRACE).await
+pub async fn serve(
+    listener: TcpListener,
+    service: Service,
+    access: impl Into<Access>,
+    stop: CancellationToken,
+) -> io::Result<()> {
+    serve_with_grace(listener, service, access, stop, GRACE).await
 }
 
 /// [`serve`], with another time that requests in progress are given after the stop.
@@ -58,13 +63,13 @@ pub async fn serve(listener: TcpListener, service: Service, keys: Keys, stop: Ca
 pub async fn serve_with_grace(
     listener: TcpListener,
     service: Service,
-    keys: Keys,
+    access: impl Into<Access>,
     stop: CancellationToken,
     grace: Duration,
 ) -> io::Result<()> {
     let life = Life { stop, cut: CancellationToken::new(), tasks: TaskTracker::new() };
     life.tasks.spawn(webhooks::run(service.clone(), life.stop.clone()));
-    let router = routes::router(service, keys, life.clone());
+    let router = routes::router(service, access.into(), life.clone());
     loop {
         let accepted = tokio::select! {
             () = life.stop.cancelled() => break,

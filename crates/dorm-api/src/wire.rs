@@ -10,6 +10,7 @@ mod diff;
 mod event;
 mod file;
 mod image;
+mod key;
 mod process;
 mod remote;
 mod sandbox;
@@ -28,6 +29,7 @@ pub use diff::{Diff, DiffChange, DiffEntry};
 pub use event::{Event, EventPage};
 pub use file::{FileKind, FileList, FileStat, MakeDirectory, Rename, WatchEvent, WatchKind};
 pub use image::{ComposeImage, ExportImage, ExportedImage, ImageConfig, ImageSource, Pull, PullImage};
+pub use key::{CreateKey, CreatedKey, Key, KeyList, KeyScope, LinkRequest, Port, PortAccess, PortLink};
 pub use process::{
     Encoding, ExecRequest, ExecResult, ExitStatus, LostOutput, OutputChunk, OutputStream, Process, ProcessList,
     ProcessStarted, Resize, SignalRequest, SignalTarget, StartProcess, Stdin, StdinWritten, TerminalMessage,

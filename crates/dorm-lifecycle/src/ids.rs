@@ -112,6 +112,10 @@ id!(
     WebhookId
 );
 id!(
+    /// Names one API key. It is public: it opens nothing.
+    ApiKeyId
+);
+id!(
     /// Names one volume.
     VolumeId
 );

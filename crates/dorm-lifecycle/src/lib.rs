@@ -34,7 +34,8 @@ pub use checkpoints::{Checkpoints, Ladder, LadderError, Rung, Taken};
 pub use denied::Denied;
 pub use event::{Actor, EventKind};
 pub use ids::{
-    CaptureId, Digest, HoldId, IdError, Name, OperationId, ProjectId, RunId, SandboxId, SnapshotId, VolumeId, WebhookId,
+    ApiKeyId, CaptureId, Digest, HoldId, IdError, Name, OperationId, ProjectId, RunId, SandboxId, SnapshotId, VolumeId,
+    WebhookId,
 };
 pub use invariants::{Broken, check};
 pub use reach::{SUSPEND_FAILURES_MAX, SuspendFailures, Unreachable};
@@ -45,8 +46,8 @@ pub use sandbox::{
     StateName,
 };
 pub use spec::{
-    Egress, Keeping, OnSuspendFailure, OnTimeout, OnUnrestorable, Resources, SandboxSpec, SpecError, Timeouts,
-    Variables,
+    Egress, Keeping, OnSuspendFailure, OnTimeout, OnUnrestorable, PortAccess, Resources, SandboxSpec, SpecError,
+    Timeouts, Variables,
 };
 pub use step::{Command, Context, Effect, Input, Limits, Observation, Outcome, Step, create, create_with, step};
 pub use time::Timestamp;

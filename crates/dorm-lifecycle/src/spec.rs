@@ -97,6 +97,16 @@ pub enum Egress {
     Allow(Vec<String>),
 }
 
+/// Who may reach the ports of a sandbox through the gateway.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum PortAccess {
+    /// Everyone who knows the sandbox's id. The default.
+    #[default]
+    Public,
+    /// Those who show a key of the API, the sandbox's port token, or the cookie of a link to the port.
+    Private,
+}
+
 /// What happens when a deadline of a running sandbox passes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum OnTimeout {
@@ -202,6 +212,8 @@ pub struct SandboxSpec {
     pub suspendable: bool,
     /// Whether traffic wakes it while it is suspended. Default: yes.
     pub auto_resume: bool,
+    /// Who may reach its ports.
+    pub port_access: PortAccess,
     /// Its time limits.
     pub timeouts: Timeouts,
     /// What is kept to bring it back.
@@ -230,6 +242,7 @@ impl SandboxSpec {
             on_suspend_failure: OnSuspendFailure::default(),
             suspendable: named,
             auto_resume: true,
+            port_access: PortAccess::default(),
             timeouts: Timeouts::default(),
             keeping: Keeping::default(),
             checkpoints: None,

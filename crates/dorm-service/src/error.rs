@@ -25,6 +25,12 @@ pub enum ServiceError {
     /// No webhook has this id.
     #[error("there is no webhook {0}")]
     NoWebhook(WebhookId),
+    /// An API key cannot be made like this.
+    #[error("the key cannot be made: {0}")]
+    BadKey(&'static str),
+    /// There are as many API keys as there may be.
+    #[error("there are 1000 API keys already")]
+    TooManyKeys,
     /// The snapshot cannot be used now.
     #[error("snapshot {snapshot} is {status}")]
     SnapshotNotReady {
@@ -344,9 +350,13 @@ impl ServiceError {
             | Self::MemorySnapshot(_)
             | Self::NotRunning { .. }
             | Self::Denied { denied: Denied::NotSuspendable | Denied::TooManyHolds(_), .. } => Code::Conflict,
-            Self::Spec(_) | Self::Id(_) | Self::BadFork { .. } | Self::DiskShrinks { .. } | Self::NoSecret { .. } => {
-                Code::InvalidArgument
-            }
+            Self::TooManyKeys => Code::Conflict,
+            Self::BadKey(_)
+            | Self::Spec(_)
+            | Self::Id(_)
+            | Self::BadFork { .. }
+            | Self::DiskShrinks { .. }
+            | Self::NoSecret { .. } => Code::InvalidArgument,
             Self::OperationFailed { failure, .. } => failure.code(),
             Self::ForkFailed { source, .. } | Self::TrialFailed { source, .. } => source.code(),
             Self::NotTheSame(_) | Self::NotReady { .. } => Code::Failed,
@@ -441,6 +451,8 @@ impl ServiceError {
             Self::NoProgram(_) => "create without start, and run a command in the sandbox",
             Self::NothingToStart(_) => "say which command to run in it",
             Self::Registry(error) => error.next_step(),
+            Self::TooManyKeys => "revoke keys that nobody uses",
+            Self::BadKey(_) => "choose another name or lifetime",
             Self::Spec(_) | Self::Id(_) | Self::Agent(_) | Self::Pool(_) => "",
         }
     }

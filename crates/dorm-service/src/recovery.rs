@@ -66,6 +66,7 @@ impl Service {
         let clock = timekeeping::begin(&parts, &mut report).await?;
         let shared = Shared::new(parts, clock);
         let (living, unreadable) = shared.read_all().await?;
+        shared.api_keys.load(&*shared.store).await?;
         for row in unreadable.rows() {
             let title = row.title();
             tracing::warn!(record = %title, reason = %row.what, "a record cannot be read and is left as it is; see `dorm repair`");

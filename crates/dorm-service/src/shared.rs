@@ -5,7 +5,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use dorm_engine::Engine;
-use dorm_lifecycle::{Actor, Context, Digest, Limits, ProjectId, RunId, Sandbox, SandboxId, State, Timestamp};
+use dorm_lifecycle::{
+    Actor, Context, Digest, Limits, PortAccess, ProjectId, RunId, Sandbox, SandboxId, State, Timestamp,
+};
 use dorm_pool::Pool;
 use dorm_store::{Change, EventRecord, OperationKind, OperationRecord, SandboxRecord, Store, StoreError};
 use dorm_volume::Volumes;
@@ -22,6 +24,8 @@ use crate::data_disk::{DataDisk, PausedForDisk};
 use crate::error::ServiceError;
 use crate::identity::{Ids, Randomness, SystemRandomness};
 use crate::living::Living;
+use crate::ops::keys::ApiKeys;
+use crate::ops::ports::{PortLinks, PortSecret};
 use crate::ops::pull::Pulling;
 use crate::ops::runs::LeftAlone;
 use crate::parking::{ParkLimits, Parking};
@@ -79,6 +83,10 @@ pub struct Settings {
     pub data_disk: Option<Arc<dyn DataDisk>>,
     /// How fast everything on the disk is read in the background, once a day at most. Default: it is not.
     pub scrub_bytes_per_second: Option<u64>,
+    /// Who may reach the ports of a sandbox whose creator does not say. Default: everyone who knows its id.
+    pub port_access: PortAccess,
+    /// What the tokens of private ports are derived from. Default: something new at each start.
+    pub port_secret: Option<PortSecret>,
 }
 
 impl Default for Settings {
@@ -97,6 +105,8 @@ impl Default for Settings {
             registry: None,
             data_disk: None,
             scrub_bytes_per_second: None,
+            port_access: PortAccess::default(),
+            port_secret: None,
         }
     }
 }
@@ -152,6 +162,9 @@ pub(crate) struct Shared {
     /// Held from reading a webhook to writing it.
     pub(crate) webhooks: tokio::sync::Mutex<()>,
     pub(crate) webhook_news: watch::Sender<u64>,
+    pub(crate) api_keys: ApiKeys,
+    pub(crate) port_secret: PortSecret,
+    pub(crate) port_links: PortLinks,
     news: watch::Sender<u64>,
     actors: Mutex<BTreeMap<SandboxId, ActorHandle>>,
 }
@@ -165,6 +178,8 @@ impl Shared {
                     shared.tell(&sandbox, Message::Due);
                 }
             });
+            let port_secret = parts.settings.port_secret;
+            let port_secret = port_secret.unwrap_or_else(|| PortSecret(Ids(&*parts.settings.randomness).random()));
             Self {
                 store: parts.store,
                 engine: parts.engine,
@@ -194,6 +209,9 @@ impl Shared {
                 references: References::default(),
                 webhooks: tokio::sync::Mutex::default(),
                 webhook_news: watch::channel(0).0,
+                api_keys: ApiKeys::default(),
+                port_secret,
+                port_links: PortLinks::default(),
                 news: watch::channel(0).0,
                 actors: Mutex::default(),
             }

@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use dorm_lifecycle::{Sandbox, Timestamp, Why};
 use dorm_store::{
-    Change, ClockNote, EventFilter, EventRecord, Removal, SnapshotRecord, StoreError, VolumeRecord, WebhookRecord,
+    ApiKeyRecord, Change, ClockNote, EventFilter, EventRecord, Removal, SnapshotRecord, StoreError, VolumeRecord,
+    WebhookRecord,
 };
 
 use crate::clock::Clock as _;
@@ -107,6 +108,12 @@ impl Shared {
     pub(crate) fn shown_webhook(&self, mut webhook: WebhookRecord) -> WebhookRecord {
         webhook.created = self.clock.shown(webhook.created);
         webhook
+    }
+
+    pub(crate) fn shown_key(&self, mut key: ApiKeyRecord) -> ApiKeyRecord {
+        key.created = self.clock.shown(key.created);
+        key.expires = key.expires.map(|expires| self.clock.shown(expires));
+        key
     }
 
     pub(crate) fn shown_why(&self, mut why: Why) -> Why {

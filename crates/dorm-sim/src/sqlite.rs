@@ -8,8 +8,9 @@ use std::sync::{Arc, mpsc};
 use async_trait::async_trait;
 use dorm_lifecycle::{CaptureId, Name, ProjectId, SandboxId, SnapshotId};
 use dorm_store::{
-    Change, ClockNote, EventFilter, EventRecord, OperationRecord, Prune, Pruned, SandboxFilter, SandboxRecord, Settled,
-    SnapshotFilter, SnapshotRecord, Store, StoreError, Ticket, UnreadableRow, VolumeRecord, WebhookRecord,
+    ApiKeyRecord, Change, ClockNote, EventFilter, EventRecord, OperationRecord, Prune, Pruned, SandboxFilter,
+    SandboxRecord, Settled, SnapshotFilter, SnapshotRecord, Store, StoreError, Ticket, UnreadableRow, VolumeRecord,
+    WebhookRecord,
 };
 use dorm_store_sql::SqlStore;
 use tokio::runtime::Handle;
@@ -103,6 +104,10 @@ impl Store for WaitingStore {
 
     async fn webhooks(&self) -> Result<Vec<WebhookRecord>, StoreError> {
         self.ask(|store| async move { store.webhooks().await })
+    }
+
+    async fn api_keys(&self) -> Result<Vec<ApiKeyRecord>, StoreError> {
+        self.ask(|store| async move { store.api_keys().await })
     }
 
     async fn volumes(&self) -> Result<Vec<VolumeRecord>, StoreError> {

@@ -9,8 +9,9 @@ use async_trait::async_trait;
 use dorm_lifecycle::{CaptureId, Name, ProjectId, SandboxId, SnapshotId};
 use dorm_steps::Steps as _;
 use dorm_store::{
-    Change, ClockNote, EventFilter, EventRecord, OperationRecord, Prune, Pruned, SandboxFilter, SandboxRecord, Settled,
-    SnapshotFilter, SnapshotRecord, Store, StoreError, Ticket, UnreadableRow, VolumeRecord, WebhookRecord,
+    ApiKeyRecord, Change, ClockNote, EventFilter, EventRecord, OperationRecord, Prune, Pruned, SandboxFilter,
+    SandboxRecord, Settled, SnapshotFilter, SnapshotRecord, Store, StoreError, Ticket, UnreadableRow, VolumeRecord,
+    WebhookRecord,
 };
 
 use crate::model::Model;
@@ -144,6 +145,11 @@ impl Store for WatchedStore {
     async fn webhooks(&self) -> Result<Vec<WebhookRecord>, StoreError> {
         self.pause().await;
         self.inner.webhooks().await
+    }
+
+    async fn api_keys(&self) -> Result<Vec<ApiKeyRecord>, StoreError> {
+        self.pause().await;
+        self.inner.api_keys().await
     }
 
     async fn volumes(&self) -> Result<Vec<VolumeRecord>, StoreError> {

@@ -27,8 +27,9 @@ use std::path::Path;
 use async_trait::async_trait;
 use dorm_lifecycle::{CaptureId, Name, ProjectId, SandboxId, SnapshotId};
 use dorm_store::{
-    Change, ClockNote, EventFilter, EventRecord, OperationRecord, Prune, Pruned, SandboxFilter, SandboxRecord, Settled,
-    SnapshotFilter, SnapshotRecord, Store, StoreError, Ticket, UnreadableRow, VolumeRecord, WebhookRecord,
+    ApiKeyRecord, Change, ClockNote, EventFilter, EventRecord, OperationRecord, Prune, Pruned, SandboxFilter,
+    SandboxRecord, Settled, SnapshotFilter, SnapshotRecord, Store, StoreError, Ticket, UnreadableRow, VolumeRecord,
+    WebhookRecord,
 };
 use sqlx::SqlitePool;
 
@@ -150,6 +151,10 @@ impl Store for SqlStore {
 
     async fn webhooks(&self) -> Result<Vec<WebhookRecord>, StoreError> {
         read::webhooks(&self.readers).await
+    }
+
+    async fn api_keys(&self) -> Result<Vec<ApiKeyRecord>, StoreError> {
+        read::api_keys(&self.readers).await
     }
 
     async fn volumes(&self) -> Result<Vec<VolumeRecord>, StoreError> {

@@ -2,15 +2,15 @@
 
 use dorm_lifecycle::{CaptureId, Name, ProjectId, SandboxId, SnapshotId, StateName};
 use dorm_store::{
-    EventFilter, EventRecord, OperationRecord, SandboxFilter, SandboxRecord, SnapshotRecord, StoreError, UnreadableRow,
-    VolumeRecord, WebhookRecord,
+    ApiKeyRecord, EventFilter, EventRecord, OperationRecord, SandboxFilter, SandboxRecord, SnapshotRecord, StoreError,
+    UnreadableRow, VolumeRecord, WebhookRecord,
 };
 use sqlx::{QueryBuilder, Sqlite, SqlitePool};
 
 use crate::failed;
 use crate::rows::{
-    DISCARDS, DocumentRow, LIVING, OPEN, SNAPSHOTS, SandboxRow, VOLUMES, WEBHOOKS, discard_of, event_of, operation_of,
-    readable, sandbox_of, snapshot_of, unreadable_of, volume_of, webhook_of,
+    API_KEYS, DISCARDS, DocumentRow, LIVING, OPEN, SNAPSHOTS, SandboxRow, VOLUMES, WEBHOOKS, api_key_of, discard_of,
+    event_of, operation_of, readable, sandbox_of, snapshot_of, unreadable_of, volume_of, webhook_of,
 };
 
 pub(crate) async fn sandbox(pool: &SqlitePool, id: &SandboxId) -> Result<Option<SandboxRecord>, StoreError> {
@@ -144,6 +144,12 @@ pub(crate) async fn webhooks(pool: &SqlitePool) -> Result<Vec<WebhookRecord>, St
     Ok(readable(rows, webhook_of))
 }
 
+pub(crate) async fn api_keys(pool: &SqlitePool) -> Result<Vec<ApiKeyRecord>, StoreError> {
+    let rows: Vec<DocumentRow> =
+        sqlx::query_as(API_KEYS).fetch_all(pool).await.map_err(|error| failed("read API keys", error))?;
+    Ok(readable(rows, api_key_of))
+}
+
 pub(crate) async fn volumes(pool: &SqlitePool) -> Result<Vec<VolumeRecord>, StoreError> {
     let rows: Vec<DocumentRow> =
         sqlx::query_as(VOLUMES).fetch_all(pool).await.map_err(|error| failed("read volumes", error))?;
@@ -173,6 +179,8 @@ pub(crate) async fn living_and_unreadable(
     found.extend(unreadable_of(rows, discard_of));
     let rows: Vec<DocumentRow> = sqlx::query_as(WEBHOOKS).fetch_all(&mut *connection).await.map_err(wrong)?;
     found.extend(unreadable_of(rows, webhook_of));
+    let rows: Vec<DocumentRow> = sqlx::query_as(API_KEYS).fetch_all(&mut *connection).await.map_err(wrong)?;
+    found.extend(unreadable_of(rows, api_key_of));
     let rows: Vec<DocumentRow> = sqlx::query_as(VOLUMES).fetch_all(&mut *connection).await.map_err(wrong)?;
     found.extend(unreadable_of(rows, volume_of));
     found.sort();

@@ -7,7 +7,8 @@
 use dorm_lifecycle::{CaptureId, StateName};
 use dorm_store::codec::{self, CodecError};
 use dorm_store::{
-    EventRecord, OperationRecord, RowKind, SandboxRecord, SnapshotRecord, UnreadableRow, VolumeRecord, WebhookRecord,
+    ApiKeyRecord, EventRecord, OperationRecord, RowKind, SandboxRecord, SnapshotRecord, UnreadableRow, VolumeRecord,
+    WebhookRecord,
 };
 
 /// Id, project, name, state, revision and document of a sandbox.
@@ -21,6 +22,7 @@ pub(crate) const OPEN: &str = "SELECT id, document FROM operations WHERE is_open
 pub(crate) const SNAPSHOTS: &str = "SELECT id, document FROM snapshots";
 pub(crate) const DISCARDS: &str = "SELECT capture FROM discards ORDER BY capture";
 pub(crate) const WEBHOOKS: &str = "SELECT id, document FROM webhooks ORDER BY id";
+pub(crate) const API_KEYS: &str = "SELECT id, document FROM api_keys ORDER BY id";
 pub(crate) const VOLUMES: &str = "SELECT id, document FROM volumes ORDER BY id";
 
 /// A row that cannot be read. It is large, and rare.
@@ -77,6 +79,10 @@ pub(crate) fn snapshot_of(row: DocumentRow) -> Result<SnapshotRecord, Unread> {
 
 pub(crate) fn webhook_of(row: DocumentRow) -> Result<WebhookRecord, Unread> {
     of(RowKind::Webhook, row, codec::decode_webhook, |webhook| webhook.id.as_str())
+}
+
+pub(crate) fn api_key_of(row: DocumentRow) -> Result<ApiKeyRecord, Unread> {
+    of(RowKind::ApiKey, row, codec::decode_api_key, |key| key.id.as_str())
 }
 
 pub(crate) fn volume_of(row: DocumentRow) -> Result<VolumeRecord, Unread> {

@@ -13,12 +13,13 @@ use sqlx::sqlite::{SqliteConnectOptions, SqliteRow, SqliteSynchronous};
 use sqlx::{ConnectOptions, Connection, Row, Sqlite, SqliteConnection};
 
 use crate::rows::{
-    DocumentRow, SandboxRow, discard_of, event_of, operation_of, sandbox_of, snapshot_of, volume_of, webhook_of,
+    DocumentRow, SandboxRow, api_key_of, discard_of, event_of, operation_of, sandbox_of, snapshot_of, volume_of,
+    webhook_of,
 };
 use crate::{SqlStore, failed};
 
 /// The tables, each with its columns and the kind of record in it; those that others refer to come first.
-const TABLES: [(&str, &[&str], Option<RowKind>); 10] = [
+const TABLES: [(&str, &[&str], Option<RowKind>); 11] = [
     ("sandboxes", &["id", "project", "name", "state", "revision", "document"], Some(RowKind::Sandbox)),
     ("labels", &["sandbox", "key", "value"], None),
     ("operations", &["id", "is_open", "document"], Some(RowKind::Operation)),
@@ -26,6 +27,7 @@ const TABLES: [(&str, &[&str], Option<RowKind>); 10] = [
     ("discards", &["capture"], Some(RowKind::Discard)),
     ("events", &["number", "project", "sandbox", "document"], Some(RowKind::Event)),
     ("webhooks", &["id", "document"], Some(RowKind::Webhook)),
+    ("api_keys", &["id", "document"], Some(RowKind::ApiKey)),
     ("volumes", &["id", "document"], Some(RowKind::Volume)),
     ("identity", &["only", "id"], None),
     ("clock", &["only_one", "document"], None),
@@ -92,6 +94,7 @@ async fn rows(connection: &mut SqliteConnection, kind: RowKind, check: &mut File
         RowKind::Snapshot => read!(DocumentRow, "SELECT id, document FROM snapshots", snapshot_of),
         RowKind::Discard => read!((Vec<u8>,), "SELECT capture FROM discards", discard_of),
         RowKind::Webhook => read!(DocumentRow, "SELECT id, document FROM webhooks", webhook_of),
+        RowKind::ApiKey => read!(DocumentRow, "SELECT id, document FROM api_keys", api_key_of),
         RowKind::Volume => read!(DocumentRow, "SELECT id, document FROM volumes", volume_of),
         RowKind::Event => read!((i64, Vec<u8>), "SELECT number, document FROM events", event_of),
     }
@@ -256,7 +259,8 @@ const fn table_of(kind: RowKind) -> usize {
         RowKind::Discard => 4,
         RowKind::Event => 5,
         RowKind::Webhook => 6,
-        RowKind::Volume => 7,
+        RowKind::ApiKey => 7,
+        RowKind::Volume => 8,
     }
 }
 

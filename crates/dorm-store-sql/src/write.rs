@@ -281,6 +281,7 @@ async fn apply(connection: &mut SqliteConnection, change: Change) -> Result<Vec<
             .await
             .map_err(|error| failed("remove a webhook", error))?;
     }
+    api_keys(connection, &change).await?;
     volumes(connection, &change).await?;
     clock(connection, &change).await?;
     let mut events = Vec::with_capacity(change.events.len());
@@ -288,6 +289,28 @@ async fn apply(connection: &mut SqliteConnection, change: Change) -> Result<Vec<
         events.push(record_event(connection, event).await?);
     }
     Ok(events)
+}
+
+async fn api_keys(connection: &mut SqliteConnection, change: &Change) -> Result<(), StoreError> {
+    for key in &change.api_keys {
+        let document = codec::encode_api_key(key).map_err(|error| failed("write an API key", error))?;
+        sqlx::query(
+            "INSERT INTO api_keys (id, document) VALUES (?, ?) ON CONFLICT (id) DO UPDATE SET document = excluded.document",
+        )
+        .bind(key.id.as_str())
+        .bind(document)
+        .execute(&mut *connection)
+        .await
+        .map_err(|error| failed("write an API key", error))?;
+    }
+    for id in &change.removed_api_keys {
+        sqlx::query("DELETE FROM api_keys WHERE id = ?")
+            .bind(id.as_str())
+            .execute(&mut *connection)
+            .await
+            .map_err(|error| failed("remove an API key", error))?;
+    }
+    Ok(())
 }
 
 async fn volumes(connection: &mut SqliteConnection, change: &Change) -> Result<(), StoreError> {

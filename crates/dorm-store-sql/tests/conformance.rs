@@ -61,6 +61,7 @@ fn table(kind: RowKind) -> &'static str {
         RowKind::Snapshot => "snapshots",
         RowKind::Discard => "discards",
         RowKind::Webhook => "webhooks",
+        RowKind::ApiKey => "api_keys",
         RowKind::Volume => "volumes",
         RowKind::Event => "events",
     }

@@ -4,6 +4,7 @@
 //! is unknown or not there, a word nobody knows and a later version are errors, since what a record means must not be
 //! guessed. Revisions and numbers are not part of the text: they belong to the store.
 
+mod api_key;
 mod background;
 mod clock;
 mod convert;
@@ -19,7 +20,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::{ClockNote, NewEvent, OperationRecord, SnapshotRecord, VolumeRecord, WebhookRecord};
+use crate::{ApiKeyRecord, ClockNote, NewEvent, OperationRecord, SnapshotRecord, VolumeRecord, WebhookRecord};
 
 /// The version in which sandboxes are written.
 pub const SANDBOX: u64 = 3;
@@ -32,6 +33,8 @@ pub const EVENT: u64 = 2;
 /// The version in which webhooks are written.
 pub const WEBHOOK: u64 = 2;
 
+/// The version in which API keys are written.
+pub const API_KEY: u64 = 3;
 /// The version in which volumes are written.
 pub const VOLUME: u64 = 3;
 /// The version in which the note of the clocks is written.
@@ -149,6 +152,25 @@ pub fn decode_event(text: &str) -> Result<NewEvent, CodecError> {
         1 => decode::<v1::EventRow>(text, 1).map(v2::EventRow::from).map(NewEvent::from),
         EVENT => decode::<v2::EventRow>(text, EVENT).map(NewEvent::from),
         found => Err(CodecError::Version { found, newest: EVENT }),
+    }
+}
+
+/// An API key as text. It holds the key's hash, not the key.
+///
+/// # Errors
+/// [`CodecError::Unwritable`], which no API key is known to cause.
+pub fn encode_api_key(key: &ApiKeyRecord) -> Result<String, CodecError> {
+    encode::<api_key::ApiKeyRow>(key.into())
+}
+
+/// The API key of a text.
+///
+/// # Errors
+/// A [`CodecError`] that says what is wrong with the text.
+pub fn decode_api_key(text: &str) -> Result<ApiKeyRecord, CodecError> {
+    match version(text)? {
+        API_KEY => decode::<api_key::ApiKeyRow>(text, API_KEY).map(ApiKeyRecord::from),
+        found => Err(CodecError::Version { found, newest: API_KEY }),
     }
 }
 

@@ -9,6 +9,7 @@
 //! ```
 #![allow(clippy::expect_used, reason = "a suite of checks: what does not hold stops the test")]
 
+mod api_keys;
 mod changes;
 mod concurrency;
 mod events;
@@ -111,6 +112,9 @@ pub async fn conforms(open: impl AsyncFn(&'static str) -> Arc<dyn Store>) -> Res
         }
         webhooks {
             a_webhook_is_rewritten_and_removed,
+        }
+        api_keys {
+            an_api_key_is_written_and_removed,
         }
         history {
             only_sandboxes_that_were_terminated_long_ago_are_removed,

@@ -6,6 +6,7 @@
 //! carries a revision; a change that was made from an older one is refused. A store knows no engine and no HTTP,
 //! and decides nothing about a sandbox's life; it only refuses one that breaks an invariant of the lifecycle.
 
+mod api_key;
 mod change;
 mod clock;
 mod code;
@@ -22,6 +23,7 @@ use async_trait::async_trait;
 use dorm_lifecycle::{CaptureId, Name, ProjectId, SandboxId, SnapshotId};
 use thiserror::Error;
 
+pub use api_key::{ApiKeyRecord, KeyScope};
 pub use change::BrokenSandbox;
 pub use clock::{ClockNote, ClockPeriod};
 pub use code::Code;
@@ -217,6 +219,9 @@ pub trait Store: Send + Sync + 'static {
 
     /// Every webhook, in the order of their ids.
     async fn webhooks(&self) -> Result<Vec<WebhookRecord>, StoreError>;
+
+    /// Every API key, in the order of their ids.
+    async fn api_keys(&self) -> Result<Vec<ApiKeyRecord>, StoreError>;
 
     /// Every volume, in the order of their ids.
     async fn volumes(&self) -> Result<Vec<VolumeRecord>, StoreError>;

@@ -9,12 +9,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use dorm_lifecycle::{
-    CaptureId, EventKind, Name, OperationId, ProjectId, SandboxId, SnapshotId, State, VolumeId, WebhookId,
+    ApiKeyId, CaptureId, EventKind, Name, OperationId, ProjectId, SandboxId, SnapshotId, State, VolumeId, WebhookId,
 };
 
 use crate::{
-    Change, ClockNote, EventFilter, EventRecord, OperationRecord, Prune, Pruned, RowKind, SandboxFilter, SandboxRecord,
-    SnapshotFilter, SnapshotRecord, SnapshotStatus, Store, StoreError, UnreadableRow, VolumeRecord, WebhookRecord,
+    ApiKeyRecord, Change, ClockNote, EventFilter, EventRecord, OperationRecord, Prune, Pruned, RowKind, SandboxFilter,
+    SandboxRecord, SnapshotFilter, SnapshotRecord, SnapshotStatus, Store, StoreError, UnreadableRow, VolumeRecord,
+    WebhookRecord,
 };
 
 mod spoiled;
@@ -34,6 +35,7 @@ struct Content {
     snapshots: BTreeMap<SnapshotId, SnapshotRecord>,
     discard: BTreeSet<CaptureId>,
     webhooks: BTreeMap<WebhookId, WebhookRecord>,
+    api_keys: BTreeMap<ApiKeyId, ApiKeyRecord>,
     volumes: BTreeMap<VolumeId, VolumeRecord>,
     clock: Option<ClockNote>,
     /// How many events have been removed, which were the oldest.
@@ -98,6 +100,10 @@ impl Content {
         self.webhooks.extend(change.webhooks.into_iter().map(|webhook| (webhook.id.clone(), webhook)));
         for id in &change.removed_webhooks {
             self.webhooks.remove(id);
+        }
+        self.api_keys.extend(change.api_keys.into_iter().map(|key| (key.id.clone(), key)));
+        for id in &change.removed_api_keys {
+            self.api_keys.remove(id);
         }
         self.volumes.extend(change.volumes.into_iter().map(|volume| (volume.id.clone(), volume)));
         for id in &change.removed_volumes {
@@ -203,6 +209,10 @@ impl Store for MemoryStore {
 
     async fn webhooks(&self) -> Result<Vec<WebhookRecord>, StoreError> {
         Ok(self.readable()?.webhooks.values().cloned().collect())
+    }
+
+    async fn api_keys(&self) -> Result<Vec<ApiKeyRecord>, StoreError> {
+        Ok(self.readable()?.api_keys.values().cloned().collect())
     }
 
     async fn volumes(&self) -> Result<Vec<VolumeRecord>, StoreError> {

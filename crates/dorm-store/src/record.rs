@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use dorm_lifecycle::{
-    Actor, CaptureId, Digest, EventKind, OperationId, ProjectId, Resources, Sandbox, SandboxId, SnapshotId,
+    Actor, ApiKeyId, CaptureId, Digest, EventKind, OperationId, ProjectId, Resources, Sandbox, SandboxId, SnapshotId,
     SnapshotKind, Timestamp, VolumeId, WebhookId,
 };
 
-use crate::{ClockNote, Code, VolumeRecord};
+use crate::{ApiKeyRecord, ClockNote, Code, VolumeRecord};
 
 /// A sandbox as it is stored.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -346,6 +346,10 @@ pub struct Change {
     pub webhooks: Vec<WebhookRecord>,
     /// Webhooks whose records go; those that are not there are left out.
     pub removed_webhooks: Vec<WebhookId>,
+    /// API keys, written whole.
+    pub api_keys: Vec<ApiKeyRecord>,
+    /// API keys whose records go; those that are not there are left out.
+    pub removed_api_keys: Vec<ApiKeyId>,
     /// Volumes, written whole.
     pub volumes: Vec<VolumeRecord>,
     /// Volumes whose records go; those that are not there are left out.

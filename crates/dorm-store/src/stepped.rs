@@ -9,8 +9,9 @@ use dorm_lifecycle::{CaptureId, Name, ProjectId, SandboxId, SnapshotId};
 use dorm_steps::{AnySteps, Stopped};
 
 use crate::{
-    Change, ClockNote, EventFilter, EventRecord, OperationRecord, Prune, Pruned, SandboxFilter, SandboxRecord, Settled,
-    SnapshotFilter, SnapshotRecord, Store, StoreError, Ticket, UnreadableRow, VolumeRecord, WebhookRecord,
+    ApiKeyRecord, Change, ClockNote, EventFilter, EventRecord, OperationRecord, Prune, Pruned, SandboxFilter,
+    SandboxRecord, Settled, SnapshotFilter, SnapshotRecord, Store, StoreError, Ticket, UnreadableRow, VolumeRecord,
+    WebhookRecord,
 };
 
 /// The tickets that are given out here and not by the store below begin with this one.
@@ -133,6 +134,11 @@ impl Store for SteppedStore {
     async fn webhooks(&self) -> Result<Vec<WebhookRecord>, StoreError> {
         self.living().await;
         self.inner.webhooks().await
+    }
+
+    async fn api_keys(&self) -> Result<Vec<ApiKeyRecord>, StoreError> {
+        self.living().await;
+        self.inner.api_keys().await
     }
 
     async fn volumes(&self) -> Result<Vec<VolumeRecord>, StoreError> {

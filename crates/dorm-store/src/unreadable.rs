@@ -22,6 +22,8 @@ pub enum RowKind {
     Discard,
     /// A webhook.
     Webhook,
+    /// An API key.
+    ApiKey,
     /// A volume.
     Volume,
     /// An event.
@@ -30,8 +32,16 @@ pub enum RowKind {
 
 impl RowKind {
     /// Every kind.
-    pub const ALL: [Self; 7] =
-        [Self::Sandbox, Self::Operation, Self::Snapshot, Self::Discard, Self::Webhook, Self::Volume, Self::Event];
+    pub const ALL: [Self; 8] = [
+        Self::Sandbox,
+        Self::Operation,
+        Self::Snapshot,
+        Self::Discard,
+        Self::Webhook,
+        Self::ApiKey,
+        Self::Volume,
+        Self::Event,
+    ];
 
     /// Its word in messages, answers and metrics.
     pub const fn as_str(self) -> &'static str {
@@ -41,6 +51,7 @@ impl RowKind {
             Self::Snapshot => "snapshot",
             Self::Discard => "discard",
             Self::Webhook => "webhook",
+            Self::ApiKey => "key",
             Self::Volume => "volume",
             Self::Event => "event",
         }
@@ -50,7 +61,7 @@ impl RowKind {
     pub const fn may_hold_captures(self) -> bool {
         match self {
             Self::Sandbox | Self::Operation | Self::Snapshot => true,
-            Self::Discard | Self::Webhook | Self::Volume | Self::Event => false,
+            Self::Discard | Self::Webhook | Self::ApiKey | Self::Volume | Self::Event => false,
         }
     }
 }

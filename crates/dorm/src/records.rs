@@ -20,9 +20,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use async_trait::async_trait;
 use dorm_lifecycle::{CaptureId, Name, ProjectId, SandboxId, SnapshotId, StateName};
 use dorm_store::{
-    Change, ClockNote, EventFilter, EventRecord, OperationRecord, Prune, Pruned, RowKind, SandboxFilter, SandboxRecord,
-    Settled, SnapshotFilter, SnapshotRecord, Store, StoreError, Ticket, UnreadableRow, VolumeRecord, WebhookRecord,
-    codec,
+    ApiKeyRecord, Change, ClockNote, EventFilter, EventRecord, OperationRecord, Prune, Pruned, RowKind, SandboxFilter,
+    SandboxRecord, Settled, SnapshotFilter, SnapshotRecord, Store, StoreError, Ticket, UnreadableRow, VolumeRecord,
+    WebhookRecord, codec,
 };
 use serde::{Deserialize, Serialize};
 
@@ -297,6 +297,10 @@ impl Store for FiledStore {
 
     async fn webhooks(&self) -> Result<Vec<WebhookRecord>, StoreError> {
         self.inner.webhooks().await
+    }
+
+    async fn api_keys(&self) -> Result<Vec<ApiKeyRecord>, StoreError> {
+        self.inner.api_keys().await
     }
 
     async fn volumes(&self) -> Result<Vec<VolumeRecord>, StoreError> {

@@ -16,11 +16,14 @@ const ID: &str = "abcdefghij2345678901";
 
 #[test]
 fn a_host_names_a_port_of_a_sandbox_or_nothing() {
+    let domains = Domains::with(["sandboxes.example.org".to_owned()]).unwrap();
     let found = |port| Some(Target { sandbox: ID.parse().unwrap(), port });
     for (host, target) in [
         (format!("8080-{ID}.localhost:7070"), found(8080)),
         (format!("1-{ID}.sandboxes.example.org"), found(1)),
         (format!("8080-{}.localhost", ID.to_uppercase()), found(8080)),
+        (format!("1-{ID}.evil.example"), None),
+        (format!("1-{ID}.a.localhost"), None),
         (format!("0-{ID}.localhost"), None),
         (format!("65536-{ID}.localhost"), None),
         (format!("8080-{ID}"), None),
@@ -30,7 +33,7 @@ fn a_host_names_a_port_of_a_sandbox_or_nothing() {
         ("127.0.0.1:7070".to_owned(), None),
         (String::new(), None),
     ] {
-        assert_eq!(host_target(&host), target, "{host}");
+        assert_eq!(host_target(&domains, &host), target, "{host}");
     }
 }
 

@@ -8,6 +8,7 @@ use utoipa::ToSchema;
 use super::ErrorBody;
 use super::checkpoints::{Checkpoints, CheckpointsRequest};
 use super::image::Pull;
+use super::key::PortAccess;
 use super::snapshot::Snapshot;
 use super::text::{NamedSecret, Secret, Time};
 use super::volume::{AttachVolume, AttachedVolume, FollowingVolumes};
@@ -58,6 +59,9 @@ pub struct CreateSandbox {
     /// Whether traffic to its ports wakes it while it is suspended. Default: yes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub auto_resume: Option<bool>,
+    /// Who may reach its ports. Default: as the daemon was started, `public` unless told otherwise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub port_access: Option<PortAccess>,
     /// Seconds from the start of a run to its deadline, whatever happens inside. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout_secs: Option<f64>,
@@ -298,6 +302,8 @@ pub struct Sandbox {
     pub suspendable: bool,
     /// Whether traffic wakes it.
     pub auto_resume: bool,
+    /// Who may reach its ports.
+    pub port_access: PortAccess,
     /// Seconds from the start of a run to its deadline.
     pub timeout_secs: Option<f64>,
     /// Seconds from the last activity to the deadline.

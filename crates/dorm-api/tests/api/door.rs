@@ -48,7 +48,7 @@ async fn a_stop_lets_requests_end_and_ends_quiet_connections_at_once() {
     let id = world.sandbox().await;
     let events = world.events("/v1/events?after=1000").await;
     let mut idle = TcpStream::connect(world.address).await.unwrap();
-    idle.write_all(b"GET /v1/health HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
+    idle.write_all(b"GET /v1/health HTTP/1.1\r\nhost: localhost\r\n\r\n").await.unwrap();
     let mut byte = [0];
     idle.read_exact(&mut byte).await.unwrap();
     let started = world.request("POST", &format!("/v1/sandboxes/{id}/exec")).header("accept", "text/event-stream");

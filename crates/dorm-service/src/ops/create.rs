@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use dorm_lifecycle::{
     Actor as By, CaptureId, Checkpoints, Context, Digest, Effect, Egress, FirstProgram, Keeping, Name,
-    OnSuspendFailure, OnTimeout, Origin, Resources, SandboxId, SandboxSpec, SnapshotId, SnapshotKind, Timeouts,
-    Variables, create_with,
+    OnSuspendFailure, OnTimeout, Origin, PortAccess, Resources, SandboxId, SandboxSpec, SnapshotId, SnapshotKind,
+    Timeouts, Variables, create_with,
 };
 use dorm_store::{Change, NewEvent, SandboxRecord, SnapshotRecord};
 use tokio::sync::oneshot;
@@ -53,6 +53,8 @@ pub struct CreateSandbox {
     pub suspendable: Option<bool>,
     /// Whether traffic wakes it. Default: yes.
     pub auto_resume: bool,
+    /// Who may reach its ports; by default as the daemon's settings have it.
+    pub port_access: Option<PortAccess>,
     /// Its time limits.
     pub timeouts: Timeouts,
     /// What is kept to bring it back.
@@ -80,6 +82,7 @@ impl CreateSandbox {
             on_suspend_failure: OnSuspendFailure::default(),
             suspendable: None,
             auto_resume: true,
+            port_access: None,
             timeouts: Timeouts::default(),
             keeping: Keeping::default(),
             checkpoints: None,
@@ -95,6 +98,7 @@ impl CreateSandbox {
             egress: source.egress.clone(),
             variables: source.variables.0.clone(),
             auto_resume: source.auto_resume,
+            port_access: Some(source.port_access),
             on_suspend_failure: source.on_suspend_failure,
             timeouts: source.timeouts,
             keeping: source.keeping,
@@ -142,7 +146,8 @@ impl Service {
             CreateFrom::Image(_) => shared.refer(&image).await?,
             CreateFrom::Snapshot(_) => shared.refer(&image).await.map_err(host_part)?,
         };
-        let spec = SandboxSpec { attachments, ..spec(asked, image, layer, resources) };
+        let port_access = asked.port_access.unwrap_or(self.shared.settings.port_access);
+        let spec = SandboxSpec { attachments, port_access, ..spec(asked, image, layer, resources) };
         let context = Context { bytes, ..shared.context() };
         let made = create_with(id, shared.settings.project.clone(), spec, origin, program, &context)?;
         let leasing = shared.grant_leases(None, &made.next).await?;

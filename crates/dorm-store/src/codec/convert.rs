@@ -5,8 +5,8 @@
 
 use dorm_lifecycle::{
     Attachment, Background, Cause, Checkpoints, Egress, FirstProgram, Future, Hold, Keeping, OnSuspendFailure,
-    OnTimeout, OnUnrestorable, Origin, Resources, Restored, Rewind, RewindFrom, Rewinding, Rewound, Sandbox,
-    SandboxSpec, SleepImage, SnapshotKind, State, SuspendFailures, Timeouts, Unreachable, Variables,
+    OnTimeout, OnUnrestorable, Origin, PortAccess, Resources, Restored, Rewind, RewindFrom, Rewinding, Rewound,
+    Sandbox, SandboxSpec, SleepImage, SnapshotKind, State, SuspendFailures, Timeouts, Unreachable, Variables,
 };
 
 use super::background::BackgroundRow;
@@ -16,8 +16,8 @@ use super::v2::{
 };
 use super::v3::{
     CheckpointsRow, FirstProgramRow, FutureRow, KindRow, MakerRow, OnSuspendFailureRow, OperationRow, OriginRow,
-    PromoteRow, RestoredRow, RewindFromRow, RewindRow, RewindingRow, RewoundRow, SandboxRow, SnapshotRow, SpecRow,
-    StateRow, SuspendFailuresRow, UnreachableRow,
+    PortAccessRow, PromoteRow, RestoredRow, RewindFromRow, RewindRow, RewindingRow, RewoundRow, SandboxRow,
+    SnapshotRow, SpecRow, StateRow, SuspendFailuresRow, UnreachableRow,
 };
 use super::volume::AttachmentRow;
 use super::word::{Length, Millis, Text, Word};
@@ -135,6 +135,7 @@ impl From<&SandboxSpec> for SpecRow {
             on_suspend_failure,
             suspendable,
             auto_resume,
+            port_access,
             timeouts: Timeouts { total, idle, max_run },
             keeping,
             checkpoints,
@@ -163,6 +164,10 @@ impl From<&SandboxSpec> for SpecRow {
             },
             suspendable: *suspendable,
             auto_resume: *auto_resume,
+            port_access: match port_access {
+                PortAccess::Public => PortAccessRow::Public,
+                PortAccess::Private => PortAccessRow::Private,
+            },
             timeouts: TimeoutsRow { total: total.map(Length), idle: idle.map(Length), max_run: max_run.map(Length) },
             keeping: KeepingRow {
                 generations: keeping.generations,
@@ -202,6 +207,10 @@ impl From<SpecRow> for SandboxSpec {
             },
             suspendable: row.suspendable,
             auto_resume: row.auto_resume,
+            port_access: match row.port_access {
+                PortAccessRow::Public => PortAccess::Public,
+                PortAccessRow::Private => PortAccess::Private,
+            },
             timeouts: Timeouts {
                 total: row.timeouts.total.map(|length| length.0),
                 idle: row.timeouts.idle.map(|length| length.0),

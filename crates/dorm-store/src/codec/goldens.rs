@@ -9,21 +9,22 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use dorm_lifecycle::{
-    Access, Actor, Attachment, Background, BackgroundWork, CaptureId, Cause, Checkpoints, Egress, EventKind,
+    Access, Actor, ApiKeyId, Attachment, Background, BackgroundWork, CaptureId, Cause, Checkpoints, Egress, EventKind,
     FirstProgram, Future, Hold, HoldId, Keeping, Ladder, OnSuspendFailure, OnTimeout, OnUnrestorable, OperationId,
-    Origin, ProjectId, Resources, Restored, Rewind, RewindFrom, Rewinding, Rewound, Sandbox, SandboxId, SandboxSpec,
-    SleepImage, SnapshotId, SnapshotKind, State, SuspendFailures, Timeouts, Timestamp, Unreachable, VolumeId,
-    WebhookId, Writers,
+    Origin, PortAccess, ProjectId, Resources, Restored, Rewind, RewindFrom, Rewinding, Rewound, Sandbox, SandboxId,
+    SandboxSpec, SleepImage, SnapshotId, SnapshotKind, State, SuspendFailures, Timeouts, Timestamp, Unreachable,
+    VolumeId, WebhookId, Writers,
 };
 
 use super::{
-    decode_clock, decode_event, decode_operation, decode_sandbox, decode_snapshot, decode_volume, decode_webhook,
-    encode_clock, encode_event, encode_operation, encode_sandbox, encode_snapshot, encode_volume, encode_webhook,
+    decode_api_key, decode_clock, decode_event, decode_operation, decode_sandbox, decode_snapshot, decode_volume,
+    decode_webhook, encode_api_key, encode_clock, encode_event, encode_operation, encode_sandbox, encode_snapshot,
+    encode_volume, encode_webhook,
 };
 use crate::{
-    ClockNote, ClockPeriod, Code, FailureRecord, ForkPlan, Maker, NewEvent, OperationKind, OperationRecord,
-    OperationResult, PromotePlan, Removal, SnapshotRecord, SnapshotStatus, Together, VolumeRecord, VolumeStatus,
-    WebhookRecord,
+    ApiKeyRecord, ClockNote, ClockPeriod, Code, FailureRecord, ForkPlan, KeyScope, Maker, NewEvent, OperationKind,
+    OperationRecord, OperationResult, PromotePlan, Removal, SnapshotRecord, SnapshotStatus, Together, VolumeRecord,
+    VolumeStatus, WebhookRecord,
 };
 
 fn directory(version: u64) -> PathBuf {
@@ -391,6 +392,26 @@ fn webhooks() -> Vec<(String, WebhookRecord)> {
     vec![("webhook".to_owned(), every), ("webhook-of-some-kinds".to_owned(), some)]
 }
 
+fn api_keys() -> Vec<(String, ApiKeyRecord)> {
+    let full = ApiKeyRecord {
+        id: ApiKeyId::from_random([13; 20]),
+        project: ProjectId::local(),
+        name: "laptop".to_owned(),
+        scope: KeyScope::Full,
+        hash: [9; 32],
+        created: at(1_790_000_000_000),
+        expires: None,
+    };
+    let reads = ApiKeyRecord {
+        scope: KeyScope::ReadOnly,
+        expires: Some(at(1_790_000_500_000)),
+        name: String::new(),
+        ..full.clone()
+    };
+    let one = ApiKeyRecord { scope: KeyScope::Sandbox(SandboxId::from_random([1; 20])), ..full.clone() };
+    vec![("key".to_owned(), full), ("key-read-only".to_owned(), reads), ("key-of-a-sandbox".to_owned(), one)]
+}
+
 fn volumes() -> Vec<(String, VolumeRecord)> {
     let ready = VolumeRecord {
         id: VolumeId::from_random([13; 20]),
@@ -438,6 +459,9 @@ fn attached_sandboxes() -> Vec<(String, Sandbox)> {
     sandbox.spec.attachments =
         vec![attachment(13, "/data", Access::Write, "", 0), attachment(14, "/mnt/b", Access::Read, "a/b", 2)];
     let mut list = in_background(&sandbox);
+    let mut private = sandbox.clone();
+    private.spec.port_access = PortAccess::Private;
+    list.push(("sandbox-with-private-ports".to_owned(), private));
     list.push(("sandbox-with-volumes".to_owned(), sandbox));
     list
 }
@@ -573,6 +597,12 @@ fn every_golden_loads_and_is_written_the_same() {
         |text| decode_webhook(text).unwrap(),
     ));
     second.extend(written(2, all_events, |record| encode_event(record).unwrap(), event_of));
+    third.extend(written(
+        3,
+        api_keys(),
+        |record| encode_api_key(record).unwrap(),
+        |text| decode_api_key(text).unwrap(),
+    ));
     let operation_of = |text: &str| decode_operation(text).unwrap();
     let snapshot_of = |text: &str| decode_snapshot(text).unwrap();
     let all_operations =

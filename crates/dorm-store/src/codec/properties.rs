@@ -6,9 +6,9 @@ use std::time::Duration;
 use dorm_lifecycle::{
     Access, Actor, Attachment, Background, BackgroundWork, CaptureId, Cause, Checkpoints, Egress, EventKind,
     FirstProgram, Future, Hold, HoldId, Keeping, OnSuspendFailure, OnTimeout, OnUnrestorable, OperationId, Origin,
-    ProjectId, Resources, Restored, Rewind, RewindFrom, Rewinding, Rewound, Sandbox, SandboxId, SandboxSpec,
-    SleepImage, SnapshotId, SnapshotKind, State, SubPath, SuspendFailures, Timeouts, Timestamp, Unreachable, Variables,
-    VolumeId,
+    PortAccess, ProjectId, Resources, Restored, Rewind, RewindFrom, Rewinding, Rewound, Sandbox, SandboxId,
+    SandboxSpec, SleepImage, SnapshotId, SnapshotKind, State, SubPath, SuspendFailures, Timeouts, Timestamp,
+    Unreachable, Variables, VolumeId,
 };
 use proptest::collection::vec;
 use proptest::option;
@@ -206,6 +206,7 @@ fn spec() -> impl Strategy<Value = SandboxSpec> {
                     on_timeout: if suspend { OnTimeout::Suspend } else { OnTimeout::Terminate },
                     suspendable,
                     auto_resume,
+                    port_access: if suspend { PortAccess::Private } else { PortAccess::Public },
                     timeouts: Timeouts { total, idle, max_run },
                     keeping: Keeping {
                         generations,

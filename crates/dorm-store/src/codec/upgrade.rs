@@ -200,6 +200,7 @@ impl From<v2::SpecRow> for v3::SpecRow {
             on_suspend_failure: v3::OnSuspendFailureRow::Keep,
             suspendable: row.suspendable,
             auto_resume: row.auto_resume,
+            port_access: v3::PortAccessRow::Public,
             timeouts: row.timeouts,
             keeping: row.keeping,
             checkpoints: None,

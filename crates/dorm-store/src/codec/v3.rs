@@ -92,6 +92,9 @@ pub(super) struct SpecRow {
     pub(super) on_suspend_failure: OnSuspendFailureRow,
     pub(super) suspendable: bool,
     pub(super) auto_resume: bool,
+    /// Not there for `public`.
+    #[serde(default, skip_serializing_if = "PortAccessRow::is_public")]
+    pub(super) port_access: PortAccessRow,
     pub(super) timeouts: TimeoutsRow,
     pub(super) keeping: KeepingRow,
     #[serde(deserialize_with = "present")]
@@ -113,6 +116,20 @@ pub(super) enum OnSuspendFailureRow {
 impl OnSuspendFailureRow {
     fn is_keep(&self) -> bool {
         *self == Self::Keep
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum PortAccessRow {
+    #[default]
+    Public,
+    Private,
+}
+
+impl PortAccessRow {
+    fn is_public(&self) -> bool {
+        *self == Self::Public
     }
 }
 

@@ -32,6 +32,7 @@ impl Content {
             RowKind::Operation => codec::encode_operation(self.operations.get(&id.parse().ok()?)?),
             RowKind::Snapshot => codec::encode_snapshot(self.snapshots.get(&id.parse().ok()?)?),
             RowKind::Webhook => codec::encode_webhook(self.webhooks.get(&id.parse().ok()?)?),
+            RowKind::ApiKey => codec::encode_api_key(self.api_keys.get(&id.parse().ok()?)?),
             RowKind::Volume => codec::encode_volume(self.volumes.get(&id.parse().ok()?)?),
             RowKind::Discard | RowKind::Event => return Some(id.to_owned()),
         };
@@ -63,6 +64,7 @@ impl Content {
             RowKind::Snapshot => row.project = Some(self.snapshots.remove(&id.parse().ok()?)?.project),
             RowKind::Operation => drop(self.operations.remove(&id.parse().ok()?)?),
             RowKind::Webhook => drop(self.webhooks.remove(&id.parse().ok()?)?),
+            RowKind::ApiKey => drop(self.api_keys.remove(&id.parse().ok()?)?),
             RowKind::Volume => drop(self.volumes.remove(&id.parse().ok()?)?),
             RowKind::Discard => drop(self.discard.take(&id.parse().ok()?)?),
             // Its number stays taken.
@@ -87,7 +89,7 @@ impl Content {
     /// What is written or removed whole is readable again, or gone.
     pub(super) fn unspoil(&mut self, change: &Change) {
         let Change { sandboxes, operations, snapshots, forgotten, discard: _, discarded, .. } = change;
-        let Change { webhooks, removed_webhooks, volumes, removed_volumes, .. } = change;
+        let Change { webhooks, removed_webhooks, api_keys, removed_api_keys, volumes, removed_volumes, .. } = change;
         let mut keys: Vec<(RowKind, String)> = Vec::new();
         keys.extend(sandboxes.iter().map(|one| (RowKind::Sandbox, one.sandbox.id.to_string())));
         keys.extend(operations.iter().map(|one| (RowKind::Operation, one.id.to_string())));
@@ -96,6 +98,8 @@ impl Content {
         keys.extend(discarded.iter().map(|id| (RowKind::Discard, id.to_string())));
         keys.extend(webhooks.iter().map(|one| (RowKind::Webhook, one.id.to_string())));
         keys.extend(removed_webhooks.iter().map(|id| (RowKind::Webhook, id.to_string())));
+        keys.extend(api_keys.iter().map(|one| (RowKind::ApiKey, one.id.to_string())));
+        keys.extend(removed_api_keys.iter().map(|id| (RowKind::ApiKey, id.to_string())));
         keys.extend(volumes.iter().map(|one| (RowKind::Volume, one.id.to_string())));
         keys.extend(removed_volumes.iter().map(|id| (RowKind::Volume, id.to_string())));
         for key in keys {

@@ -22,6 +22,8 @@ impl Facts {
                 Some(file) => rewrite(row.kind, &file.document),
                 None => Remedy::Nothing("there is no record file of it".to_owned()),
             },
+            // There is no file of it on purpose: a key that was revoked must not come back.
+            RowKind::ApiKey => Remedy::Nothing("it opens nothing; make another one".to_owned()),
             RowKind::Operation => {
                 Remedy::Nothing("what it was doing cannot be known; `--quarantine` gives it up".to_owned())
             }
@@ -230,7 +232,7 @@ pub(super) fn rewrite(kind: RowKind, document: &str) -> Remedy {
         RowKind::Volume => {
             codec::decode_volume(document).map(|volume| Change { volumes: vec![volume], ..Change::default() })
         }
-        RowKind::Sandbox | RowKind::Operation | RowKind::Discard | RowKind::Event => {
+        RowKind::Sandbox | RowKind::ApiKey | RowKind::Operation | RowKind::Discard | RowKind::Event => {
             return Remedy::Nothing("there are no record files of this kind".to_owned());
         }
     };

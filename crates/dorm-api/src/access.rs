@@ -1,0 +1,127 @@
+//! What a caller may do: what each route needs, and what each key opens.
+//!
+//! Every route in [`crate::routes`] names its need, so that a new one cannot be open by accident.
+
+use axum::extract::{MatchedPath, Request, State};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, Method, StatusCode};
+use axum::middleware::Next;
+use axum::response::{IntoResponse as _, Response};
+use dorm_lifecycle::SandboxId;
+use dorm_store::KeyScope;
+
+use crate::error::ApiError;
+use crate::extract::parameter;
+use crate::routes::{Api, NEEDS};
+
+/// What a route needs of a key.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Need {
+    /// No key.
+    Nothing,
+    /// One that may look at everything.
+    View,
+    /// One that may look at the sandbox that the path names.
+    ViewOne,
+    /// One that may change everything.
+    Change,
+    /// One that may change the sandbox that the path names.
+    ChangeOne,
+}
+
+impl Need {
+    /// Whether a key with `scope` meets it. `is_its_own`: whether the path names the one sandbox that the key is for.
+    fn is_met_by(self, scope: &KeyScope, is_its_own: bool) -> bool {
+        match (self, scope) {
+            (Self::Nothing, _) | (_, KeyScope::Full) => true,
+            (Self::View | Self::ViewOne, KeyScope::ReadOnly) => true,
+            (Self::ViewOne | Self::ChangeOne, KeyScope::Sandbox(_)) => is_its_own,
+            (Self::Change | Self::ChangeOne, KeyScope::ReadOnly) => false,
+            (Self::View | Self::Change, KeyScope::Sandbox(_)) => false,
+        }
+    }
+}
+
+/// Lets a request pass whose key opens its route.
+pub(crate) async fn check(State(api): State<Api>, request: Request, next: Next) -> Response {
+    let need = need_of(&request);
+    if need == Need::Nothing {
+        return next.run(request).await;
+    }
+    let Some(scope) = api.scope(request.headers()) else {
+        let message = "this needs a key, as 'Authorization: Bearer KEY' or 'X-API-Key: KEY'";
+        let hint = "the daemon keeps its key in the file `key` of its data directory";
+        return ApiError::new(StatusCode::UNAUTHORIZED, "unauthorized", message, hint).into_response();
+    };
+    let (mut parts, body) = request.into_parts();
+    let is_its_own = match &scope {
+        KeyScope::Sandbox(own) => names(&mut parts, &api, own).await,
+        KeyScope::Full | KeyScope::ReadOnly => false,
+    };
+    if !need.is_met_by(&scope, is_its_own) {
+        return refusal(&scope).into_response();
+    }
+    next.run(Request::from_parts(parts, body)).await
+}
+
+/// What a request needs; the most for one that no route has.
+fn need_of(request: &Request) -> Need {
+    let Some(path) = request.extensions().get::<MatchedPath>() else { return Need::View };
+    // A HEAD is answered as a GET without its body.
+    let method = if request.method() == Method::HEAD { &Method::GET } else { request.method() };
+    let is_it = |(known, route, _): &&(&str, &str, Need)| {
+        known.eq_ignore_ascii_case(method.as_str()) && *route == path.as_str()
+    };
+    NEEDS.iter().find(is_it).map_or(Need::Change, |(_, _, need)| *need)
+}
+
+/// Whether the path of a request names this sandbox, by id or by name.
+async fn names(parts: &mut Parts, api: &Api, sandbox: &SandboxId) -> bool {
+    let Ok(named) = parameter(parts, api, "id").await else { return false };
+    api.service.find(&named).await.is_ok_and(|found| found == *sandbox)
+}
+
+/// The same for what is there and for what is not: such a key learns nothing of other sandboxes.
+fn refusal(scope: &KeyScope) -> ApiError {
+    let message = match scope {
+        KeyScope::ReadOnly => "this key may only look".to_owned(),
+        KeyScope::Sandbox(sandbox) => format!("this key is for sandbox {sandbox}, and not for this"),
+        KeyScope::Full => "this key is not for this".to_owned(),
+    };
+    ApiError::new(
+        StatusCode::FORBIDDEN,
+        "forbidden",
+        message,
+        "use a key that may: `dorm key ls` shows which there are",
+    )
+}
+
+impl Api {
+    /// What the key of a request opens; none without one that is known.
+    pub(crate) fn scope(&self, headers: &HeaderMap) -> Option<KeyScope> {
+        if self.keys.admit(headers) {
+            return Some(KeyScope::Full);
+        }
+        crate::keys::presented(headers).find_map(|key| self.service.scope_of_key(key))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_opens_what_its_scope_has_and_nothing_else() {
+        let one = KeyScope::Sandbox(SandboxId::from_random([1; 20]));
+        // Of nothing, view, view one, change, change one.
+        let needs = [Need::Nothing, Need::View, Need::ViewOne, Need::Change, Need::ChangeOne];
+        for (scope, is_its_own, expected) in [
+            (&KeyScope::Full, false, [true, true, true, true, true]),
+            (&KeyScope::ReadOnly, false, [true, true, true, false, false]),
+            (&one, true, [true, false, true, false, true]),
+            (&one, false, [true, false, false, false, false]),
+        ] {
+            assert_eq!(needs.map(|need| need.is_met_by(scope, is_its_own)), expected, "{scope:?} {is_its_own}");
+        }
+    }
+}

@@ -1,0 +1,37 @@
+//! API keys and ports.
+
+use dorm_lifecycle as life;
+use dorm_store::{ApiKeyRecord, KeyScope};
+
+use super::time;
+use crate::wire;
+
+impl From<ApiKeyRecord> for wire::Key {
+    fn from(record: ApiKeyRecord) -> Self {
+        let ApiKeyRecord { id, project: _, name, scope, hash: _, created, expires } = record;
+        let (scope, sandbox) = match scope {
+            KeyScope::Full => (wire::KeyScope::Full, None),
+            KeyScope::ReadOnly => (wire::KeyScope::ReadOnly, None),
+            KeyScope::Sandbox(sandbox) => (wire::KeyScope::Sandbox, Some(sandbox.to_string())),
+        };
+        Self { id: id.to_string(), name, scope, sandbox, created_at: time(created), expires_at: expires.map(time) }
+    }
+}
+
+impl From<life::PortAccess> for wire::PortAccess {
+    fn from(access: life::PortAccess) -> Self {
+        match access {
+            life::PortAccess::Public => Self::Public,
+            life::PortAccess::Private => Self::Private,
+        }
+    }
+}
+
+impl From<wire::PortAccess> for life::PortAccess {
+    fn from(access: wire::PortAccess) -> Self {
+        match access {
+            wire::PortAccess::Public => Self::Public,
+            wire::PortAccess::Private => Self::Private,
+        }
+    }
+}

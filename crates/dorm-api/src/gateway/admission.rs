@@ -1,0 +1,183 @@
+//! Who may reach a port: everyone for a public one; for a private one whoever shows a key, the sandbox's port token, or the
+//! cookie that a one-time link was exchanged for.
+//!
+//! Nothing of that is passed on to the program inside.
+
+use axum::body::Body;
+use axum::extract::Request;
+use axum::http::header::{self, HeaderName};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
+use axum::response::Response;
+use dorm_lifecycle::PortAccess;
+use dorm_service::COOKIE_LIFETIME;
+use dorm_store::KeyScope;
+
+use super::Target;
+use crate::error::ApiError;
+use crate::routes::Api;
+
+/// Where links lead to, on each port's own host.
+pub(crate) const OPEN_LINK: &str = "/.dormouse/open";
+/// The header that carries the port token of a sandbox.
+pub(super) const TOKEN: HeaderName = HeaderName::from_static("x-dormouse-token");
+/// Valid on the host of one port alone: it names no domain.
+const COOKIE: &str = "dorm_port";
+
+/// Refuses a request to a private port that shows nothing that opens it.
+pub(super) async fn check(api: &Api, target: &Target, method: &Method, headers: &HeaderMap) -> Result<(), ApiError> {
+    match api.service.port_access(&target.sandbox).await.map_err(super::unreachable)? {
+        PortAccess::Public => Ok(()),
+        PortAccess::Private if is_admitted(api, target, method, headers) => Ok(()),
+        PortAccess::Private => {
+            let message = format!("port {} of {} is private", target.port, target.sandbox);
+            let hint = "send its token as X-Dormouse-Token, or open a link of `dorm sbx port --link` in a browser";
+            Err(ApiError::new(StatusCode::UNAUTHORIZED, "unauthorized", message, hint))
+        }
+    }
+}
+
+fn is_admitted(api: &Api, target: &Target, method: &Method, headers: &HeaderMap) -> bool {
+    let by_key = match api.scope(headers) {
+        Some(KeyScope::Full) => true,
+        Some(KeyScope::Sandbox(own)) => own == target.sandbox,
+        // Whatever is sent to a port may change something.
+        Some(KeyScope::ReadOnly) | None => false,
+    };
+    let by_token =
+        || headers.get(TOKEN).is_some_and(|token| api.service.is_port_token(&target.sandbox, token.as_bytes()));
+    let by_cookie = || {
+        is_of_its_own_page(method, headers)
+            && cookies(headers).any(|cookie| api.service.is_port_cookie(&target.sandbox, target.port, cookie))
+    };
+    by_key || by_token() || by_cookie()
+}
+
+/// Whether a request with a cookie comes from a page of that port, or is somebody opening one. Browsers send cookies along
+/// with what other pages ask for.
+fn is_of_its_own_page(method: &Method, headers: &HeaderMap) -> bool {
+    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+    let is_opened = text("sec-fetch-mode") == Some("navigate") && (method == Method::GET || method == Method::HEAD);
+    let is_own_site = match text("sec-fetch-site") {
+        None | Some("same-origin" | "none") => true,
+        Some(_) => is_opened,
+    };
+    let is_own_origin = match text("origin") {
+        None => true,
+        Some(origin) => origin.split_once("://").map(|(_, host)| host) == text("host"),
+    };
+    is_own_site && is_own_origin
+}
+
+fn cookies(headers: &HeaderMap) -> impl Iterator<Item = &str> {
+    let all = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
+    all.flat_map(|value| value.split(';')).filter_map(|cookie| cookie.trim().strip_prefix(COOKIE)?.strip_prefix('='))
+}
+
+/// Removes what admits to a port from what the program inside is to see.
+pub(super) fn conceal(headers: &mut HeaderMap) {
+    headers.remove(TOKEN);
+    if cookies(headers).next().is_none() {
+        return;
+    }
+    let is_other = |cookie: &&str| !cookie.trim().strip_prefix(COOKIE).is_some_and(|rest| rest.starts_with('='));
+    let others = |value: &HeaderValue| {
+        let left: Vec<&str> = value.to_str().ok()?.split(';').filter(is_other).map(str::trim).collect();
+        (!left.is_empty()).then(|| HeaderValue::from_str(&left.join("; ")).ok())?
+    };
+    let kept: Vec<HeaderValue> = headers.get_all(header::COOKIE).iter().filter_map(others).collect();
+    headers.remove(header::COOKIE);
+    for value in kept {
+        headers.append(header::COOKIE, value);
+    }
+}
+
+/// Answers the opening of a link: with the cookie of its port, and the way to where it leads. None for any other request.
+pub(super) fn open_link(api: &Api, target: &Target, request: &Request) -> Option<Result<Response, ApiError>> {
+    if request.uri().path() != OPEN_LINK {
+        return None;
+    }
+    let ticket = query(request.uri(), "ticket").unwrap_or_default();
+    let Some(cookie) = api.service.open_port_link(&target.sandbox, target.port, ticket) else {
+        let message = "this link was opened before, is older than a minute, or is for another port";
+        let hint = "make another one with `dorm sbx port --link`";
+        return Some(Err(ApiError::new(StatusCode::FORBIDDEN, "forbidden", message, hint)));
+    };
+    let to = query(request.uri(), "to").filter(|to| is_path(to)).unwrap_or("/");
+    let age = COOKIE_LIFETIME.as_secs();
+    let cookie = format!("{COOKIE}={cookie}; Path=/; Max-Age={age}; HttpOnly; SameSite=Lax");
+    let answer = Response::builder()
+        .status(StatusCode::SEE_OTHER)
+        .header(header::LOCATION, to)
+        .header(header::SET_COOKIE, cookie)
+        .header(header::CACHE_CONTROL, "no-store")
+        .header(header::REFERRER_POLICY, "no-referrer")
+        .body(Body::empty());
+    Some(answer.map_err(|error| ApiError::invalid(format!("the link leads nowhere: {error}"), "")))
+}
+
+/// A path on the same host: `//` and `/\` begin another one.
+fn is_path(to: &str) -> bool {
+    to.starts_with('/') && !to[1..].starts_with(['/', '\\']) && to.bytes().all(|byte| byte.is_ascii_graphic())
+}
+
+fn query<'a>(uri: &'a Uri, name: &str) -> Option<&'a str> {
+    uri.query()?
+        .split('&')
+        .find_map(|pair| pair.split_once('=').filter(|(key, _)| *key == name).map(|(_, value)| value))
+}
+
+/// The id in the name of a port's host is not told to other sites, unless the program inside says otherwise.
+pub(super) fn guard_referrer(headers: &mut HeaderMap) {
+    headers.entry(header::REFERRER_POLICY).or_insert(HeaderValue::from_static("same-origin"));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
+        pairs.iter().map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value))).collect()
+    }
+
+    #[test]
+    fn a_cookie_counts_for_pages_of_its_own_port_alone() {
+        let host = ("host", "8080-abc.localhost:7070");
+        for (method, pairs, counts) in [
+            (Method::GET, vec![], true),
+            (Method::POST, vec![("origin", "http://8080-abc.localhost:7070"), ("sec-fetch-site", "same-origin")], true),
+            (Method::GET, vec![("sec-fetch-site", "cross-site"), ("sec-fetch-mode", "navigate")], true),
+            (Method::POST, vec![("sec-fetch-site", "cross-site"), ("sec-fetch-mode", "navigate")], false),
+            (Method::GET, vec![("sec-fetch-site", "same-site"), ("sec-fetch-mode", "cors")], false),
+            (Method::GET, vec![("origin", "http://9090-def.localhost:7070")], false),
+            (Method::GET, vec![("origin", "null")], false),
+        ] {
+            let all: Vec<_> = pairs.iter().copied().chain([host]).collect();
+            assert_eq!(is_of_its_own_page(&method, &headers(&all)), counts, "{method} {pairs:?}");
+        }
+    }
+
+    #[test]
+    fn what_admits_is_not_passed_on_and_the_rest_is() {
+        let mut found = headers(&[("x-dormouse-token", "t"), ("cookie", "a=1; dorm_port=2.x;b=3; dorm_portal=4")]);
+        conceal(&mut found);
+        assert_eq!(found.get(header::COOKIE).unwrap(), "a=1; b=3; dorm_portal=4");
+        assert_eq!(found.len(), 1);
+        let mut found = headers(&[("cookie", "dorm_port=2.x")]);
+        conceal(&mut found);
+        assert!(found.is_empty());
+    }
+
+    #[test]
+    fn a_link_leads_to_its_own_host_alone() {
+        for (to, is_own) in [
+            ("/", true),
+            ("/a/b?c=d", true),
+            ("//evil.test/", false),
+            ("/\\evil.test", false),
+            ("http://e", false),
+            ("", false),
+        ] {
+            assert_eq!(is_path(to), is_own, "{to}");
+        }
+    }
+}

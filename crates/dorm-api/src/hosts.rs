@@ -1,0 +1,126 @@
+//! The host names that this server answers to.
+//!
+//! A page of a stranger can have its own host name resolved to this machine, and its script then counts as one of this
+//! server's. So a request for any other name is refused, before its key is looked at.
+
+use std::net::IpAddr;
+
+use crate::keys::Keys;
+
+/// The domain that is always served: browsers resolve everything below it to this machine.
+const LOCAL: &str = "localhost";
+
+/// Who may call, and by which names.
+#[derive(Clone, Debug)]
+pub struct Access {
+    /// The keys of the daemon's owner.
+    pub keys: Keys,
+    /// The host names that are answered to.
+    pub domains: Domains,
+}
+
+impl From<Keys> for Access {
+    fn from(keys: Keys) -> Self {
+        Self { keys, domains: Domains::default() }
+    }
+}
+
+/// Domains: the names themselves, and everything below them.
+#[derive(Clone, Debug)]
+pub struct Domains(Vec<String>);
+
+impl Default for Domains {
+    /// `localhost` alone.
+    fn default() -> Self {
+        Self(vec![LOCAL.to_owned()])
+    }
+}
+
+impl Domains {
+    /// `localhost`, and these.
+    ///
+    /// # Errors
+    /// The first one that is not a domain: labels of letters, digits and hyphens with dots between them.
+    pub fn with(domains: impl IntoIterator<Item = String>) -> Result<Self, String> {
+        let mut known = Self::default();
+        for domain in domains {
+            let domain = domain.to_ascii_lowercase();
+            let is_label = |label: &str| {
+                (1..=63).contains(&label.len()) && label.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-')
+            };
+            if domain.len() > 253 || !domain.split('.').all(is_label) || domain.parse::<IpAddr>().is_ok() {
+                return Err(domain);
+            }
+            known.0.push(domain);
+        }
+        Ok(known)
+    }
+
+    /// Whether a request with this `Host` is answered. One that names an address is: no page has an address of its own
+    /// resolved. One without a host comes from no browser.
+    pub(crate) fn answer_to(&self, host: &str) -> bool {
+        let name = without_port(host);
+        let address = name.trim_start_matches('[').trim_end_matches(']');
+        name.is_empty() || address.parse::<IpAddr>().is_ok() || self.0.iter().any(|known| is_in(&name, known))
+    }
+
+    /// The first label of a host that has just one more than a domain.
+    pub(crate) fn label(&self, host: &str) -> Option<String> {
+        let name = without_port(host);
+        let below = |known: &String| name.strip_suffix(known.as_str())?.strip_suffix('.').map(str::to_owned);
+        self.0.iter().filter_map(below).find(|label| !label.contains('.'))
+    }
+}
+
+fn is_in(name: &str, domain: &str) -> bool {
+    name.strip_suffix(domain).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+}
+
+/// The name in a `Host`, in lower case.
+fn without_port(host: &str) -> String {
+    let name = match host.rsplit_once(':') {
+        Some((name, port)) if !port.contains(']') => name,
+        _ => host,
+    };
+    name.trim_end_matches('.').to_ascii_lowercase()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_names_of_known_domains_are_answered_to() {
+        let domains = Domains::with(["Sandboxes.Example.org".to_owned()]).unwrap();
+        for (host, is_known) in [
+            ("localhost:7070", true),
+            ("8080-abc.localhost", true),
+            ("LOCALHOST.", true),
+            ("127.0.0.1:7070", true),
+            ("[::1]:7070", true),
+            ("[::1]", true),
+            ("8080-abc.sandboxes.example.org:443", true),
+            ("sandboxes.example.org", true),
+            ("", true),
+            ("example.org", false),
+            ("evil.test", false),
+            ("notlocalhost", false),
+            ("localhost.evil.test:7070", false),
+            ("127.0.0.1.evil.test", false),
+        ] {
+            assert_eq!(domains.answer_to(host), is_known, "{host}");
+        }
+        assert_eq!(domains.label("8080-ABC.localhost:1"), Some("8080-abc".to_owned()));
+        assert_eq!(domains.label("8080-abc.sandboxes.example.org"), Some("8080-abc".to_owned()));
+        for host in ["localhost", "a.b.localhost", "8080-abc.evil.test", ""] {
+            assert_eq!(domains.label(host), None, "{host}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_domain_is_refused() {
+        for wrong in ["", "a..b", "a b", "127.0.0.1", "-é.org", "http://a.org", "a.org:80"] {
+            assert_eq!(Domains::with([wrong.to_owned()]).unwrap_err(), wrong.to_ascii_lowercase());
+        }
+    }
+}

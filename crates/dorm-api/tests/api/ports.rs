@@ -1,0 +1,122 @@
+//! Private ports: what admits to them, and to no other.
+
+use dorm_engine_fake::SERVED;
+use dorm_lifecycle::PortAccess;
+use dorm_service::Settings;
+use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
+use serde_json::{Value, json};
+
+use crate::world::{KEY, PATIENCE, World, eventually};
+
+/// A request without any key but what `pairs` have; status, headers and text of its answer.
+async fn visit(world: &World, path: &str, pairs: &[(&str, &str)]) -> (u16, HeaderMap, String) {
+    let client = reqwest::Client::builder().no_proxy().redirect(reqwest::redirect::Policy::none()).build().unwrap();
+    let pair =
+        |(name, value): &(&str, &str)| (name.parse::<HeaderName>().unwrap(), HeaderValue::from_str(value).unwrap());
+    let request = client.get(format!("http://{}{path}", world.address)).headers(pairs.iter().map(pair).collect());
+    let answer = request.timeout(PATIENCE).send().await.unwrap();
+    (answer.status().as_u16(), answer.headers().clone(), answer.text().await.unwrap())
+}
+
+/// A private sandbox with a server on its port 8080.
+async fn private(world: &World, name: &str) -> String {
+    let id = world.create(json!({"image": "base", "name": name, "port_access": "private"})).await;
+    world.start(&id, json!({"argv": ["serve", "8080"]})).await;
+    let host = format!("8080-{id}.localhost");
+    eventually("it listens", async || visit(world, "/", &[("host", &host), ("x-api-key", KEY)]).await.0 == 200).await;
+    id
+}
+
+#[tokio::test]
+async fn a_private_port_opens_for_a_key_or_its_token_alone() {
+    let world = World::new().await;
+    let (id, other) = (private(&world, "web").await, private(&world, "other").await);
+    let made = async |asked: Value| world.post("/v1/keys", asked).await["key"].as_str().unwrap().to_owned();
+    let own = made(json!({"scope": "sandbox", "sandbox": "web"})).await;
+    let stranger = made(json!({"scope": "sandbox", "sandbox": "other"})).await;
+    let reads = made(json!({"scope": "read_only"})).await;
+    let token = async |id: &str| {
+        world.get(&format!("/v1/sandboxes/{id}/ports/8080")).await["token"].as_str().unwrap().to_owned()
+    };
+    let (token, others) = (token(&id).await, token(&other).await);
+    let host = format!("8080-{id}.localhost");
+    for (pairs, status) in [
+        (vec![], 401),
+        (vec![("x-api-key", KEY)], 200),
+        (vec![("x-api-key", own.as_str())], 200),
+        (vec![("x-api-key", stranger.as_str())], 401),
+        (vec![("x-api-key", reads.as_str())], 401),
+        (vec![("x-dormouse-token", token.as_str())], 200),
+        (vec![("x-dormouse-token", others.as_str())], 401),
+        (vec![("x-dormouse-token", "")], 401),
+        (vec![("cookie", "dorm_port=99999999999999.AAAA")], 401),
+    ] {
+        let all: Vec<_> = pairs.iter().copied().chain([("host", host.as_str())]).collect();
+        let (found, _, text) = visit(&world, "/", &all).await;
+        assert_eq!(found, status, "{pairs:?}: {text}");
+        let by_headers = [("x-dormouse-sandbox", id.as_str()), ("x-dormouse-port", "8080")];
+        let all: Vec<_> = pairs.iter().copied().chain(by_headers).collect();
+        assert_eq!(visit(&world, "/", &all).await.0, status, "by headers, {pairs:?}");
+    }
+    let fork = world.post(&format!("/v1/sandboxes/{id}/fork"), json!({"count": 1})).await;
+    let child = fork["children"][0]["sandbox"]["id"].as_str().unwrap().to_owned();
+    let described = world.get(&format!("/v1/sandboxes/{child}/ports/8080")).await;
+    assert_eq!(described["access"], "private");
+    assert_ne!(described["token"], json!(token), "a fork has a token of its own");
+}
+
+#[tokio::test]
+async fn a_link_opens_one_port_once_and_leaves_a_cookie_for_it() {
+    let world = World::new().await;
+    let id = private(&world, "web").await;
+    let (host, neighbour) = (format!("8080-{id}.localhost"), format!("9090-{id}.localhost"));
+    let link = world.post(&format!("/v1/sandboxes/{id}/ports/8080/link"), json!({})).await;
+    let path = link["path"].as_str().unwrap();
+    // On the wrong port it opens nothing, and is not used up.
+    assert_eq!(visit(&world, path, &[("host", &neighbour)]).await.0, 403);
+    let (status, headers, _) = visit(&world, &format!("{path}&to=/a?b=c"), &[("host", &host)]).await;
+    assert_eq!((status, headers["location"].to_str().unwrap()), (303, "/a?b=c"));
+    let cookie = headers["set-cookie"].to_str().unwrap();
+    assert!(cookie.contains("HttpOnly") && cookie.contains("SameSite=Lax") && !cookie.contains("Domain"), "{cookie}");
+    assert_eq!(visit(&world, path, &[("host", &host)]).await.0, 403, "it opens once");
+    let cookie = cookie.split(';').next().unwrap();
+    let (status, headers, text) = visit(&world, "/", &[("host", &host), ("cookie", cookie)]).await;
+    assert_eq!((status, text.as_str()), (200, SERVED));
+    assert_eq!(headers["referrer-policy"], "same-origin");
+    for (host, more) in [
+        (neighbour.as_str(), ("accept", "*/*")),
+        (host.as_str(), ("origin", "http://evil.test")),
+        (host.as_str(), ("sec-fetch-site", "cross-site")),
+    ] {
+        assert_eq!(visit(&world, "/", &[("host", host), ("cookie", cookie), more]).await.0, 401, "{host} {more:?}");
+    }
+    let forged = cookie.replacen("dorm_port=", "dorm_port=9", 1);
+    assert_eq!(visit(&world, "/", &[("host", &host), ("cookie", &forged)]).await.0, 401);
+}
+
+#[tokio::test]
+async fn a_daemon_can_make_ports_private_unless_told_otherwise() {
+    let world = World::with_settings(Settings { port_access: PortAccess::Private, ..Settings::default() }).await;
+    let closed = world.sandbox().await;
+    let open = world.create(json!({"image": "base", "port_access": "public"})).await;
+    for (id, access) in [(&closed, "private"), (&open, "public")] {
+        assert_eq!(world.get(&format!("/v1/sandboxes/{id}")).await["port_access"], access);
+    }
+    assert_eq!(visit(&world, "/", &[("host", &format!("80-{closed}.localhost"))]).await.0, 401);
+    assert_eq!(visit(&world, "/", &[("host", &format!("80-{open}.localhost"))]).await.0, 502);
+}
+
+#[tokio::test]
+async fn a_name_that_a_stranger_has_resolved_to_this_host_is_not_answered_to() {
+    let world = World::new().await;
+    let id = world.sandbox().await;
+    for host in ["evil.test", "localhost.evil.test:7070", &format!("8080-{id}.evil.test")] {
+        for path in ["/v1/health", "/v1/info"] {
+            let (status, _, text) = visit(&world, path, &[("host", host), ("x-api-key", KEY)]).await;
+            assert!(status == 421 && text.contains("wrong_host"), "{host}: {status} {text}");
+        }
+        let by_headers = [("host", host), ("x-dormouse-sandbox", id.as_str()), ("x-dormouse-port", "8080")];
+        assert_eq!(visit(&world, "/", &by_headers).await.0, 421, "{host}");
+    }
+    assert_eq!(visit(&world, "/v1/health", &[("host", "localhost:7070")]).await.0, 200);
+}

@@ -1,0 +1,116 @@
+//! Who may reach a private port: the port token of its sandbox, one-time links, and the cookies they are exchanged for.
+//!
+//! Tokens and cookies are not on record: they are derived from a secret of the daemon, so that they outlive suspends and
+//! restarts, differ between a sandbox and its forks, and are in no snapshot. Links live in memory, for a minute.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use dorm_lifecycle::{PortAccess, SandboxId, Timestamp};
+use hmac::{Hmac, KeyInit as _, Mac as _};
+use sha2::Sha256;
+use subtle::ConstantTimeEq as _;
+
+use crate::error::ServiceError;
+use crate::shared::Service;
+
+/// How long a link to a port can be opened. It can be opened once.
+pub const LINK_LIFETIME: Duration = Duration::from_secs(60);
+/// How long the cookie opens the port that a link was exchanged for.
+pub const COOKIE_LIFETIME: Duration = Duration::from_secs(12 * 3600);
+/// How many links there may be that were not opened; the oldest goes first.
+const LINKS_MAX: usize = 4096;
+
+/// What tokens and cookies are derived from. Not printed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct PortSecret(pub [u8; 32]);
+
+impl fmt::Debug for PortSecret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("PortSecret(..)")
+    }
+}
+
+/// The links that were not opened yet, each by its random text.
+#[derive(Default)]
+pub(crate) struct PortLinks(Mutex<HashMap<String, Link>>);
+
+struct Link {
+    sandbox: SandboxId,
+    port: u16,
+    until: Timestamp,
+}
+
+impl Service {
+    /// Who may reach the ports of a sandbox.
+    ///
+    /// # Errors
+    /// `NoSandbox`.
+    pub async fn port_access(&self, id: &SandboxId) -> Result<PortAccess, ServiceError> {
+        Ok(self.record(id).await?.sandbox.spec.port_access)
+    }
+
+    /// The token that opens every port of a sandbox. The same for its whole life.
+    pub fn port_token(&self, id: &SandboxId) -> String {
+        self.derive(&["port", id.as_str()])
+    }
+
+    /// Whether this is the port token of a sandbox.
+    pub fn is_port_token(&self, id: &SandboxId, presented: &[u8]) -> bool {
+        self.port_token(id).as_bytes().ct_eq(presented).into()
+    }
+
+    /// A text that can be exchanged once, within [`LINK_LIFETIME`], for a cookie to a port; and until when.
+    pub fn port_link(&self, id: &SandboxId, port: u16) -> (String, Timestamp) {
+        let now = self.shared.now();
+        let until = now.after(LINK_LIFETIME);
+        let ticket = URL_SAFE_NO_PAD.encode(self.shared.ids().random::<24>());
+        let mut links = self.shared.port_links.0.lock().unwrap_or_else(PoisonError::into_inner);
+        links.retain(|_, link| now < link.until);
+        if links.len() >= LINKS_MAX {
+            let oldest = links.iter().min_by_key(|(_, link)| link.until).map(|(ticket, _)| ticket.clone());
+            links.remove(&oldest.unwrap_or_default());
+        }
+        links.insert(ticket.clone(), Link { sandbox: id.clone(), port, until });
+        (ticket, self.shared.clock.shown(until))
+    }
+
+    /// Takes the text of a link back and answers with the cookie for its port; none for a text that was taken before, that
+    /// is too old, or that is for another port.
+    pub fn open_port_link(&self, id: &SandboxId, port: u16, ticket: &str) -> Option<String> {
+        let now = self.shared.now();
+        let mut links = self.shared.port_links.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let fits = |link: &Link| link.sandbox == *id && link.port == port && now < link.until;
+        // For another port it stays: who only knows it must not be able to use it up.
+        links.get(ticket).is_some_and(fits).then(|| links.remove(ticket))?;
+        Some(self.cookie(id, port, now.after(COOKIE_LIFETIME).as_millis()))
+    }
+
+    /// Whether a cookie opens a port.
+    pub fn is_port_cookie(&self, id: &SandboxId, port: u16, presented: &str) -> bool {
+        let Some(until) = presented.split_once('.').and_then(|(until, _)| until.parse::<u64>().ok()) else {
+            return false;
+        };
+        let is_right: bool = self.cookie(id, port, until).as_bytes().ct_eq(presented.as_bytes()).into();
+        is_right && self.shared.now().as_millis() < until
+    }
+
+    fn cookie(&self, id: &SandboxId, port: u16, until: u64) -> String {
+        let (port, moment) = (port.to_string(), until.to_string());
+        format!("{until}.{}", self.derive(&["cookie", id.as_str(), &port, &moment]))
+    }
+
+    fn derive(&self, parts: &[&str]) -> String {
+        // A key may have any length.
+        let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(&self.shared.port_secret.0) else { std::process::abort() };
+        for part in parts {
+            mac.update(part.as_bytes());
+            mac.update(b"\0");
+        }
+        URL_SAFE_NO_PAD.encode(mac.finalize().into_bytes())
+    }
+}
