@@ -11,6 +11,7 @@ mod events;
 mod exit;
 mod gc;
 mod image;
+mod key;
 mod output;
 mod problem;
 mod progress;
@@ -51,7 +52,7 @@ pub(crate) struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Verb {
     /// Run the daemon until SIGTERM or SIGINT; sandboxes outlive it
-    Serve(ServeOptions),
+    Serve(Box<ServeOptions>),
     /// Look for what this host has and lacks
     Doctor(doctor::DoctorOptions),
     /// Check on this host that nothing is lost: kill daemons, fill disks, damage images
@@ -67,6 +68,8 @@ enum Verb {
     Events(events::EventsOptions),
     /// Send events to programs of one's own
     Webhook(webhook::WebhookOptions),
+    /// Make, list and revoke keys that open the API
+    Key(key::KeyOptions),
     /// Delete from the disk what is to be deleted, or say what is there and why
     Gc(gc::GcOptions),
     /// Write a copy of all records into a file, while the daemon works
@@ -82,7 +85,7 @@ enum Verb {
 /// Does what was typed; answers the program's exit code.
 pub(crate) async fn run(arguments: Arguments) -> u8 {
     let (done, on_problem) = match arguments.verb {
-        Verb::Serve(options) => return serve(options).await,
+        Verb::Serve(options) => return serve(*options).await,
         Verb::Doctor(options) => (doctor::run(options).await, None),
         Verb::Prove(options) => (prove::run(options).await, None),
         Verb::Sbx(options) => {
@@ -93,6 +96,7 @@ pub(crate) async fn run(arguments: Arguments) -> u8 {
         Verb::Volume(options) => (volume::run(options).await, None),
         Verb::Events(options) => (events::run(options).await, None),
         Verb::Webhook(options) => (webhook::run(options).await, None),
+        Verb::Key(options) => (key::run(options).await, None),
         Verb::Gc(options) => (gc::run(options).await, None),
         Verb::Backup(options) => (backup::backup(options).await, None),
         Verb::Restore(options) => (backup::restore(options).await, None),

@@ -97,11 +97,32 @@ impl Data {
         if path.exists() {
             return read_key(&self.path);
         }
-        let mut bytes = [0; 32];
-        getrandom::fill(&mut bytes)
-            .map_err(|error| io("make a key for", &path)(std::io::Error::other(error.to_string())))?;
-        let key = format!("dorm_{}", base64_url(&bytes));
-        let draft = self.path.join("key.new");
+        let key = format!("dorm_{}", base64_url(&random(&path)?));
+        self.write_secret(&path, key.as_bytes())?;
+        Ok(key)
+    }
+
+    /// What the tokens of private ports are derived from, made when there is none. Without the file, old tokens open
+    /// nothing any more.
+    pub(crate) fn port_secret(&self) -> Result<[u8; 32], DataError> {
+        let path = self.path.join("port-secret");
+        match std::fs::read(&path) {
+            Ok(bytes) => match bytes.try_into() {
+                Ok(secret) => return Ok(secret),
+                Err(_) => {
+                    tracing::warn!(path = %path.display(), "the secret of port tokens is damaged; making a new one")
+                }
+            },
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            Err(error) => return Err(io("read", &path)(error)),
+        }
+        let secret = random(&path)?;
+        self.write_secret(&path, &secret)?;
+        Ok(secret)
+    }
+
+    fn write_secret(&self, path: &Path, secret: &[u8]) -> Result<(), DataError> {
+        let draft = path.with_extension("new");
         let mut file = OpenOptions::new()
             .write(true)
             .create(true)
@@ -109,11 +130,10 @@ impl Data {
             .mode(0o600)
             .open(&draft)
             .map_err(io("write", &draft))?;
-        file.write_all(key.as_bytes()).and_then(|()| file.sync_all()).map_err(io("write", &draft))?;
-        std::fs::rename(&draft, &path).map_err(io("write", &path))?;
+        file.write_all(secret).and_then(|()| file.sync_all()).map_err(io("write", &draft))?;
+        std::fs::rename(&draft, path).map_err(io("write", path))?;
         // It is given out from now on.
-        self.sync()?;
-        Ok(key)
+        self.sync()
     }
 
     /// Makes durable what the directory lists, and its own name.
@@ -130,6 +150,13 @@ impl Data {
         std::fs::write(&draft, format!("http://{address}\n")).map_err(io("write", &draft))?;
         std::fs::rename(&draft, &path).map_err(io("write", &path))
     }
+}
+
+fn random(path: &Path) -> Result<[u8; 32], DataError> {
+    let mut bytes = [0; 32];
+    getrandom::fill(&mut bytes)
+        .map_err(|error| io("make a secret for", path)(std::io::Error::other(error.to_string())))?;
+    Ok(bytes)
 }
 
 /// A daemon that was killed may leave a child that still holds the lock until it becomes another program.

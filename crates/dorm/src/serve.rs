@@ -37,6 +37,13 @@ pub(crate) struct ServeOptions {
     /// Where images are kept; several daemons of one host may share it. By default in the data directory.
     #[arg(long, env = "DORM_IMAGES")]
     images: Option<PathBuf>,
+    /// A domain that the daemon answers to beside localhost, such as one that a proxy in front of it has. Ports of sandboxes
+    /// are at PORT-ID.DOMAIN; requests for other host names are refused. May be given several times
+    #[arg(long = "domain", env = "DORM_DOMAINS", value_name = "DOMAIN", value_delimiter = ',')]
+    domains: Vec<String>,
+    /// Who may reach the ports of sandboxes whose creator does not say
+    #[arg(long, env = "DORM_PORTS", value_enum, default_value = "public", value_name = "ACCESS")]
+    ports: crate::cli::values::PortAccess,
     /// The runsc to use.
     #[arg(long, env = "DORM_RUNSC", default_value = "runsc")]
     runsc: PathBuf,
@@ -131,6 +138,8 @@ pub(crate) async fn serve(options: ServeOptions) -> Result<()> {
     if !options.listen.ip().is_loopback() {
         bail!("--listen {}: only loopback addresses are possible, since there is no TLS yet", options.listen);
     }
+    let domains = dorm_api::Domains::with(options.domains.iter().cloned())
+        .map_err(|wrong| anyhow::anyhow!("--domain '{wrong}' is not a domain, such as sandboxes.example.org"))?;
     let shutdown = Shutdown::listen(length(options.shutdown_limit)).await?;
     let mut data = Data::take(&options.data)?;
     let budgets = budgets(&options, data.path())?;
@@ -154,8 +163,8 @@ pub(crate) async fn serve(options: ServeOptions) -> Result<()> {
     let catching_up = tokio::spawn(catch_up(filed.clone()));
     prepare_images(&service);
     let stop = CancellationToken::new();
-    let keys = dorm_api::Keys::new([key]);
-    let api = dorm_api::serve_with_grace(listener, service.clone(), keys, stop.clone(), shutdown.grace());
+    let access = dorm_api::Access { keys: dorm_api::Keys::new([key]), domains };
+    let api = dorm_api::serve_with_grace(listener, service.clone(), access, stop.clone(), shutdown.grace());
     let api = tokio::spawn(api);
     let until = shutdown.asked().await;
     stop.cancel();
@@ -240,6 +249,11 @@ async fn open(
             scrub_bytes_per_second: Some(options.scrub_mib_per_second.saturating_mul(1 << 20)).filter(|pace| *pace > 0),
             limits: limits(options),
             agent: length(options.agent_limit),
+            port_access: match options.ports {
+                crate::cli::values::PortAccess::Public => dorm_lifecycle::PortAccess::Public,
+                crate::cli::values::PortAccess::Private => dorm_lifecycle::PortAccess::Private,
+            },
+            port_secret: Some(dorm_service::PortSecret(data.port_secret()?)),
             max_unreachable: options.max_unreachable.map(length),
             ..Settings::default()
         },

@@ -127,6 +127,15 @@ pub(crate) fn egress(text: &str) -> Result<Egress, String> {
     }
 }
 
+/// Who may reach the ports of a sandbox.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
+pub(crate) enum PortAccess {
+    /// Everyone who knows its id.
+    Public,
+    /// Those who show a key of the API, its port token, or the cookie of a link.
+    Private,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

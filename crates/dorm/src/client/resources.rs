@@ -241,6 +241,28 @@ impl Client {
         self.tell(self.request(Method::DELETE, &format!("/webhooks/{}", segment(webhook)))).await
     }
 
+    pub(crate) async fn create_key(&self, asked: &wire::CreateKey) -> Result<wire::CreatedKey, ClientError> {
+        self.post("/keys", asked).await
+    }
+
+    pub(crate) async fn keys(&self) -> Result<Vec<wire::Key>, ClientError> {
+        Ok(self.get::<wire::KeyList>("/keys").await?.keys)
+    }
+
+    pub(crate) async fn delete_key(&self, key: &str) -> Result<(), ClientError> {
+        self.tell(self.request(Method::DELETE, &format!("/keys/{}", segment(key)))).await
+    }
+
+    /// How a port inside is reached.
+    pub(crate) async fn port(&self, sandbox: &str, port: u16) -> Result<wire::Port, ClientError> {
+        self.get(&format!("/sandboxes/{}/ports/{port}", segment(sandbox))).await
+    }
+
+    /// A link that opens a port in a browser, once.
+    pub(crate) async fn port_link(&self, sandbox: &str, port: u16) -> Result<wire::PortLink, ClientError> {
+        self.post(&format!("/sandboxes/{}/ports/{port}/link", segment(sandbox)), &wire::LinkRequest {}).await
+    }
+
     /// One page of events, or the newest of them.
     pub(crate) async fn events(
         &self,

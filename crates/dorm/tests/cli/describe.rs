@@ -17,7 +17,7 @@ async fn everything_is_told_by_name_or_id() {
         names.join(", "),
         "id, name, project, state, generation, began with, sleep image, image, snapshot, cpus, memory, disk, processes, \
          egress, env, secrets, labels, timeout, idle timeout, longest run, on timeout, if it cannot be suspended, suspendable, \
-         auto-resume, kept images, if none can be restored, checkpoints, created, last active, running since, expires"
+         auto-resume, ports, kept images, if none can be restored, checkpoints, created, last active, running since, expires"
     );
     for (name, value) in [
         ("id", id.as_str()),

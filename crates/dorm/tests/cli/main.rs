@@ -15,6 +15,7 @@ mod exec;
 mod help;
 mod image;
 mod keep;
+mod key;
 mod ls;
 mod matrix;
 mod port;

@@ -9,6 +9,7 @@ use super::{secrets, table};
 use crate::cli::output::Format;
 use crate::cli::problem::{Done, Problem};
 use crate::cli::progress::Progress;
+use crate::cli::values::PortAccess;
 use crate::cli::{pull, values};
 use crate::client::Client;
 
@@ -32,6 +33,10 @@ pub(crate) struct CreateOptions {
     /// Let it sleep when traffic for its ports comes, instead of waking it
     #[arg(long)]
     no_auto_resume: bool,
+    /// Who may reach its ports: everyone who knows its id, or who shows a key, its port token or the cookie of a link
+    /// [default: as the daemon was started]
+    #[arg(long, value_enum, value_name = "ACCESS")]
+    ports: Option<PortAccess>,
     #[command(flatten)]
     keeping: Keeping,
     #[command(flatten)]
@@ -176,6 +181,10 @@ pub(super) async fn run(client: &Client, options: CreateOptions, format: Format)
     asked.keep_generations = options.keeping.keep_generations;
     asked.on_unrestorable = options.keeping.on_unrestorable.map(Into::into);
     asked.checkpoints = options.checkpoints.request();
+    asked.port_access = options.ports.map(|access| match access {
+        PortAccess::Public => wire::PortAccess::Public,
+        PortAccess::Private => wire::PortAccess::Private,
+    });
     asked.auto_resume = options.no_auto_resume.then_some(false);
     pull::before(client, &mut asked).await?;
     let progress = Progress::new("creating a sandbox");

@@ -59,6 +59,7 @@ fn fields(sandbox: &wire::Sandbox) -> Vec<(&'static str, String)> {
         ("if it cannot be suspended", shown::word(&sandbox.on_suspend_failure)),
         ("suspendable", yes_no(sandbox.suspendable)),
         ("auto-resume", yes_no(sandbox.auto_resume)),
+        ("ports", shown::word(&sandbox.port_access)),
         ("kept images", sandbox.keep_generations.to_string()),
         ("if none can be restored", shown::word(&sandbox.on_unrestorable)),
         ("checkpoints", checkpoints::line(sandbox.checkpoints.as_ref())),

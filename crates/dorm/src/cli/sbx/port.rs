@@ -6,6 +6,8 @@ use serde::Serialize;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
+use dorm_api::wire;
+
 use crate::cli::exit;
 use crate::cli::output::{self, Format};
 use crate::cli::problem::{Done, Problem};
@@ -22,9 +24,12 @@ pub(crate) struct PortOptions {
     /// The port inside
     #[arg(value_parser = clap::value_parser!(u16).range(1..))]
     port: u16,
-    /// Bring it to this port of this host (0: any free one) until Ctrl-C. Speaks HTTP/1.1 and WebSocket
+    /// Forward it to this local port (0: any free one) until Ctrl-C. Speaks HTTP/1.1 and WebSocket
     #[arg(long, value_name = "PORT")]
     local: Option<u16>,
+    /// Print a link that opens the port in a browser also when it is private: once, within a minute, and then for 12 hours
+    #[arg(long, conflicts_with = "local")]
+    link: bool,
 }
 
 #[derive(Serialize)]
@@ -37,7 +42,11 @@ struct Reached<'a> {
 /// Prints the address; with `--local`, serves it.
 pub(super) async fn run(client: &Client, options: PortOptions, format: Format) -> Done {
     // The gateway takes ids alone, since they cannot be guessed.
-    let sandbox = client.describe(&options.id).await?.id;
+    let wire::Port { sandbox, label, token, .. } = client.port(&options.id, options.port).await?;
+    let path = match options.link {
+        true => client.port_link(&sandbox, options.port).await?.path,
+        false => "/".to_owned(),
+    };
     let listener = match options.local {
         None => None,
         Some(local) => Some(TcpListener::bind((Ipv4Addr::LOCALHOST, local)).await.map_err(|error| {
@@ -47,7 +56,7 @@ pub(super) async fn run(client: &Client, options: PortOptions, format: Format) -
     let url = match &listener {
         None => {
             let daemon_port = client.authority().rsplit_once(':').map_or("80", |(_, port)| port);
-            format!("http://{}-{sandbox}.localhost:{daemon_port}/", options.port)
+            format!("http://{label}.localhost:{daemon_port}{path}")
         }
         Some(listener) => {
             let address = listener.local_addr().map_err(|error| Problem::host("find out where we listen", &error))?;
@@ -60,14 +69,19 @@ pub(super) async fn run(client: &Client, options: PortOptions, format: Format) -
     }
     match listener {
         None => Ok(exit::OK),
-        Some(listener) => serve(client, &listener, &sandbox, options.port).await,
+        Some(listener) => {
+            let lines = format!(
+                "X-Dormouse-Sandbox: {sandbox}\r\nX-Dormouse-Port: {}\r\nX-Dormouse-Token: {token}\r\n",
+                options.port
+            );
+            serve(client, &listener, lines).await
+        }
     }
 }
 
-async fn serve(client: &Client, listener: &TcpListener, sandbox: &str, port: u16) -> Done {
+async fn serve(client: &Client, listener: &TcpListener, lines: String) -> Done {
     output::talk("forwarding; end with Ctrl-C");
     let mut signals = crate::cli::signals::Signals::new()?;
-    let lines = format!("X-Dormouse-Sandbox: {sandbox}\r\nX-Dormouse-Port: {port}\r\n");
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
@@ -121,7 +135,7 @@ fn rewrite(head: &[u8], lines: &str) -> Vec<u8> {
     for field in fields {
         match name(field).as_slice() {
             b"connection" | b"keep-alive" if !upgrades => {}
-            b"x-dormouse-sandbox" | b"x-dormouse-port" => {}
+            b"x-dormouse-sandbox" | b"x-dormouse-port" | b"x-dormouse-token" => {}
             _ => rewritten.extend_from_slice(field),
         }
     }

@@ -1,0 +1,100 @@
+//! `dorm key`: keys that open the API, beside the one in the daemon's data directory.
+
+use clap::Subcommand;
+use dorm_api::wire;
+
+use super::connection::Connection;
+use super::output::{self, Format};
+use super::problem::Done;
+use super::{exit, shown, values};
+
+/// What to do with keys.
+#[derive(Debug, clap::Args)]
+pub(crate) struct KeyOptions {
+    #[command(flatten)]
+    connection: Connection,
+    #[command(subcommand)]
+    verb: KeyVerb,
+}
+
+#[derive(Debug, Subcommand)]
+enum KeyVerb {
+    /// Make a key; prints it, once: only its hash is kept
+    Create {
+        /// What to call it
+        name: Option<String>,
+        /// Let it look at everything and change nothing
+        #[arg(long, conflicts_with = "sandbox")]
+        read_only: bool,
+        /// Let it use this sandbox, by id or name, and nothing else
+        #[arg(long, value_name = "SANDBOX")]
+        sandbox: Option<String>,
+        /// Let it expire after this time, such as 30d [default: never]
+        #[arg(long, value_name = "TIME", value_parser = values::duration)]
+        expires: Option<f64>,
+    },
+    /// List keys, without what opens anything
+    Ls,
+    /// Revoke keys
+    Rm {
+        /// The ids of the keys
+        #[arg(required = true, value_name = "ID")]
+        ids: Vec<String>,
+    },
+}
+
+const TITLES: [&str; 5] = ["ID", "NAME", "OPENS", "CREATED", "EXPIRES"];
+
+/// Does it.
+pub(crate) async fn run(options: KeyOptions) -> Done {
+    let client = options.connection.client()?;
+    let format = options.connection.output;
+    match options.verb {
+        KeyVerb::Create { name, read_only, sandbox, expires } => {
+            let scope = match (read_only, &sandbox) {
+                (true, _) => wire::KeyScope::ReadOnly,
+                (false, Some(_)) => wire::KeyScope::Sandbox,
+                (false, None) => wire::KeyScope::Full,
+            };
+            let asked = wire::CreateKey { name: name.unwrap_or_default(), scope, sandbox, lifetime_secs: expires };
+            let made = client.create_key(&asked).await?;
+            match format {
+                Format::Json => output::json(&made)?,
+                Format::Table => {
+                    let opens = opens(&made.record);
+                    output::fields(&[("id", made.record.id), ("opens", opens), ("key", made.key)])?;
+                    output::talk("the key is not shown again");
+                }
+            }
+            Ok(exit::OK)
+        }
+        KeyVerb::Ls => {
+            let keys = client.keys().await?;
+            match format {
+                Format::Json => output::json(&keys)?,
+                Format::Table => output::table(&TITLES, &keys.iter().map(row).collect::<Vec<_>>())?,
+            }
+            Ok(exit::OK)
+        }
+        KeyVerb::Rm { ids } => {
+            for id in ids {
+                client.delete_key(&id).await?;
+                output::talk(&format!("key {id} is revoked"));
+            }
+            Ok(exit::OK)
+        }
+    }
+}
+
+fn row(key: &wire::Key) -> Vec<String> {
+    let expires = key.expires_at.map_or_else(|| "never".to_owned(), shown::moment);
+    vec![key.id.clone(), key.name.clone(), opens(key), shown::moment(key.created_at), expires]
+}
+
+fn opens(key: &wire::Key) -> String {
+    match (key.scope, &key.sandbox) {
+        (wire::KeyScope::Full, _) => "everything".to_owned(),
+        (wire::KeyScope::ReadOnly, _) => "everything, to look".to_owned(),
+        (wire::KeyScope::Sandbox, sandbox) => format!("sandbox {}", sandbox.as_deref().unwrap_or("?")),
+    }
+}
