@@ -51,8 +51,17 @@ impl Place {
         Self::with_images(&[])
     }
 
+    /// The same, whose daemon has these options.
+    pub(crate) fn without_images_with(options: &[&str]) -> Self {
+        Self::with_own_images(&[], options)
+    }
+
     /// One with images of its own: copies of those that have these tags.
     pub(crate) fn with_images(tags: &[&str]) -> Self {
+        Self::with_own_images(tags, &[])
+    }
+
+    fn with_own_images(tags: &[&str], options: &[&str]) -> Self {
         use std::os::unix::fs::PermissionsExt as _;
         let directory = tempfile::Builder::new().prefix("dormouse-test-").tempdir_in("/var/tmp").unwrap();
         std::fs::set_permissions(directory.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
@@ -69,7 +78,7 @@ impl Place {
             assert!(copy.status().unwrap().success(), "copy image '{tag}'");
             std::fs::write(own.join("tags").join(tag), digest).unwrap();
         }
-        let daemon = Daemon::start(dorm, &data, &own, &log, &[]).unwrap();
+        let daemon = Daemon::start(dorm, &data, &own, &log, options).unwrap();
         Self { directory, daemon: Some(daemon) }
     }
 
