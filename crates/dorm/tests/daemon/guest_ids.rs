@@ -62,8 +62,7 @@ struct Attacked {
 }
 
 impl Attacked {
-    async fn begin(options: &[&str]) -> Self {
-        let place = Place::without_images_with(options);
+    async fn begin(place: Place) -> Self {
         let daemon = place.daemon();
         let source = hostile(&place);
         let image = daemon.post("/images/import", json!({ "path": source, "tag": "hostile" })).await.unwrap();
@@ -108,7 +107,7 @@ impl Attacked {
 
 #[tokio::test]
 async fn the_hosts_first_user_can_neither_write_nor_execute_files_of_guests() {
-    let attacked = Attacked::begin(&[]).await;
+    let attacked = Attacked::begin(Place::without_images()).await;
     assert_eq!(fs::metadata(attacked.program("sleep")).unwrap().uid(), DEFAULT);
     assert_eq!(fs::metadata(&attacked.on_volume).unwrap().uid(), DEFAULT);
     let answers = attacked.attack();
@@ -121,7 +120,7 @@ async fn the_hosts_first_user_can_neither_write_nor_execute_files_of_guests() {
 /// give nothing even to somebody who can execute the file.
 #[tokio::test]
 async fn with_the_legacy_ids_the_first_user_owns_images_and_volumes_but_no_capability_counts() {
-    let attacked = Attacked::begin(&["--guest-ids", "100000"]).await;
+    let attacked = Attacked::begin(Place::with_guest_ids(LEGACY)).await;
     assert_eq!(fs::metadata(attacked.program("sleep")).unwrap().uid(), LEGACY);
     let answers = attacked.attack();
     assert_eq!(answers, ["yes", "yes", "0000000000000000", "0000000000000000"]);
@@ -181,7 +180,7 @@ async fn works(place: &Place, id: &str, line: &str) -> String {
 #[tokio::test]
 async fn another_range_is_taken_when_nothing_runs_and_everything_is_kept() {
     const CHANGED: [&str; 3] = ["from now on", "while sandboxes of", "have the host ids"];
-    let mut attacked = Attacked::begin(&["--guest-ids", "100000"]).await;
+    let mut attacked = Attacked::begin(Place::with_guest_ids(LEGACY)).await;
     let id = attacked.sandbox.clone();
     works(&attacked.place, &id, "echo kept > /root/kept; echo memory > /dev/shm/memory").await;
     let taken = attacked.place.daemon().checkpoint(&id, "filesystem").await.unwrap();
