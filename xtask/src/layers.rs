@@ -15,6 +15,7 @@ const RINGS: &[(&str, u8, &[&str])] = &[
     ("dorm-lifecycle", 0, &[]),
     ("dorm-steps", 0, &[]),
     ("dorm-build", 0, &[]),
+    ("dorm-guest-ids", 0, &[]),
     ("dorm-skip", 0, &[]),
     ("dorm-agent-proto", 1, &[]),
     ("dorm-disk", 1, &[]),

@@ -118,7 +118,15 @@ fn ensure_image(recipe: base::Recipe, work: &Path, tar: &Path) -> Result<(PathBu
         && let Ok(image) = runtime.block_on(pool.resolve(recipe.name))
         && image.digest.as_str() == noted.trim_end()
     {
-        return Ok((images, image.digest.to_string()));
+        // One of an earlier version has other host ids, and gets those of now.
+        match runtime.block_on(pool.owned_image(&image.digest)) {
+            Ok(image) => return Ok((images, image.digest.to_string())),
+            Err(error) => {
+                say(&format!("{error}: they are made anew"));
+                fs::remove_dir_all(&images).with_context(|| format!("remove {}", images.display()))?;
+                pool = Pool::open(&work.join("data"), &images).context("open the pool")?;
+            }
+        }
     }
     let name = recipe.name;
     say(&format!("importing the image '{name}'"));

@@ -13,6 +13,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use dorm_guest_ids::GuestIds;
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags};
 
@@ -30,12 +31,12 @@ impl KeptDisk {
     }
 
     /// Makes a disk of `bytes` (rounded down to 4 KiB, at least 16 MiB), durable and not mounted, in `dir`, which is made.
-    /// The file takes room on the host as it is written to.
+    /// The file takes room on the host as it is written to. Root of `ids` owns the top directory.
     ///
     /// # Errors
     /// [`DiskError::NoLoop`] on a host that could never mount it. What was made of one that failed is the caller's to
     /// remove, with the directory.
-    pub fn make(dir: &Path, bytes: u64) -> Result<Self, DiskError> {
+    pub fn make(dir: &Path, ids: GuestIds, bytes: u64) -> Result<Self, DiskError> {
         let bytes = bytes / BLOCK_BYTES * BLOCK_BYTES;
         if bytes < BYTES_MIN {
             return Err(DiskError::TooSmall { asked: bytes, least: BYTES_MIN });
@@ -43,7 +44,7 @@ impl KeptDisk {
         loop_device::probe()?;
         let disk = Self::at(dir);
         disk.0.begin()?;
-        template::format_kept(&disk.0.image(), bytes)?;
+        template::format_kept(&disk.0.image(), ids, bytes)?;
         fs::create_dir(disk.path()).map_err(|source| DiskError::file("create", &disk.path(), source))?;
         // Where nothing is mounted nobody writes by mistake.
         fs::set_permissions(disk.path(), std::os::unix::fs::PermissionsExt::from_mode(0o700))

@@ -16,6 +16,7 @@
 mod error;
 mod kept;
 mod loop_device;
+mod owners;
 mod priority;
 mod reserve;
 mod template;
@@ -27,6 +28,7 @@ use std::io;
 use std::os::fd::AsRawFd as _;
 use std::path::{Path, PathBuf};
 
+use dorm_guest_ids::GuestIds;
 use dorm_steps::AnySteps;
 use rustix::fs::{AtFlags, CWD, StatxAttributes, StatxFlags};
 use rustix::mount::{MountFlags, UnmountFlags};
@@ -34,12 +36,11 @@ use rustix::mount::{MountFlags, UnmountFlags};
 pub use error::DiskError;
 pub use kept::KeptDisk;
 use loop_device::LoopDevice;
+pub use owners::{change_owners, finish_change, record, recorded};
 pub use priority::give_way;
 pub use reserve::Reserve;
 pub use writes::{LostWrites, bound_unwritten, unwritten_max};
 
-/// Host id of the guests' root, who owns the top directory.
-const GUEST_ROOT: u32 = 100_000;
 /// The smallest size: below, there is little left beside the file system's own needs.
 const BYTES_MIN: u64 = 16 << 20;
 const BLOCK_BYTES: u64 = 4096;
@@ -76,26 +77,32 @@ impl Disk {
     /// Makes a disk of `bytes` (rounded down to 4 KiB, at least 16 MiB) in the directory `dir`, which is made if it
     /// is not there. `cache` is where formatted templates are kept from one disk to the next; best on the same
     /// file system. The file takes no room on the host before it is written to, so that the host may be full before
-    /// the disk is: writes then fail with an I/O error.
+    /// the disk is: writes then fail with an I/O error. Root of `ids` owns the top directory.
     ///
     /// # Errors
     /// [`DiskError::NoLoop`], for which there is [`Disk::unlimited`]. A failure removes what was made.
-    pub fn create(dir: &Path, bytes: u64, cache: &Path) -> Result<Self, DiskError> {
-        Self::create_with(dir, bytes, cache, &dorm_steps::pass())
+    pub fn create(dir: &Path, ids: GuestIds, bytes: u64, cache: &Path) -> Result<Self, DiskError> {
+        Self::create_with(dir, ids, bytes, cache, &dorm_steps::pass())
     }
 
     /// [`Disk::create`], with somebody who is asked at each step.
     ///
     /// # Errors
     /// As there.
-    pub fn create_with(dir: &Path, bytes: u64, cache: &Path, steps: &AnySteps) -> Result<Self, DiskError> {
+    pub fn create_with(
+        dir: &Path,
+        ids: GuestIds,
+        bytes: u64,
+        cache: &Path,
+        steps: &AnySteps,
+    ) -> Result<Self, DiskError> {
         let bytes = bytes / BLOCK_BYTES * BLOCK_BYTES;
         if bytes < BYTES_MIN {
             return Err(DiskError::TooSmall { asked: bytes, least: BYTES_MIN });
         }
         let disk = Self { dir: dir.to_owned() };
         disk.begin()?;
-        let template = template::template(cache, bytes)?;
+        let template = template::template(cache, ids, bytes)?;
         disk.fill(&template, steps).inspect_err(|_| disk.undo())?;
         Ok(disk)
     }
@@ -121,16 +128,16 @@ impl Disk {
         steps.reach(step).map_err(|stopped| DiskError::file("go on past a step of", &self.dir, stopped.into()))
     }
 
-    /// Makes a disk without a limit in `dir`: a plain directory.
+    /// Makes a disk without a limit in `dir`: a plain directory that root of `ids` owns.
     ///
     /// # Errors
     /// When there is a disk, or the directory cannot be made.
-    pub fn unlimited(dir: &Path) -> Result<Self, DiskError> {
+    pub fn unlimited(dir: &Path, ids: GuestIds) -> Result<Self, DiskError> {
         let disk = Self { dir: dir.to_owned() };
         disk.begin()?;
         let path = disk.path();
         let made = fs::create_dir(&path)
-            .and_then(|()| std::os::unix::fs::chown(&path, Some(GUEST_ROOT), Some(GUEST_ROOT)))
+            .and_then(|()| std::os::unix::fs::chown(&path, Some(ids.base()), Some(ids.base())))
             .map_err(|source| DiskError::file("create", &path, source));
         made.inspect_err(|_| disk.undo())?;
         Ok(disk)

@@ -9,21 +9,23 @@ use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use dorm_guest_ids::GuestIds;
 use rustix::fs::SeekFrom;
 
-use super::{DiskError, GUEST_ROOT};
+use super::DiskError;
 
 /// Changes whenever the options below do, so that old templates are not used any more.
-const FORMAT: &str = "1";
+const FORMAT: &str = "2";
 const DRAFT: &str = ".disk-draft-";
 /// No draft takes that long; one that old was left by a crash.
 const DRAFT_AGE_MAX: Duration = Duration::from_secs(3600);
 const BLOCK_BYTES: usize = 256 << 10;
 
-/// The template for disks of `bytes` in the directory `cache`, made if it is not there yet.
-pub(super) fn template(cache: &Path, bytes: u64) -> Result<PathBuf, DiskError> {
+/// The template for disks of `bytes` whose top directory root of `ids` owns, in the directory `cache`; made if it is not
+/// there yet.
+pub(super) fn template(cache: &Path, ids: GuestIds, bytes: u64) -> Result<PathBuf, DiskError> {
     static COUNT: AtomicU32 = AtomicU32::new(0);
-    let path = cache.join(format!("disk-{FORMAT}-{bytes}.img"));
+    let path = cache.join(format!("disk-{FORMAT}-{}-{bytes}.img", ids.base()));
     if path.exists() {
         return Ok(path);
     }
@@ -32,7 +34,7 @@ pub(super) fn template(cache: &Path, bytes: u64) -> Result<PathBuf, DiskError> {
     // Formatted under another name, so that a crash or another process never shows half a template.
     let count = COUNT.fetch_add(1, Ordering::Relaxed);
     let draft = cache.join(format!("{DRAFT}{bytes}-{}-{count}", std::process::id()));
-    let made = format(&draft, bytes).and_then(|()| {
+    let made = format(&draft, ids, bytes).and_then(|()| {
         fs::rename(&draft, &path).map_err(|source| DiskError::file("rename to its place", &draft, source))
     });
     if made.is_err() {
@@ -43,15 +45,16 @@ pub(super) fn template(cache: &Path, bytes: u64) -> Result<PathBuf, DiskError> {
 
 /// No journal: what is on such a disk does not outlive its run. Nothing is written ahead or discarded, since the
 /// file is empty anyway. One inode per 64 KiB, because the engine keeps few files there.
-fn format(draft: &Path, bytes: u64) -> Result<(), DiskError> {
-    let extended = format!("lazy_itable_init=1,nodiscard,root_owner={GUEST_ROOT}:{GUEST_ROOT}");
+fn format(draft: &Path, ids: GuestIds, bytes: u64) -> Result<(), DiskError> {
+    let extended = format!("lazy_itable_init=1,nodiscard,root_owner={root}:{root}", root = ids.base());
     let options = ["-m", "0", "-i", "65536", "-O", "^has_journal,^resize_inode", "-E", extended.as_str()];
     format_with(draft, bytes, &options)
 }
 
 /// A new file system for a disk that is kept, in the new file `image`, durable: with a journal, and an inode for each 16 KiB.
-pub(super) fn format_kept(image: &Path, bytes: u64) -> Result<(), DiskError> {
-    let extended = format!("lazy_itable_init=1,lazy_journal_init=1,nodiscard,root_owner={GUEST_ROOT}:{GUEST_ROOT}");
+pub(super) fn format_kept(image: &Path, ids: GuestIds, bytes: u64) -> Result<(), DiskError> {
+    let extended =
+        format!("lazy_itable_init=1,lazy_journal_init=1,nodiscard,root_owner={root}:{root}", root = ids.base());
     format_with(image, bytes, &["-m", "0", "-i", "16384", "-E", extended.as_str()])
 }
 

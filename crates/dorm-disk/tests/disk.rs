@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use dorm_disk::{Disk, DiskError};
+use dorm_guest_ids::GuestIds;
 
 const MIB: u64 = 1 << 20;
 
@@ -44,7 +45,7 @@ impl Place {
     }
 
     fn create(&self, name: &str, bytes: u64) -> Disk {
-        Disk::create(&self.dir(name), bytes, &self.cache()).unwrap()
+        Disk::create(&self.dir(name), GuestIds::DEFAULT, bytes, &self.cache()).unwrap()
     }
 
     /// What of this place is in the kernel's lists of mounts and loop devices.
@@ -96,7 +97,7 @@ fn a_disk_is_empty_belongs_to_the_guest_and_ends_at_its_size() {
     let Some(place) = Place::new() else { return };
     let disk = place.create("a", 64 * MIB);
     let owner = fs::metadata(disk.path()).unwrap();
-    assert_eq!((owner.uid(), owner.gid()), (100_000, 100_000));
+    assert_eq!((owner.uid(), owner.gid()), (GuestIds::DEFAULT.base(), GuestIds::DEFAULT.base()));
     let usage = disk.usage().unwrap();
     assert!(usage.available_bytes > 62 * MIB, "{usage:?}");
     let (written, error) = fill(&disk.path().join("big"));
@@ -175,12 +176,12 @@ fn a_second_disk_in_the_same_place_is_refused_and_changes_nothing() {
     let Some(place) = Place::new() else { return };
     let disk = place.create("a", 16 * MIB);
     fs::write(disk.path().join("note"), "mine").unwrap();
-    let refused = Disk::create(&place.dir("a"), 16 * MIB, &place.cache()).unwrap_err();
+    let refused = Disk::create(&place.dir("a"), GuestIds::DEFAULT, 16 * MIB, &place.cache()).unwrap_err();
     assert!(matches!(refused, DiskError::Exists(_)), "{refused}");
-    let refused = Disk::unlimited(&place.dir("a")).unwrap_err();
+    let refused = Disk::unlimited(&place.dir("a"), GuestIds::DEFAULT).unwrap_err();
     assert!(matches!(refused, DiskError::Exists(_)), "{refused}");
     assert_eq!(fs::read_to_string(disk.path().join("note")).unwrap(), "mine");
-    let refused = Disk::create(&place.dir("b"), MIB, &place.cache()).unwrap_err();
+    let refused = Disk::create(&place.dir("b"), GuestIds::DEFAULT, MIB, &place.cache()).unwrap_err();
     assert!(matches!(refused, DiskError::TooSmall { .. }), "{refused}");
     assert!(!place.dir("b").exists());
 }
@@ -213,10 +214,10 @@ fn twenty_disks_at_once() {
 #[test]
 fn an_unlimited_disk_is_a_plain_directory() {
     let Some(place) = Place::new() else { return };
-    let disk = Disk::unlimited(&place.dir("a")).unwrap();
+    let disk = Disk::unlimited(&place.dir("a"), GuestIds::DEFAULT).unwrap();
     assert!(!disk.is_limited());
     assert_eq!(Disk::find(&place.dir("a")).unwrap(), Some(disk.clone()));
-    assert_eq!(fs::metadata(disk.path()).unwrap().uid(), 100_000);
+    assert_eq!(fs::metadata(disk.path()).unwrap().uid(), GuestIds::DEFAULT.base());
     fs::write(disk.path().join("x"), "y").unwrap();
     assert!(matches!(disk.grow(64 * MIB), Err(DiskError::NoDisk(_))));
     disk.remove().unwrap();

@@ -9,6 +9,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use dorm_disk::{Disk, KeptDisk, LostWrites, Reserve, bound_unwritten};
+use dorm_guest_ids::GuestIds;
 use rustix::fs::{FallocateFlags, fallocate, statvfs};
 use rustix::mount::{UnmountFlags, unmount};
 
@@ -74,7 +75,8 @@ impl Drop for SmallHost {
 #[test]
 fn a_write_that_the_full_host_swallowed_is_reported_as_lost() {
     let Some(host) = SmallHost::new(96) else { return };
-    let disk = Disk::create(&host.path().join("run"), 256 * MIB, &host.path().join("blanks")).unwrap();
+    let disk =
+        Disk::create(&host.path().join("run"), GuestIds::DEFAULT, 256 * MIB, &host.path().join("blanks")).unwrap();
     let path = disk.path().join("file");
     let mut file = File::create(&path).unwrap();
     file.write_all(&vec![7; 16 << 20]).unwrap();
@@ -106,7 +108,7 @@ fn wait_for(what: &str, condition: impl Fn() -> bool) {
 #[test]
 fn a_volume_that_lost_writes_cannot_be_synced() {
     let Some(host) = SmallHost::new(96) else { return };
-    let disk = KeptDisk::make(&host.path().join("volume"), 256 * MIB).unwrap();
+    let disk = KeptDisk::make(&host.path().join("volume"), GuestIds::DEFAULT, 256 * MIB).unwrap();
     disk.mount().unwrap();
     let mut file = File::create(disk.path().join("file")).unwrap();
     file.write_all(&vec![7; 4 << 20]).unwrap();
@@ -122,7 +124,8 @@ fn a_volume_that_lost_writes_cannot_be_synced() {
 #[test]
 fn what_is_bounded_reaches_the_host_without_being_synced() {
     let Some(host) = SmallHost::new(96) else { return };
-    let disk = Disk::create(&host.path().join("run"), 256 * MIB, &host.path().join("blanks")).unwrap();
+    let disk =
+        Disk::create(&host.path().join("run"), GuestIds::DEFAULT, 256 * MIB, &host.path().join("blanks")).unwrap();
     if !Path::new("/sys/class/bdi/7:0/max_bytes").exists() {
         dorm_skip::skip("this kernel cannot bound what is unwritten");
         return;

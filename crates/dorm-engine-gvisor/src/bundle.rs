@@ -1,7 +1,7 @@
 //! The OCI bundle of a hull: what `runsc create` is told about it.
 //!
 //! It is the same for a cold boot and a restore, since a memory image only fits the mounts it was made with. Guest ids
-//! are mapped to an unprivileged range, for which the image's ownership was shifted when it was imported.
+//! are mapped to a range of the host that nobody else has, to which the image's owners were shifted when it was imported.
 
 #![allow(clippy::disallowed_methods, reason = "everything here is called in place or on threads that may block")]
 
@@ -10,15 +10,13 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 
 use dorm_engine::{Lease, MOUNTS};
+use dorm_guest_ids::GuestIds;
 use rustix::fs::{CWD, Mode, mkfifoat};
 use serde_json::{Value, json};
 
 use crate::error::GvisorError;
 use crate::notes::Home;
 
-/// The first host id of the range that guest ids map to.
-pub(crate) const ID_BASE: u32 = 100_000;
-const ID_COUNT: u32 = 65_536;
 /// Where the agent is inside. Every image has an empty file of that name.
 const AGENT: &str = "/dorm-agent";
 
@@ -55,21 +53,27 @@ pub(crate) fn make_fifos(home: &Home) -> Result<(), GvisorError> {
 }
 
 /// Writes the bundle into the hull's home.
-pub(crate) fn write(home: &Home, rootfs: &Path, agent: &Path, lease: Option<&Lease>) -> Result<(), GvisorError> {
+pub(crate) fn write(
+    home: &Home,
+    rootfs: &Path,
+    agent: &Path,
+    lease: Option<&Lease>,
+    ids: GuestIds,
+) -> Result<(), GvisorError> {
     let bundle = home.bundle();
     fs::DirBuilder::new().mode(0o700).create(&bundle).map_err(|source| GvisorError::file("create", &bundle, source))?;
     let path = bundle.join("config.json");
-    let text = serde_json::to_vec(&describe(rootfs, agent, lease, &home.slots()))
+    let text = serde_json::to_vec(&describe(rootfs, agent, lease, &home.slots(), ids))
         .map_err(|source| GvisorError::Text { path: path.clone(), source })?;
     fs::write(&path, text).map_err(|source| GvisorError::file("write", &path, source))
 }
 
-fn describe(rootfs: &Path, agent: &Path, lease: Option<&Lease>, slots: &Path) -> Value {
+fn describe(rootfs: &Path, agent: &Path, lease: Option<&Lease>, slots: &Path, ids: GuestIds) -> Value {
     let network = match lease {
         Some(lease) => json!({"type": "network", "path": lease.namespace}),
         None => json!({"type": "network"}),
     };
-    let ids = json!([{"containerID": 0, "hostID": ID_BASE, "size": ID_COUNT}]);
+    let ids = json!([{"containerID": 0, "hostID": ids.base(), "size": GuestIds::COUNT}]);
     json!({
         "ociVersion": "1.0.0",
         "process": {

@@ -12,6 +12,7 @@ use dorm_engine::{
     BoxStream, Capabilities, Captured, Engine, EngineError, FileSink, ForeignRun, FoundRun, LeftOut, Mount, Network,
     NetworkError, Notice, RunSpec, Usage,
 };
+use dorm_guest_ids::GuestIds;
 use dorm_lifecycle::{Digest, RunCondition, RunId};
 use dorm_steps::AnySteps;
 use rustix::fs::FlockOperation;
@@ -52,6 +53,8 @@ pub struct Config {
     pub hulls: usize,
     /// The control group under which each sandbox gets its own.
     pub cgroup_prefix: String,
+    /// The host ids of guests. Runs of an earlier daemon have the same.
+    pub guest_ids: GuestIds,
     /// The id of the data directory. Runs whose notes carry another are left alone.
     pub owner: String,
     /// Who is asked at each step that changes the host; [`dorm_steps::pass`] where nobody is.
@@ -66,6 +69,7 @@ impl std::fmt::Debug for Config {
             .field("agent", &self.agent)
             .field("hulls", &self.hulls)
             .field("cgroup_prefix", &self.cgroup_prefix)
+            .field("guest_ids", &self.guest_ids)
             .field("owner", &self.owner)
             .finish_non_exhaustive()
     }
@@ -100,7 +104,7 @@ impl GvisorEngine {
     /// [`EngineError::Unusable`], with what to do.
     #[allow(clippy::disallowed_methods, reason = "nothing else runs before the engine is open")]
     pub async fn open(config: Config) -> Result<Arc<Self>, EngineError> {
-        let Config { directory, runsc, agent, network, hulls, cgroup_prefix, owner, steps } = config;
+        let Config { directory, runsc, agent, network, hulls, cgroup_prefix, guest_ids, owner, steps } = config;
         let program = runsc.clone();
         let found = tokio::task::spawn_blocking(move || probe::probe(&program)).await;
         let found = found.map_err(|source| unusable("this is a bug: please report it", source))?;
@@ -115,10 +119,11 @@ impl GvisorEngine {
                 .map_err(|source| unusable("make its directory writable", GvisorError::file("create", path, source)))
         };
         let (root, hull_homes, blanks) = (make("runsc")?, make("hulls")?, make("blanks")?);
-        root::make_directory(&root::directory(&hull_homes))
+        root::make_directory(&root::directory(&hull_homes), guest_ids)
             .map_err(|source| unusable("make its directory writable", source))?;
         let lock = lock_directory(&directory)?;
-        slots::prepare(&hull_homes).map_err(|source| unusable("run it where mounting is allowed", source))?;
+        slots::prepare(&hull_homes, guest_ids)
+            .map_err(|source| unusable("run it where mounting is allowed", source))?;
         rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
             .map_err(|source| unusable("run it where prctl is allowed", io::Error::from(source)))?;
         let host = Host {
@@ -129,6 +134,7 @@ impl GvisorEngine {
             root,
             blanks,
             cgroup_prefix,
+            guest_ids,
             owner,
             boot: process::boot(),
             leasing: tokio::sync::RwLock::default(),

@@ -17,6 +17,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use dorm_engine::{Layer, Lease, Network};
+use dorm_guest_ids::GuestIds;
 use dorm_steps::AnySteps;
 use serde::Deserialize;
 use tokio::sync::RwLock;
@@ -48,6 +49,8 @@ pub(crate) struct Host {
     /// Formatted, empty disks by size.
     pub(crate) blanks: PathBuf,
     pub(crate) cgroup_prefix: String,
+    /// The host ids of guests.
+    pub(crate) guest_ids: GuestIds,
     /// The data directory's id, which is in every note.
     pub(crate) owner: String,
     pub(crate) boot: String,
@@ -211,7 +214,7 @@ impl Host {
         in_place(|| slots::make(home))?;
         self.reach("gvisor: slots made")?;
         let said = in_place(|| {
-            crate::bundle::write(home, &rootfs, &self.agent, lease.as_ref())?;
+            crate::bundle::write(home, &rootfs, &self.agent, lease.as_ref(), self.guest_ids)?;
             crate::bundle::make_fifos(home)?;
             Said::open(home)
         })?;
@@ -238,13 +241,16 @@ impl Host {
         Ok((hull, note))
     }
 
-    /// The root filesystem: the image's own, or a mount of its layers.
+    /// The root filesystem: a mount of the image, or of the image and what lies on it.
     async fn rootfs(&self, home: &Home, order: &Order) -> Result<PathBuf, GvisorError> {
         let has_point = in_place(|| slots::is_in(&order.rootfs));
-        if order.layers.is_empty() && has_point {
-            return Ok(order.rootfs.clone());
-        }
         let path = home.root();
+        if order.layers.is_empty() && has_point {
+            let (mounted, image) = (path.clone(), order.rootfs.clone());
+            blocking(move || root::mount_image(&mounted, &image)).await?;
+            self.reach("gvisor: image mounted")?;
+            return Ok(path);
+        }
         let mut parts: Vec<_> = order.layers.iter().map(|layer| layer.directory.clone()).collect();
         parts.push(order.rootfs.clone());
         if !has_point {
@@ -265,9 +271,9 @@ impl Host {
 
     async fn make_disk_and_group(&self, home: &Home, order: &Order) -> Result<(Cgroup, GroupEntry), GvisorError> {
         let (disk, bytes, blanks) = (home.disk(), order.disk_bytes, self.blanks.clone());
-        let (name, limits, steps) = (self.group_name(home), order.limits, self.steps.clone());
+        let (name, limits, steps, ids) = (self.group_name(home), order.limits, self.steps.clone(), self.guest_ids);
         blocking(move || {
-            make_disk(&disk, bytes, &blanks, &steps)?;
+            make_disk(&disk, ids, bytes, &blanks, &steps)?;
             let group = Cgroup::create(&name, &limits)?;
             steps.reach("gvisor: group made")?;
             let entry = group.entry()?;
@@ -358,11 +364,11 @@ fn disk_of(home: &Home) -> Result<PathBuf, GvisorError> {
     disk.ok_or_else(|| GvisorError::file("find the disk in", home.disk(), io::ErrorKind::NotFound))
 }
 
-fn make_disk(directory: &Path, bytes: u64, blanks: &Path, steps: &AnySteps) -> Result<(), GvisorError> {
-    match Disk::create_with(directory, bytes, blanks, steps) {
+fn make_disk(directory: &Path, ids: GuestIds, bytes: u64, blanks: &Path, steps: &AnySteps) -> Result<(), GvisorError> {
+    match Disk::create_with(directory, ids, bytes, blanks, steps) {
         Err(error @ DiskError::NoLoop { .. }) => {
             tracing::warn!(error = %chain(&error), "a sandbox's disk has no limit on this host");
-            Disk::unlimited(directory)?;
+            Disk::unlimited(directory, ids)?;
         }
         made => _ = made?,
     }

@@ -1,8 +1,10 @@
-//! A root filesystem made of an image and layers, and of the mount point for volumes where the image lacks it: one read-only overlay mount for each hull that needs it, outside the
-//! hull's home, since guests' ids have to pass to it.
+//! The root filesystem of each hull: a mount of its own, read-only, on which no set-id bit and no device of the image
+//! means anything to the host. It shows the image; or an overlay of the image, the layers on it, and the mount point for
+//! volumes where the image lacks that. It is outside the hull's home, since guests' ids have to pass to it, and they pass
+//! to the image by no other way.
 //!
 //! ```text
-//! roots/<hull>   the mount point   (only for a hull whose root filesystem is more than its image)
+//! roots/<hull>   the mount point   (hulls of earlier versions have one only if their root is more than an image)
 //! ```
 
 #![allow(clippy::disallowed_methods, reason = "everything here is called in place or on threads that may block")]
@@ -14,21 +16,22 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use dorm_guest_ids::GuestIds;
 use rustix::fs::{AtFlags, CWD, StatxAttributes, StatxFlags};
 use rustix::io::Errno;
-use rustix::mount::{MountFlags, UnmountFlags};
+use rustix::mount::{MountFlags, MountPropagationFlags, UnmountFlags};
 
 use crate::error::GvisorError;
 
-/// Host group of the guests' root.
-pub(crate) const GUEST_ROOT: u32 = 100_000;
+const FLAGS: MountFlags =
+    MountFlags::RDONLY.union(MountFlags::NOATIME).union(MountFlags::NODEV).union(MountFlags::NOSUID);
 /// The kernel takes one page of options.
 const OPTIONS_MAX: usize = 4095;
 
 /// Makes the directory in which the mount points are: guests' ids pass through it, nobody else but root does.
-pub(crate) fn make_directory(path: &Path) -> Result<(), GvisorError> {
+pub(crate) fn make_directory(path: &Path, ids: GuestIds) -> Result<(), GvisorError> {
     let made = fs::create_dir_all(path)
-        .and_then(|()| std::os::unix::fs::chown(path, None, Some(GUEST_ROOT)))
+        .and_then(|()| std::os::unix::fs::chown(path, None, Some(ids.base())))
         .and_then(|()| fs::set_permissions(path, fs::Permissions::from_mode(0o710)));
     made.map_err(|source| GvisorError::file("create", path, source))
 }
@@ -37,11 +40,23 @@ pub(crate) fn make_directory(path: &Path) -> Result<(), GvisorError> {
 pub(crate) fn mount(path: &Path, parts: &[PathBuf]) -> Result<(), GvisorError> {
     let options = options(parts).map_err(|source| GvisorError::file("mount", path, source))?;
     fs::DirBuilder::new().mode(0o755).create(path).map_err(|source| GvisorError::file("create", path, source))?;
-    let flags = MountFlags::RDONLY | MountFlags::NOATIME | MountFlags::NODEV | MountFlags::NOSUID;
-    let mounted = rustix::mount::mount("dormouse", path, "overlay", flags, options.as_c_str());
+    let mounted = rustix::mount::mount("dormouse", path, "overlay", FLAGS, options.as_c_str());
     mounted.map_err(|error| {
         let _ = fs::remove_dir(path);
         GvisorError::file("mount the layers of", path, io::Error::from(error))
+    })
+}
+
+/// Mounts the plain directory `image` at `path`, which is made.
+pub(crate) fn mount_image(path: &Path, image: &Path) -> Result<(), GvisorError> {
+    fs::DirBuilder::new().mode(0o755).create(path).map_err(|source| GvisorError::file("create", path, source))?;
+    let mounted = rustix::mount::mount_bind(image, path).and_then(|()| {
+        rustix::mount::mount_change(path, MountPropagationFlags::PRIVATE)?;
+        rustix::mount::mount_remount(path, MountFlags::BIND | FLAGS, c"")
+    });
+    mounted.map_err(|error| {
+        let _ = remove(path);
+        GvisorError::file("mount the image at", path, io::Error::from(error))
     })
 }
 

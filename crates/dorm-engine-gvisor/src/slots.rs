@@ -21,6 +21,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use dorm_engine::{EngineError, MOUNTS, Mount};
+use dorm_guest_ids::GuestIds;
 use dorm_lifecycle::{ATTACHMENTS_MAX, Access, RunId};
 use rustix::fs::{Mode, OFlags, ResolveFlags, StatVfsMountFlags};
 use rustix::io::Errno;
@@ -37,9 +38,9 @@ use crate::run::lock;
 static STAGE: Mutex<()> = Mutex::new(());
 
 /// Makes what all hulls share, beside their homes, or takes over what a daemon that was killed has left of it.
-pub(crate) fn prepare(hulls: &Path) -> Result<(), GvisorError> {
+pub(crate) fn prepare(hulls: &Path, ids: GuestIds) -> Result<(), GvisorError> {
     let slots = directory(hulls);
-    root::make_directory(&slots)?;
+    root::make_directory(&slots, ids)?;
     root::unmount(&stage(&slots))?;
     let wrong = |operation, source: Errno| GvisorError::file(operation, &slots, io::Error::from(source));
     if !root::is_mounted(&slots).map_err(|source| GvisorError::file("look at", &slots, source))? {
@@ -53,7 +54,7 @@ pub(crate) fn prepare(hulls: &Path) -> Result<(), GvisorError> {
     let made = fs::create_dir_all(&point).and_then(|()| {
         fs::set_permissions(&point, fs::Permissions::from_mode(0o755))?;
         fs::set_permissions(points(hulls), fs::Permissions::from_mode(0o755))?;
-        std::os::unix::fs::chown(&point, Some(root::GUEST_ROOT), Some(root::GUEST_ROOT))
+        std::os::unix::fs::chown(&point, Some(ids.base()), Some(ids.base()))
     });
     made.map_err(|source| GvisorError::file("create", point, source))
 }

@@ -18,13 +18,14 @@ mod flatten;
 pub(crate) mod fuzzing;
 mod listing;
 mod manifest;
+mod owners;
 #[cfg(test)]
 mod tests;
 mod transfer;
 mod tree;
 mod tree_check;
 #[cfg(test)]
-mod tree_tests;
+pub(crate) mod tree_tests;
 mod verify;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -33,6 +34,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use dorm_guest_ids::GuestIds;
 use dorm_lifecycle::{CaptureId, Digest, Resources, SandboxId, Timestamp};
 
 use crate::disk;
@@ -165,6 +167,8 @@ enum Fate {
 /// All captures of one data directory.
 pub(crate) struct Captures {
     directory: PathBuf,
+    /// The host ids of guests.
+    ids: GuestIds,
     steps: Steps,
     /// The drafts being written by this process.
     live: Mutex<BTreeMap<CaptureId, Live>>,
@@ -173,7 +177,7 @@ pub(crate) struct Captures {
 }
 
 impl Captures {
-    pub(crate) fn open(directory: PathBuf, steps: Steps) -> Result<Self, PoolError> {
+    pub(crate) fn open(directory: PathBuf, ids: GuestIds, steps: Steps) -> Result<Self, PoolError> {
         disk::make_directories(&directory)?;
         disk::close_directory(&directory)?;
         for name in disk::names(&directory)? {
@@ -183,7 +187,9 @@ impl Captures {
                 tracing::warn!(%error, "part of a removed capture stays until the next start");
             }
         }
-        Ok(Self { directory, steps, live: Mutex::default(), trusted: Mutex::default() })
+        let captures = Self { directory, ids, steps, live: Mutex::default(), trusted: Mutex::default() };
+        captures.complete_changes()?;
+        Ok(captures)
     }
 
     pub(crate) fn steps(&self) -> &Steps {

@@ -3,6 +3,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use dorm_disk::DiskError;
+use dorm_guest_ids::GuestIds;
 use dorm_lifecycle::{CaptureId, Digest};
 use thiserror::Error;
 
@@ -166,6 +168,31 @@ pub enum PoolError {
         /// What is wrong with it.
         what: String,
     },
+    /// An image was made with other host ids of guests, and others need it as it is.
+    #[error(
+        "image {image} was imported for guests with the host ids {made_with}, and this data directory uses {ids}; it stays \
+         as it is for {}: use another --images directory and import or pull the image there",
+        joined(needed_by, |foreign| foreign.to_string())
+    )]
+    OtherIds {
+        /// Which image.
+        image: Digest,
+        /// The ids it was made with.
+        made_with: GuestIds,
+        /// The ids of this pool.
+        ids: GuestIds,
+        /// Who needs images of that directory.
+        needed_by: Vec<Foreign>,
+    },
+    /// Files could not be given to other host ids, or it is not known whose they are.
+    #[error("cannot give {} to the host ids that guests have now", path.display())]
+    Owners {
+        /// The image, or the tree of a capture.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: DiskError,
+    },
     /// Not a legal tag.
     #[error(
         "'{0}' is not a tag: tags are 1 to 128 letters, digits and '.', '_', '-', ':', '@', the first a letter or digit; \
@@ -214,6 +241,12 @@ impl PoolError {
     /// Whether room on the disk is what is missing.
     pub fn is_no_room(&self) -> bool {
         matches!(self, Self::NoRoom { .. } | Self::DiskFull { .. })
+    }
+
+    /// For `map_err`: what went wrong with the owners of what is at `path`.
+    pub(crate) fn owners(path: &Path) -> impl Fn(DiskError) -> Self {
+        let path = path.to_owned();
+        move |source| Self::Owners { path: path.clone(), source }
     }
 
     pub(crate) fn io(operation: &'static str, path: &Path, source: io::Error) -> Self {

@@ -12,12 +12,13 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use dorm_guest_ids::GuestIds;
 use dorm_steps::pass;
 
 use crate::captures::Captures;
 pub use crate::captures::fuzzing::listing;
 pub use crate::images::fuzzing::documents;
-use crate::images::{GUEST_ID_BASE, GUEST_ID_COUNT, Images, Limits};
+use crate::images::{Images, Limits};
 use crate::steps::Steps;
 
 const BLOCK: usize = 512;
@@ -40,8 +41,8 @@ impl Fuzzed {
     /// When that cannot be done.
     pub fn new(home: &Path) -> Self {
         let steps = || Steps(pass());
-        let images = Images::open(home.join("images"), steps()).expect("images").limited(LIMITS);
-        let captures = Arc::new(Captures::open(home.join("captures"), steps()).expect("captures"));
+        let images = Images::open(home.join("images"), GuestIds::DEFAULT, steps()).expect("images").limited(LIMITS);
+        let captures = Arc::new(Captures::open(home.join("captures"), GuestIds::DEFAULT, steps()).expect("captures"));
         fs::create_dir(home.join(CANARY)).expect("a directory");
         fs::write(home.join(CANARY).join("file"), CONTENT).expect("a file");
         Self { home: home.to_owned(), images, captures }
@@ -82,7 +83,7 @@ pub(crate) fn is_of_a_guest(tree: &Path) {
             let is_plain = matches!(kind, 0o040_000 | 0o100_000 | 0o120_000 | 0o010_000);
             assert!(is_plain, "{} is of the kind {kind:o}", entry.path().display());
             for id in [facts.uid(), facts.gid()] {
-                let inside = GUEST_ID_BASE..GUEST_ID_BASE + GUEST_ID_COUNT;
+                let inside = GuestIds::DEFAULT.base()..GuestIds::DEFAULT.base() + GuestIds::COUNT;
                 assert!(inside.contains(&id), "{} belongs to {id}", entry.path().display());
             }
             if kind == 0o040_000 {

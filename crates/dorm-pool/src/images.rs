@@ -25,6 +25,7 @@ mod import;
 mod layers;
 mod listing;
 mod node;
+mod owners;
 mod references;
 mod settings;
 mod sound;
@@ -39,6 +40,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use dorm_guest_ids::GuestIds;
 use dorm_lifecycle::{Digest, Timestamp};
 use serde::{Deserialize, Serialize};
 
@@ -52,12 +54,6 @@ pub use import::{Progress, Stage};
 pub use references::{Foreign, Owner};
 pub use settings::{ImageConfig, ImageSource};
 pub use users::numbered_user;
-
-/// The host's user and group id that root of a sandbox has. Ids inside, 0 to 65,535, are that many higher outside.
-pub const GUEST_ID_BASE: u32 = 100_000;
-
-/// How many ids there are in a sandbox.
-pub const GUEST_ID_COUNT: u32 = 65_536;
 
 const LOCK: &str = ".lock";
 const IMPORT: &str = ".import-";
@@ -113,6 +109,8 @@ struct About {
 /// All images of one directory.
 pub(crate) struct Images {
     directory: PathBuf,
+    /// The host ids of guests. Images made with others are not used before they have these.
+    ids: GuestIds,
     steps: Steps,
     limits: Limits,
     owner: Option<Owner>,
@@ -120,14 +118,17 @@ pub(crate) struct Images {
 }
 
 impl Images {
-    pub(crate) fn open(directory: PathBuf, steps: Steps) -> Result<Self, PoolError> {
+    pub(crate) fn open(directory: PathBuf, ids: GuestIds, steps: Steps) -> Result<Self, PoolError> {
         disk::make_directories(&directory)?;
         disk::make_directories(&directory.join(tags::DIRECTORY))?;
-        disk::let_pass(&directory, GUEST_ID_BASE)?;
+        disk::let_pass(&directory, ids.base())?;
         let known = sound::Known::default();
-        let images = Self { directory, steps, limits: Limits::default(), owner: None, known };
+        let images = Self { directory, ids, steps, limits: Limits::default(), owner: None, known };
         let held = images.lock()?;
         // What cannot be cleared away now is looked for again at the next start.
+        if let Err(error) = images.complete_changes(&held) {
+            tracing::warn!(%error, "images whose owners were being changed stay unusable for now");
+        }
         if let Err(error) = images.clear(&held) {
             tracing::warn!(%error, "what dead imports left stays for now");
         }
@@ -142,6 +143,7 @@ impl Images {
     pub(crate) fn reopened(&self) -> Self {
         Self {
             directory: self.directory.clone(),
+            ids: self.ids,
             steps: self.steps.clone(),
             limits: self.limits,
             owner: self.owner.clone(),
@@ -155,8 +157,9 @@ impl Images {
 
     pub(crate) fn closed_to_guests(&self) -> Option<PathBuf> {
         let whole = fs::canonicalize(&self.directory).unwrap_or_else(|_| self.directory.clone());
-        let lets_pass =
-            |facts: &Metadata| facts.mode() & 0o001 != 0 || (facts.gid() == GUEST_ID_BASE && facts.mode() & 0o010 != 0);
+        let lets_pass = |facts: &Metadata| {
+            facts.mode() & 0o001 != 0 || (facts.gid() == self.ids.base() && facts.mode() & 0o010 != 0)
+        };
         let closed = whole.ancestors().skip(1).find(|above| !fs::metadata(above).is_ok_and(|facts| lets_pass(&facts)));
         closed.map(Path::to_owned)
     }

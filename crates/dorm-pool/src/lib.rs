@@ -12,6 +12,7 @@
 //! DATA/captures/ID/         manifest.json and the files         IMAGES/DIGEST/            image.json and rootfs/
 //!                           of memory; or listing and root/
 //! DATA/captures/ID.gone/    being removed                       IMAGES/layers/DIFFID/     a layer of images
+//!                                                               …/guest-ids               whose files they are
 //!                                                               IMAGES/tags/TAG           a digest
 //! ```
 //!
@@ -44,14 +45,12 @@ pub use captures::{
     WrittenFile,
 };
 pub use damage::{DAMAGED, Damage, damage_in};
+pub use dorm_guest_ids::GuestIds;
 pub use error::PoolError;
 pub use images::documents::{
     BlobDigest, Configuration, DOCUMENT_BYTES_MAX, Descriptor, Document, Manifest, Packing, choose, host_architecture,
 };
-pub use images::{
-    ExportedImage, Foreign, GUEST_ID_BASE, GUEST_ID_COUNT, Image, ImageConfig, ImageSource, Owner, Progress, Stage,
-    numbered_user,
-};
+pub use images::{ExportedImage, Foreign, Image, ImageConfig, ImageSource, Owner, Progress, Stage, numbered_user};
 pub use pace::Pace;
 pub use pool::Pool;
 pub use stored::{Checked, DamagedFile, Stored};

@@ -6,6 +6,7 @@ use std::cell::Cell;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use dorm_guest_ids::GuestIds;
 use dorm_lifecycle::{CaptureId, Digest};
 use dorm_steps::AnySteps;
 
@@ -45,9 +46,18 @@ impl Pool {
     /// # Errors
     /// As [`Pool::open`].
     pub fn open_with(data: &Path, images: &Path, steps: AnySteps) -> Result<Self, PoolError> {
+        Self::open_for(data, images, GuestIds::DEFAULT, steps)
+    }
+
+    /// [`Pool::open_with`], for guests with these host ids. What was made with others is given to these before it is
+    /// used: no run with other ids may live then.
+    ///
+    /// # Errors
+    /// As [`Pool::open`].
+    pub fn open_for(data: &Path, images: &Path, ids: GuestIds, steps: AnySteps) -> Result<Self, PoolError> {
         let steps = Steps(steps);
-        let captures = Captures::open(data.join("captures"), steps.clone())?;
-        let images = Images::open(images.to_owned(), steps)?;
+        let captures = Captures::open(data.join("captures"), ids, steps.clone())?;
+        let images = Images::open(images.to_owned(), ids, steps)?;
         Ok(Self { captures: Arc::new(captures), images: Arc::new(images), data: data.to_owned() })
     }
 
@@ -103,7 +113,7 @@ impl Pool {
     /// another image may have had before. Equal content gives the same image: then the one that exists is kept. `progress` is called
     /// from another thread, several times a second at most.
     ///
-    /// User and group ids are shifted by [`crate::GUEST_ID_BASE`]; device nodes below `/dev` are left out, since every
+    /// User and group ids are shifted into the range of the pool; device nodes below `/dev` are left out, since every
     /// sandbox has its own. Needs root.
     ///
     /// # Errors
@@ -154,7 +164,7 @@ impl Pool {
         let (images, captures) = (self.images.clone(), self.captures.clone());
         let (base, over) = (base.clone(), over.cloned());
         self.blocking(move || {
-            let rootfs = images.get(&base)?.rootfs;
+            let rootfs = images.owned(&base)?.rootfs;
             let merged = over.map(|top| captures.merged(&top, &rootfs)).transpose()?;
             images.compose(&base, merged.as_ref(), config, build, &progress)
         })
@@ -220,6 +230,25 @@ impl Pool {
     pub async fn image(&self, digest: &Digest) -> Result<Image, PoolError> {
         let (images, digest) = (self.images.clone(), digest.clone());
         self.blocking(move || images.get(&digest)).await
+    }
+
+    /// The image with that digest, of which every file belongs to guests as they are now: it can be run. Its content is
+    /// not checked.
+    ///
+    /// # Errors
+    /// [`PoolError::NoImage`]; [`PoolError::OtherIds`] when its files cannot be given to them.
+    pub async fn owned_image(&self, digest: &Digest) -> Result<Image, PoolError> {
+        let (images, digest) = (self.images.clone(), digest.clone());
+        self.blocking(move || images.owned(&digest)).await
+    }
+
+    /// With which host ids of guests an image was made.
+    ///
+    /// # Errors
+    /// [`PoolError::Owners`] when its record cannot be read.
+    pub async fn made_with(&self, digest: &Digest) -> Result<GuestIds, PoolError> {
+        let (images, digest) = (self.images.clone(), digest.clone());
+        self.blocking(move || images.made_with(&digest)).await
     }
 
     /// Reads the whole image and checks that it still is what its digest says.
@@ -399,7 +428,11 @@ impl Pool {
         second: Vec<Vec<Listed>>,
     ) -> Result<Vec<Differing>, PoolError> {
         let (images, image) = (self.images.clone(), image.clone());
-        self.blocking(move || captures::diff(&images.get(&image)?.rootfs, &first, &second)).await
+        self.blocking(move || {
+            let (rootfs, ids) = (images.get(&image)?.rootfs, images.made_with(&image)?);
+            captures::diff((&rootfs, ids), &first, &second)
+        })
+        .await
     }
 
     /// How many captures of files lie on each other from `top` down.

@@ -543,6 +543,7 @@ pub(crate) fn pool_code(error: &PoolError) -> Code {
         PoolError::Export { .. } => Code::InvalidArgument,
         PoolError::InUse { .. }
         | PoolError::Referred { .. }
+        | PoolError::OtherIds { .. }
         | PoolError::Exists(_)
         | PoolError::Incompatible { .. }
         | PoolError::MissingImage { .. } => Code::Conflict,
@@ -552,6 +553,7 @@ pub(crate) fn pool_code(error: &PoolError) -> Code {
         | PoolError::Short { .. }
         | PoolError::Io { .. }
         | PoolError::Format { .. }
+        | PoolError::Owners { .. }
         | PoolError::Interrupted(_) => Code::Failed,
     }
 }

@@ -86,14 +86,16 @@ impl Shared {
         read
     }
 
-    /// Refuses what would stand on a damaged image or layer. What is missing is refused by whoever needs it.
+    /// Refuses what would stand on a damaged image or layer, or on an image that is not for guests of this daemon. What is missing is refused by whoever needs it.
     pub(crate) async fn refuse_damaged(
         self: &Arc<Self>,
         image: &Digest,
         layer: Option<&CaptureId>,
     ) -> Result<(), PoolError> {
         match self.sound(image, layer).await {
-            Err(error @ (PoolError::DamagedImage { .. } | PoolError::Damaged { .. })) => Err(error),
+            Err(error @ (PoolError::DamagedImage { .. } | PoolError::Damaged { .. } | PoolError::OtherIds { .. })) => {
+                Err(error)
+            }
             Ok(_) | Err(_) => Ok(()),
         }
     }

@@ -10,12 +10,13 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd as _, OwnedFd};
 use std::path::Path;
 
+use dorm_guest_ids::GuestIds;
 use dorm_lifecycle::VolumeId;
 use dorm_steps::AnySteps;
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
-use crate::{GUEST_ROOT, VolumeError, Volumes};
+use crate::{VolumeError, Volumes};
 
 /// What an entry of a directory is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -89,7 +90,7 @@ impl Volumes {
             if matches!(name, "" | "." | "..") {
                 return Err(wrong("write", &id, &path, io::ErrorKind::InvalidInput.into()));
             }
-            make_directories(&top, &id, above, &inner.steps)?;
+            make_directories(&top, &id, above, inner.ids, &inner.steps)?;
             let wrong = |source| wrong("write", &id, &path, source);
             let parent = open(&top, above, OFlags::RDONLY | OFlags::DIRECTORY).map_err(wrong)?;
             // Nothing is left of one without a name, whoever dies.
@@ -105,7 +106,7 @@ impl Volumes {
                 }
                 Err(error) => return Err(wrong(error.into())),
             };
-            own(&file).map_err(wrong)?;
+            own(&file, inner.ids).map_err(wrong)?;
             let (name, path, steps) = (name.to_owned(), path.clone(), inner.steps.clone());
             Ok(NewFile { id: id.clone(), path, parent, draft, name, file: Some(File::from(file)), steps })
         })
@@ -198,7 +199,13 @@ impl Drop for NewFile {
 /// Makes the directories of `path`, each owned by the guests' root, where they are missing.
 ///
 /// Their names are durable then, also those that an earlier call made and did not come to sync.
-pub(crate) fn make_directories(top: &Path, id: &VolumeId, path: &str, steps: &AnySteps) -> Result<(), VolumeError> {
+pub(crate) fn make_directories(
+    top: &Path,
+    id: &VolumeId,
+    path: &str,
+    ids: GuestIds,
+    steps: &AnySteps,
+) -> Result<(), VolumeError> {
     let wrong = |source| wrong("make the directory", id, path, source);
     let mut below = String::new();
     for name in path.split('/').filter(|name| !name.is_empty()) {
@@ -207,7 +214,7 @@ pub(crate) fn make_directories(top: &Path, id: &VolumeId, path: &str, steps: &An
             Ok(()) => {
                 let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
                 let made = rustix::fs::openat(&parent, name, flags, Mode::empty());
-                own(made.map_err(|error| wrong(error.into()))?).map_err(wrong)?;
+                own(made.map_err(|error| wrong(error.into()))?, ids).map_err(wrong)?;
             }
             Err(Errno::EXIST) => {}
             Err(error) => return Err(wrong(error.into())),
@@ -244,9 +251,9 @@ fn open(top: &Path, path: &str, flags: OFlags) -> io::Result<OwnedFd> {
     Err(io::ErrorKind::ResourceBusy.into())
 }
 
-fn own(file: impl AsFd) -> io::Result<()> {
-    let owner = rustix::fs::Uid::from_raw(GUEST_ROOT);
-    let group = rustix::fs::Gid::from_raw(GUEST_ROOT);
+fn own(file: impl AsFd, ids: GuestIds) -> io::Result<()> {
+    let owner = rustix::fs::Uid::from_raw(ids.base());
+    let group = rustix::fs::Gid::from_raw(ids.base());
     match rustix::fs::fchown(file, Some(owner), Some(group)) {
         // Without the right to do so (in tests) it stays ours.
         Ok(()) | Err(Errno::PERM) => Ok(()),

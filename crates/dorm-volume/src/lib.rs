@@ -6,6 +6,7 @@
 //! volumes/<id>/disk.img   a file system of the volume's size
 //!              mnt        where it is mounted as long as a run may have it
 //!              plain      its content instead, on a host that cannot limit sizes
+//!              guest-ids  with which host ids of guests it was made; they are changed when it is mounted with others
 //! volumes/.new-<id>       one that is being made
 //! ```
 //!
@@ -25,6 +26,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use dorm_disk::{DiskError, KeptDisk};
+use dorm_guest_ids::GuestIds;
 use dorm_lifecycle::{SubPath, VolumeId};
 use dorm_steps::AnySteps;
 use tokio::sync::Mutex;
@@ -32,10 +34,10 @@ use tokio::sync::Mutex;
 pub use error::VolumeError;
 pub use files::{FileEntry, FileKind, NewFile};
 
-/// Host id of the guests' root, who owns what is on a volume.
-const GUEST_ROOT: u32 = 100_000;
 const PLAIN: &str = "plain";
 const NEW: &str = ".new-";
+/// The journal of a change of the host ids of guests.
+const OWNERS: &str = "owners.journal";
 
 /// Whether sizes are limited.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -70,6 +72,7 @@ pub struct Volumes(Arc<Inner>);
 struct Inner {
     directory: PathBuf,
     limiting: Limiting,
+    ids: GuestIds,
     steps: AnySteps,
     has_mounted: AtomicBool,
     /// Held by whoever makes, mounts, unmounts or removes a volume: the disk of one may not answer, and no other waits.
@@ -97,9 +100,16 @@ impl Volumes {
 
     /// [`Volumes::new`], with somebody who is asked at each step of everything that changes the disk.
     pub fn with_steps(directory: impl Into<PathBuf>, limiting: Limiting, steps: AnySteps) -> Self {
+        Self::for_guests(directory, limiting, GuestIds::DEFAULT, steps)
+    }
+
+    /// [`Volumes::with_steps`], for guests with these host ids. What was made with others is given to these when it is
+    /// mounted: no run with other ids may live then.
+    pub fn for_guests(directory: impl Into<PathBuf>, limiting: Limiting, ids: GuestIds, steps: AnySteps) -> Self {
         Self(Arc::new(Inner {
             directory: directory.into(),
             limiting,
+            ids,
             steps,
             has_mounted: AtomicBool::new(false),
             at_work: std::sync::Mutex::default(),
@@ -131,7 +141,7 @@ impl Volumes {
         self.at_work(id, move |inner| {
             let top = inner.mount(&own)?;
             if let Some(part) = part.filter(|part| !part.is_whole()) {
-                files::make_directories(&top, &own, part.as_str(), &inner.steps)?;
+                files::make_directories(&top, &own, part.as_str(), inner.ids, &inner.steps)?;
             }
             Ok(top)
         })
@@ -267,7 +277,7 @@ impl Inner {
     fn fill(&self, id: &VolumeId, draft: &Path, bytes: u64) -> Result<(), VolumeError> {
         let wrong = |source| VolumeError::Disk { operation: "make", id: id.clone(), source };
         let made = match self.limiting {
-            Limiting::WherePossible => KeptDisk::make(draft, bytes).map(Some),
+            Limiting::WherePossible => KeptDisk::make(draft, self.ids, bytes).map(Some),
             Limiting::Never => Ok(None),
         };
         let disk = match made {
@@ -289,10 +299,11 @@ impl Inner {
                 let content = draft.join(PLAIN);
                 let made = fs::create_dir_all(&content)
                     .and_then(|()| fs::set_permissions(&content, fs::Permissions::from_mode(0o755)))
-                    .and_then(|()| give_to_guests(&content));
+                    .and_then(|()| give_to_guests(&content, self.ids));
                 made.map_err(|source| VolumeError::host("create", &content, source))?;
             }
         }
+        dorm_disk::record(draft, self.ids).map_err(wrong)?;
         sync(draft)
     }
 
@@ -309,15 +320,34 @@ impl Inner {
     }
 
     fn mount(&self, id: &VolumeId) -> Result<PathBuf, VolumeError> {
-        match self.content(id)? {
-            Content::Plain(path) => Ok(path),
+        let path = match self.content(id)? {
+            Content::Plain(path) => path,
             Content::Disk(disk) => {
                 self.has_mounted.store(true, Ordering::Relaxed);
                 disk.mount().map_err(|source| VolumeError::Disk { operation: "mount", id: id.clone(), source })?;
                 self.reach("volume: mounted")?;
-                Ok(disk.path())
+                disk.path()
             }
+        };
+        self.own(id, &path)?;
+        Ok(path)
+    }
+
+    /// Gives what is on a volume to guests as they are now, where it was made for guests with other host ids.
+    fn own(&self, id: &VolumeId, content: &Path) -> Result<(), VolumeError> {
+        let home = self.home(id);
+        let (journal, wrong) = (home.join(OWNERS), |source| VolumeError::Disk {
+            operation: "change the host ids of",
+            id: id.clone(),
+            source,
+        });
+        let made_for = dorm_disk::recorded(&home).map_err(wrong)?;
+        if made_for != self.ids || journal.exists() {
+            tracing::info!(%id, from = %made_for, to = %self.ids, "the files of a volume get the host ids that guests have now");
+            dorm_disk::change_owners(content, &journal, made_for, self.ids).map_err(wrong)?;
+            dorm_disk::record(&home, self.ids).map_err(wrong)?;
         }
+        dorm_disk::finish_change(&journal).map_err(wrong)
     }
 
     fn sync(&self, id: &VolumeId) -> Result<(), VolumeError> {
@@ -393,8 +423,8 @@ fn make_private(directory: &Path) -> Result<(), VolumeError> {
 
 /// Without the right to do so (in tests) they stay ours.
 #[allow(clippy::disallowed_methods, reason = "it runs on threads that may block")]
-fn give_to_guests(path: &Path) -> io::Result<()> {
-    match std::os::unix::fs::lchown(path, Some(GUEST_ROOT), Some(GUEST_ROOT)) {
+fn give_to_guests(path: &Path, ids: GuestIds) -> io::Result<()> {
+    match std::os::unix::fs::lchown(path, Some(ids.base()), Some(ids.base())) {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
         other => other,
     }

@@ -191,3 +191,43 @@ async fn a_volume_whose_disk_does_not_answer_keeps_no_other_waiting() {
     hanging.await.unwrap().unwrap();
     done.expect("the others wait for it");
 }
+
+/// A volume that was made for guests with other host ids, with a set-id file, is theirs when it is mounted; nothing else
+/// of it changes, also when an earlier attempt was cut off.
+#[tokio::test]
+async fn a_volume_made_with_other_host_ids_is_given_to_the_guests_of_now() {
+    use std::os::unix::fs::MetadataExt as _;
+    for limiting in [Limiting::WherePossible, Limiting::Never] {
+        if let (Limiting::WherePossible, Err(error)) = (limiting, dorm_disk::Disk::probe()) {
+            dorm_skip::skip(chain(&error));
+            continue;
+        }
+        let place = tempfile::tempdir().unwrap();
+        let open = |ids| Volumes::for_guests(place.path(), limiting, ids, dorm_steps::pass());
+        let before = open(GuestIds::LEGACY);
+        before.make(&id(1), 32 << 20).await.unwrap();
+        put(&before, "a/kept", "kept").await.unwrap();
+        let top = before.mount(&id(1), None).await.unwrap();
+        let kept = top.join("a/kept");
+        assert_eq!(fs::metadata(&kept).unwrap().uid(), 100_000);
+        std::os::unix::fs::chown(&kept, Some(100_007), Some(100_008)).unwrap();
+        fs::set_permissions(&kept, fs::Permissions::from_mode(0o4750)).unwrap();
+        before.settle(BTreeSet::new()).await;
+        // Volumes of the versions before have no record.
+        fs::remove_file(place.path().join(id(1).as_str()).join(dorm_guest_ids::RECORD)).unwrap();
+
+        let now = open(GuestIds::DEFAULT);
+        let base = GuestIds::DEFAULT.base();
+        let again = now.mount(&id(1), None).await.unwrap();
+        let facts = fs::metadata(again.join("a/kept")).unwrap();
+        assert_eq!((facts.uid(), facts.gid(), facts.mode() & 0o7777), (base + 7, base + 8, 0o4750));
+        for path in ["", "a"] {
+            assert_eq!(fs::metadata(again.join(path)).unwrap().uid(), base, "{path:?}");
+        }
+        assert_eq!(get(&now, "a/kept").await.unwrap(), "kept");
+        assert_eq!(dorm_disk::recorded(&place.path().join(id(1).as_str())).unwrap(), GuestIds::DEFAULT);
+        assert!(!place.path().join(id(1).as_str()).join(OWNERS).exists());
+        now.settle(BTreeSet::new()).await;
+        now.remove(&id(1)).await.unwrap();
+    }
+}

@@ -26,7 +26,7 @@ const CAPTURES: &str = "captures";
 /// Small files of the data directory that belong to one daemon, or are made anew.
 const LEFT_OUT: [&str; 2] = ["lock", "address"];
 /// Those of which a data directory keeps its own.
-const STAYS: [&str; 2] = ["key", "identity.json"];
+const STAYS: [&str; 3] = ["key", "identity.json", dorm_guest_ids::RECORD];
 const SMALL: u64 = 64 << 10;
 /// How often it is tried to get hold of every saved state.
 const ATTEMPTS: usize = 20;

@@ -11,6 +11,7 @@ mod client;
 mod clock;
 mod data;
 mod data_disk;
+mod guest_ids;
 mod identity;
 mod program;
 mod records;

@@ -25,6 +25,7 @@ use dorm_store::{Change, RowKind, StoreError, UnreadableRow};
 use dorm_store_sql::SqlStore;
 use thiserror::Error;
 
+use crate::guest_ids::{self, GuestIdsError};
 use facts::Facts;
 
 pub(crate) use swap::{DATABASE, replace};
@@ -46,6 +47,9 @@ pub(crate) enum RepairError {
     /// The saved states cannot be listed.
     #[error(transparent)]
     Pool(#[from] PoolError),
+    /// It is not known whose the files of guests are.
+    #[error(transparent)]
+    GuestIds(#[from] GuestIdsError),
 }
 
 /// What is wrong with one thing.
@@ -119,7 +123,8 @@ impl Report {
 
 /// Looks at a data directory that is held by the caller, and repairs it unless it is only asked.
 pub(crate) async fn repair(data: &Path, images: &Path, asked: Asked) -> Result<Report, RepairError> {
-    let pool = Pool::open(data, images)?;
+    let ids = guest_ids::recorded(data)?;
+    let pool = Pool::open_for(data, images, ids, dorm_steps::pass())?;
     let mut draft = swap::Draft::make(data).await?;
     let mut findings = std::mem::take(&mut draft.findings);
     let check = dorm_store_sql::check(&draft.path()).await?;

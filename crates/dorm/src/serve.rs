@@ -8,6 +8,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail};
 use dorm_engine::Engine;
 use dorm_engine_gvisor::GvisorEngine;
+use dorm_guest_ids::GuestIds;
 use dorm_lifecycle::Limits;
 use dorm_net::HostNetwork;
 use dorm_pool::Pool;
@@ -20,6 +21,7 @@ use tokio_util::sync::CancellationToken;
 use crate::cli::values::Kept;
 use crate::data::Data;
 use crate::data_disk::HostDisk;
+use crate::guest_ids;
 use crate::identity::{self, Identity};
 use crate::records::FiledStore;
 use crate::shutdown::Shutdown;
@@ -125,6 +127,11 @@ pub(crate) struct ServeOptions {
     /// time; what does not is found again by the next start. A second signal ends the daemon at once
     #[arg(long, env = "DORM_SHUTDOWN_LIMIT", value_name = "TIME", default_value = "60s", value_parser = crate::cli::values::duration)]
     shutdown_limit: f64,
+    /// The first of the 65,536 user and group ids of the host that stand for those of guests. Nobody else may have one of
+    /// them in /etc/subuid, /etc/subgid, /etc/passwd or /etc/group. By default those that the data directory has, and
+    /// 1879048192 for a new one. They change only while no sandbox of the data directory runs
+    #[arg(long, env = "DORM_GUEST_IDS", value_name = "BASE")]
+    guest_ids: Option<GuestIds>,
     /// Report each step at this Unix socket and wait there to be let on: `dorm prove`.
     #[arg(long, hide = true, value_name = "SOCKET")]
     steps: Option<PathBuf>,
@@ -150,11 +157,14 @@ pub(crate) async fn serve(options: ServeOptions) -> Result<()> {
     let listener = TcpListener::bind(options.listen)
         .await
         .with_context(|| format!("listen on {}: choose another address with --listen", options.listen))?;
+    let guest_ids = guest_ids::choose(data.path(), options.guest_ids)?;
+    guest_ids.record_new(data.path())?;
     let asked = identity::Asked { new_store: options.new_store, as_copy: options.as_copy };
     let (identity, store) = identity::open(data.path(), asked).await?;
+    guest_ids.record_change(data.path())?;
     let store = Arc::new(store);
     let filed = Arc::new(FiledStore::new(store.clone(), data.path()));
-    let service = open(&options, &data, identity, filed.clone(), (budgets, disk)).await?;
+    let service = open(&options, &data, (identity, guest_ids.ids), filed.clone(), (budgets, disk)).await?;
     // Its parts have made directories of their own in it.
     data.sync()?;
     let address = listener.local_addr().context("find out where the daemon listens")?;
@@ -192,7 +202,7 @@ async fn catch_up(filed: Arc<FiledStore>) {
 async fn open(
     options: &ServeOptions,
     data: &Data,
-    identity: Identity,
+    (identity, guest_ids): (Identity, GuestIds),
     store: Arc<dyn Store>,
     (budgets, disk): (Budgets, HostDisk),
 ) -> Result<Service> {
@@ -215,6 +225,7 @@ async fn open(
         network: Arc::new(network),
         hulls: options.hulls,
         cgroup_prefix: format!("dormouse-{prefix}"),
+        guest_ids,
         owner: id,
         steps: steps.clone(),
     })
@@ -222,12 +233,12 @@ async fn open(
     let images = options.images.clone().unwrap_or_else(|| path.join("images"));
     // Engines are told whole paths: their processes do not stand where the daemon does.
     let images = std::path::absolute(&images).with_context(|| format!("find {}", images.display()))?;
-    let pool = Pool::open_with(path, &images, steps.clone())?.owned_by(owner)?;
+    let pool = Pool::open_for(path, &images, guest_ids, steps.clone())?.owned_by(owner)?;
     let pulls = dorm_oci::Config { steps: steps.clone(), ..dorm_oci::Config::new(path.join("pulls")) };
     let registry = dorm_oci::open(pulls, pool.clone())
         .with_context(|| format!("open {} for pulls", path.join("pulls").display()))?;
     let limiting = dorm_service::Limiting::WherePossible;
-    let volumes = dorm_service::Volumes::with_steps(path.join("volumes"), limiting, steps.clone());
+    let volumes = dorm_service::Volumes::for_guests(path.join("volumes"), limiting, guest_ids, steps.clone());
     let store: Arc<dyn Store> = match options.steps {
         Some(_) => Arc::new(SteppedStore::new(store, steps)),
         None => store,

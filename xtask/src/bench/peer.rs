@@ -6,6 +6,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
+use dorm_pool::GuestIds;
 use serde_json::json;
 
 use super::{TOUCH, millis};
@@ -19,7 +20,8 @@ impl Peer {
         let bundle = directory.join("bundle");
         std::fs::create_dir_all(&bundle).context("make the peer's bundle")?;
         std::fs::create_dir_all(directory.join("overlay")).context("make the peer's overlay")?;
-        let mapping = json!([{ "containerID": 0, "hostID": 100_000, "size": 65_536 }]);
+        let ids = GuestIds::DEFAULT;
+        let mapping = json!([{ "containerID": 0, "hostID": ids.base(), "size": GuestIds::COUNT }]);
         let config = json!({
             "ociVersion": "1.0.0",
             "process": {
@@ -42,7 +44,7 @@ impl Peer {
             },
         });
         std::fs::write(bundle.join("config.json"), config.to_string()).context("write the peer's bundle")?;
-        let owner = Some(100_000);
+        let owner = Some(ids.base());
         std::os::unix::fs::chown(directory.join("overlay"), owner, owner).context("give the overlay to the guest")?;
         Ok(Self { directory: directory.to_owned() })
     }

@@ -148,3 +148,24 @@ async fn a_caller_that_goes_away_leaves_a_run_that_can_be_stopped() {
     engine.stop(&spec.run).await.unwrap();
     assert_eq!(place.left(), [""; 0]);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_root_of_a_run_is_a_mount_without_set_id_bits_and_devices() {
+    use rustix::fs::StatVfsMountFlags;
+    let Some(place) = Place::new() else { return };
+    let engine = place.open(0).await;
+    let spec = place.spec();
+    engine.start(&spec).await.unwrap();
+    let agent = agent_of(&engine, &spec.run).await;
+    let roots: Vec<_> = std::fs::read_dir(place.path().join("engine/roots")).unwrap().flatten().collect();
+    let [root] = &roots[..] else { panic!("{roots:?}") };
+    let flags = rustix::fs::statvfs(root.path()).unwrap().f_flag;
+    let wanted = StatVfsMountFlags::NOSUID | StatVfsMountFlags::NODEV | StatVfsMountFlags::RDONLY;
+    assert!(flags.contains(wanted), "{flags:?}");
+    // What is written goes to the disk of the run, as ever, and set-id bits are kept for the guest.
+    assert_eq!(shell(&agent, "echo text > /etc/new && cat /etc/new > /dev/null").await, 0);
+    engine.stop(&spec.run).await.unwrap();
+    assert_eq!(std::fs::read_dir(place.path().join("engine/roots")).unwrap().count(), 0);
+    engine.close().await;
+    assert_eq!(place.left(), Vec::<String>::new());
+}

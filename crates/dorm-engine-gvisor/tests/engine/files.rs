@@ -17,7 +17,7 @@ use sha2::{Digest, Sha256};
 use crate::host::{Place, agent_of, base_image, shell, wait_for};
 
 const GUEST: &str = include_str!("files_guest.py");
-const ID_BASE: u32 = 100_000;
+const ID_BASE: u32 = dorm_guest_ids::GuestIds::DEFAULT.base();
 /// Of longer files only a part of the middle is compared.
 const BIG: u64 = 64 << 20;
 const MIDDLE: u64 = 500 << 20;

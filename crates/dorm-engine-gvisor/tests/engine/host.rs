@@ -13,11 +13,12 @@ use dorm_engine::{Engine, EngineError, Lease, Network, RunSpec};
 use dorm_engine_gvisor::cgroup::Cgroup;
 use dorm_engine_gvisor::disk::Disk;
 use dorm_engine_gvisor::{Config, GvisorEngine, probe};
+use dorm_guest_ids::GuestIds;
 use dorm_lifecycle::{Digest, Egress, Resources, RunId, SandboxId};
 
 use crate::network::NoNetwork;
 
-const GUEST_ID_BASE: u32 = 100_000;
+const GUEST_ID_BASE: u32 = GuestIds::DEFAULT.base();
 /// How long anything may take on a host that is very busy.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -77,6 +78,7 @@ impl Place {
             network: self.network.clone(),
             hulls,
             cgroup_prefix: self.prefix.clone(),
+            guest_ids: GuestIds::DEFAULT,
             owner: self.owner.clone(),
             steps: dorm_steps::pass(),
         })

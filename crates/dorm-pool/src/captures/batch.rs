@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::thread;
 
 use dorm_engine::{Content, Entry};
+use dorm_guest_ids::GuestIds;
 use rustix::fs::{Mode, OFlags};
 
 use super::content::ContentHasher;
@@ -26,8 +27,8 @@ const DIRECTORIES: usize = 64;
 const THREADS: usize = 4;
 
 /// Entries in the order of the listing, some of them still to be written.
-#[derive(Default)]
 pub(super) struct Batch {
+    ids: GuestIds,
     entries: Vec<(Entry, Made)>,
     bytes: usize,
     directories: Vec<Arc<OwnedFd>>,
@@ -48,6 +49,10 @@ struct Later {
 }
 
 impl Batch {
+    pub(super) fn new(ids: GuestIds) -> Self {
+        Self { ids, entries: Vec::new(), bytes: 0, directories: Vec::new() }
+    }
+
     /// Notes an entry that is on the disk.
     pub(super) fn made(&mut self, entry: &Entry, hash: Option<String>) {
         self.entries.push((entry.clone(), Made::Already(hash)));
@@ -62,7 +67,7 @@ impl Batch {
         content: &mut dyn Content,
     ) -> io::Result<()> {
         if length > SMALL {
-            let hash = write(parent, name, entry, length, content)?;
+            let hash = write((parent, name), entry, self.ids, length, content)?;
             self.made(entry, Some(hash));
             return Ok(());
         }
@@ -86,12 +91,15 @@ impl Batch {
 
     /// Writes what is left and answers all entries, in order.
     pub(super) fn write(&mut self) -> io::Result<Vec<Listed>> {
-        let mut entries = std::mem::take(self).entries;
+        let ids = self.ids;
+        let mut entries = std::mem::replace(self, Self::new(ids)).entries;
         let threads = thread::available_parallelism().map_or(1, NonZero::get).min(THREADS);
         // Neighbours stay together: they are in one directory, which one thread at a time can change.
         let share = entries.len().div_ceil(threads).max(1);
         thread::scope(|scope| {
-            let shares = entries.chunks_mut(share).map(|share| scope.spawn(|| share.iter_mut().try_for_each(settle)));
+            let shares = entries
+                .chunks_mut(share)
+                .map(|share| scope.spawn(|| share.iter_mut().try_for_each(|one| settle(one, ids))));
             let shares: Vec<_> = shares.collect();
             shares.into_iter().try_for_each(|share| {
                 share.join().unwrap_or_else(|_| Err(io::Error::other("a thread that writes files panicked")))
@@ -105,10 +113,10 @@ impl Batch {
     }
 }
 
-fn settle((entry, made): &mut (Entry, Made)) -> io::Result<()> {
+fn settle((entry, made): &mut (Entry, Made), ids: GuestIds) -> io::Result<()> {
     let Made::Later(later) = made else { return Ok(()) };
     let mut pieces = Pieces(&later.pieces);
-    let hash = write(&later.parent, &later.name, entry, later.length, &mut pieces);
+    let hash = write((&later.parent, &later.name), entry, ids, later.length, &mut pieces);
     *made = Made::Already(Some(hash.map_err(|error| kept(entry, &error))?));
     Ok(())
 }
@@ -128,11 +136,17 @@ impl Content for Pieces<'_> {
     }
 }
 
-fn write(parent: &OwnedFd, name: &[u8], entry: &Entry, length: u64, content: &mut dyn Content) -> io::Result<String> {
+fn write(
+    (parent, name): (&OwnedFd, &[u8]),
+    entry: &Entry,
+    ids: GuestIds,
+    length: u64,
+    content: &mut dyn Content,
+) -> io::Result<String> {
     let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let file = File::from(rustix::fs::openat(parent, name, flags, Mode::from_raw_mode(0o600))?);
     let hash = fill(&file, length, content)?;
-    dress(&file, entry)?;
+    dress(&file, entry, ids)?;
     rustix::fs::futimens(&file, &times(entry))?;
     Ok(hash)
 }

@@ -9,12 +9,12 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use dorm_engine::{Content, Entry, EntryKind, FileSink};
+use dorm_guest_ids::{GuestIds, capability};
 
 use super::content::{ContentHasher, hash_content};
 use super::flatten::{Node, lay};
 use super::listing::Listed;
 use crate::error::{PoolError, failed};
-use crate::images::GUEST_ID_BASE;
 
 /// What happened to a path on the way from one to the other.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -96,14 +96,20 @@ enum Kind {
 pub(super) struct View<'a> {
     pub(super) changes: BTreeMap<Vec<u8>, Node>,
     pub(super) image: Cow<'a, Path>,
+    /// The host ids of what is in the image.
+    pub(super) ids: GuestIds,
 }
 
-/// What differs between two stacks of changes, each the lowest first, on the image at `image`.
-pub(crate) fn diff(image: &Path, first: &[Vec<Listed>], second: &[Vec<Listed>]) -> Result<Vec<Differing>, PoolError> {
+/// What differs between two stacks of changes, each the lowest first, on the image at `image` with these host ids.
+pub(crate) fn diff(
+    (image, ids): (&Path, GuestIds),
+    first: &[Vec<Listed>],
+    second: &[Vec<Listed>],
+) -> Result<Vec<Differing>, PoolError> {
     let view = |stack: &[Vec<Listed>]| {
         let changes = lay(stack).map_err(|what| io::Error::new(io::ErrorKind::InvalidData, what));
         changes
-            .map(|changes| View { changes, image: Cow::Borrowed(image) })
+            .map(|changes| View { changes, image: Cow::Borrowed(image), ids })
             .map_err(failed("read the changes on", image))
     };
     let (first, second) = (view(first)?, view(second)?);
@@ -162,7 +168,7 @@ impl View<'_> {
         match self.changes.get(path) {
             Some(node) => Ok(of_node(node)),
             None if self.is_hidden(path) => Ok(None),
-            None => of_image(&self.outside(path), buffer),
+            None => of_image(&self.outside(path), self.ids, buffer),
         }
     }
 
@@ -205,7 +211,7 @@ fn of_node(node: &Node) -> Option<Facts> {
     Some(Facts { kind, mode, user, group, attributes })
 }
 
-fn of_image(path: &Path, buffer: &mut Vec<u8>) -> io::Result<Option<Facts>> {
+fn of_image(path: &Path, ids: GuestIds, buffer: &mut Vec<u8>) -> io::Result<Option<Facts>> {
     let facts = match fs::symlink_metadata(path) {
         Ok(facts) => facts,
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
@@ -226,13 +232,13 @@ fn of_image(path: &Path, buffer: &mut Vec<u8>) -> io::Result<Option<Facts>> {
         Kind::Other
     };
     let mode = if facts.is_symlink() { 0 } else { facts.mode() & 0o7777 };
-    let inside = |id: u32| id.saturating_sub(GUEST_ID_BASE);
-    let attributes = attributes_of(path)?;
+    let inside = |id: u32| ids.guest(id).unwrap_or(0);
+    let attributes = attributes_of(path, ids)?;
     Ok(Some(Facts { kind, mode, user: inside(facts.uid()), group: inside(facts.gid()), attributes }))
 }
 
 /// What a guest sees of the attributes of something in an image.
-fn attributes_of(path: &Path) -> io::Result<BTreeMap<Vec<u8>, Vec<u8>>> {
+fn attributes_of(path: &Path, ids: GuestIds) -> io::Result<BTreeMap<Vec<u8>, Vec<u8>>> {
     let mut names = vec![0; 64 << 10];
     let length = match rustix::fs::llistxattr(path, &mut names[..]) {
         Err(rustix::io::Errno::NOTSUP) => return Ok(BTreeMap::new()),
@@ -240,12 +246,15 @@ fn attributes_of(path: &Path) -> io::Result<BTreeMap<Vec<u8>, Vec<u8>>> {
     };
     let mut all = BTreeMap::new();
     for name in names.get(..length).unwrap_or_default().split(|byte| *byte == 0) {
-        if !name.starts_with(b"user.") && name != b"security.capability" {
+        if !name.starts_with(b"user.") && name != capability::NAME.as_bytes() {
             continue;
         }
         let mut value = vec![0; 64 << 10];
         let length = rustix::fs::lgetxattr(path, name, &mut value[..])?;
         value.truncate(length);
+        if name == capability::NAME.as_bytes() {
+            value = capability::unbound(value, ids);
+        }
         all.insert(name.to_vec(), value);
     }
     Ok(all)

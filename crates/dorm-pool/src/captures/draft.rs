@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
 
+use dorm_guest_ids::RECORD;
 use dorm_lifecycle::CaptureId;
 use rustix::fs::OFlags;
 
@@ -136,9 +137,9 @@ impl CaptureDraft {
     /// # Errors
     /// [`PoolError::Io`] when it cannot be made, as when there is one.
     pub async fn begin_tree(&self, below: Below) -> Result<TreeWriter, PoolError> {
-        let directory = self.directory.clone();
+        let (directory, ids) = (self.directory.clone(), self.captures.ids);
         blocking(&self.captures.steps, move || {
-            TreeWriter::create(&directory, below).map_err(failed("make a tree in", &directory))
+            TreeWriter::create(&directory, below, ids).map_err(failed("make a tree in", &directory))
         })
         .await
     }
@@ -152,7 +153,7 @@ impl CaptureDraft {
 
     /// [`CaptureDraft::begin_tree`], on a thread that may block.
     pub(super) fn tree(&self, below: Below) -> Result<TreeWriter, PoolError> {
-        TreeWriter::create(&self.directory, below).map_err(failed("make a tree in", &self.directory))
+        TreeWriter::create(&self.directory, below, self.captures.ids).map_err(failed("make a tree in", &self.directory))
     }
 
     /// Syncs what `tree` has written and makes it a capture, without the memory it came from. When this returns, the
@@ -174,6 +175,7 @@ impl CaptureDraft {
         let listing = File::open(&path).map_err(failed("open", &path))?;
         let bytes = listing.metadata().map_err(failed("look at", &path))?.len();
         let files = self.hash(&[Opened { name: PathBuf::from(LISTING), file: listing, bytes }])?;
+        disk::write_new(&self.directory.join(RECORD), self.captures.ids.to_record().as_bytes(), steps)?;
         // One call for thousands of small files: syncing each would take minutes on a slow disk.
         File::open(&self.directory)
             .and_then(|directory| Ok(rustix::fs::syncfs(directory)?))

@@ -9,12 +9,12 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use dorm_engine::{Content, Entry, EntryKind, FileSink};
+use dorm_guest_ids::{GuestIds, capability};
 use rustix::fs::{AtFlags, CWD, FileType, Gid, Mode, OFlags, ResolveFlags, Timespec, Timestamps, Uid, XattrFlags};
 
 use super::batch::{Batch, kept};
 use super::diff::{View, above};
 use super::listing;
-use crate::images::{GUEST_ID_BASE, GUEST_ID_COUNT};
 
 /// The tree, in the directory of a capture.
 pub(super) const ROOT: &str = "root";
@@ -38,6 +38,7 @@ pub struct TreeFacts {
 pub struct TreeWriter(Arc<Mutex<Writer>>);
 
 struct Writer {
+    ids: GuestIds,
     below: Below,
     /// Directories of this tree that replace what is below.
     replacing: BTreeSet<Vec<u8>>,
@@ -65,23 +66,24 @@ impl Below {
 
 impl TreeWriter {
     /// An empty tree in `directory`.
-    pub(super) fn create(directory: &Path, below: Below) -> io::Result<Self> {
+    pub(super) fn create(directory: &Path, below: Below, ids: GuestIds) -> io::Result<Self> {
         let path = directory.join(ROOT);
         fs::create_dir(&path)?;
         let flags = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::RDONLY | OFlags::NOFOLLOW;
         let root = rustix::fs::openat(CWD, &path, flags, Mode::empty())?;
         // What a guest sees as its root when nothing is said of it.
-        let owner = (Uid::from_raw(GUEST_ID_BASE), Gid::from_raw(GUEST_ID_BASE));
+        let owner = (Uid::from_raw(ids.base()), Gid::from_raw(ids.base()));
         rustix::fs::fchown(&root, Some(owner.0), Some(owner.1))?;
         rustix::fs::fchmod(&root, Mode::from_raw_mode(0o755))?;
         let listing = BufWriter::with_capacity(64 << 10, File::create_new(directory.join(LISTING))?);
         let replacing = BTreeSet::new();
         let writer = Writer {
+            ids,
             below,
             replacing,
             root,
             listing,
-            batch: Batch::default(),
+            batch: Batch::new(ids),
             parent: None,
             directories: Vec::new(),
             facts: TreeFacts::default(),
@@ -140,7 +142,7 @@ impl Writer {
                 let EntryKind::Directory { .. } = entry.kind else {
                     return Err(io::Error::new(io::ErrorKind::InvalidData, "the root is no directory"));
                 };
-                dress(self.root.as_fd(), entry)?;
+                dress(self.root.as_fd(), entry, self.ids)?;
                 self.directories.push((Vec::new(), times(entry)));
                 self.batch.made(entry, None);
             }
@@ -167,7 +169,7 @@ impl Writer {
                 rustix::fs::mkdirat(parent, name, Mode::from_raw_mode(0o700))?;
                 let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::RDONLY | OFlags::CLOEXEC;
                 let directory = rustix::fs::openat(parent, name, flags, Mode::empty())?;
-                dress(directory.as_fd(), entry)?;
+                dress(directory.as_fd(), entry, self.ids)?;
                 if *replaces {
                     rustix::fs::fsetxattr(&directory, OPAQUE, b"y", XattrFlags::empty())?;
                 }
@@ -179,11 +181,11 @@ impl Writer {
             }
             EntryKind::Symlink(target) => {
                 rustix::fs::symlinkat(&target[..], parent, name)?;
-                dress_special(parent, name, entry)?;
+                dress_special(parent, name, entry, self.ids)?;
             }
             EntryKind::Fifo => {
                 rustix::fs::mknodat(parent, name, FileType::Fifo, Mode::from_raw_mode(0o600), 0)?;
-                dress_special(parent, name, entry)?;
+                dress_special(parent, name, entry, self.ids)?;
                 rustix::fs::chmodat(parent, name, mode(entry), AtFlags::empty())?;
             }
             EntryKind::HardLink(of) => {
@@ -213,38 +215,47 @@ impl Writer {
 }
 
 /// Owner before mode and attributes: a change of owner clears some of both.
-pub(super) fn dress(file: impl AsFd, entry: &Entry) -> io::Result<()> {
-    let (user, group) = owner(entry)?;
+pub(super) fn dress(file: impl AsFd, entry: &Entry, ids: GuestIds) -> io::Result<()> {
+    let (user, group) = owner(entry, ids)?;
     rustix::fs::fchown(&file, Some(user), Some(group))?;
     rustix::fs::fchmod(&file, mode(entry))?;
-    set_attributes(&file, entry)
+    set_attributes(&file, entry, ids)
 }
 
 /// Gives a file or directory the attributes that its guest has set.
-pub(crate) fn set_attributes(file: impl AsFd, entry: &Entry) -> io::Result<()> {
-    for (name, value) in own_attributes(&entry.attributes) {
-        rustix::fs::fsetxattr(&file, name, value, XattrFlags::empty())
+pub(crate) fn set_attributes(file: impl AsFd, entry: &Entry, ids: GuestIds) -> io::Result<()> {
+    for (name, value) in own_attributes(&entry.attributes, ids) {
+        rustix::fs::fsetxattr(&file, name, &value, XattrFlags::empty())
             .map_err(|error| attribute_refused(name, error.into()))?;
     }
     Ok(())
 }
 
-fn dress_special(parent: &OwnedFd, name: &[u8], entry: &Entry) -> io::Result<()> {
-    let (user, group) = owner(entry)?;
+fn dress_special(parent: &OwnedFd, name: &[u8], entry: &Entry, ids: GuestIds) -> io::Result<()> {
+    let (user, group) = owner(entry, ids)?;
     rustix::fs::chownat(parent, name, Some(user), Some(group), AtFlags::SYMLINK_NOFOLLOW)?;
     let mut path = format!("/proc/self/fd/{}/", parent.as_raw_fd()).into_bytes();
     path.extend_from_slice(name);
-    for (attribute, value) in own_attributes(&entry.attributes) {
-        rustix::fs::lsetxattr(&path[..], attribute, value, XattrFlags::empty())
+    for (attribute, value) in own_attributes(&entry.attributes, ids) {
+        rustix::fs::lsetxattr(&path[..], attribute, &value, XattrFlags::empty())
             .map_err(|error| attribute_refused(attribute, error.into()))?;
     }
     Ok(rustix::fs::utimensat(parent, name, &times(entry), AtFlags::SYMLINK_NOFOLLOW)?)
 }
 
-/// What the guest itself has set: the words of overlays mean something else on the host.
-fn own_attributes(all: &BTreeMap<Vec<u8>, Vec<u8>>) -> impl Iterator<Item = (&[u8], &[u8])> {
-    let own = |name: &[u8]| !name.starts_with(b"trusted.overlay.");
-    all.iter().map(|(name, value)| (&name[..], &value[..])).filter(move |(name, _)| own(name))
+/// What the guest itself has set, as the host has it.
+fn own_attributes(all: &BTreeMap<Vec<u8>, Vec<u8>>, ids: GuestIds) -> impl Iterator<Item = (&[u8], Vec<u8>)> {
+    all.iter().filter_map(move |(name, value)| Some((&name[..], on_host(name, value, ids)?)))
+}
+
+/// What an attribute that a guest has set is on the host; `None` for one that would mean something else there: the words
+/// of overlays and of the host's security modules, and capabilities that cannot be bound to the ids of guests.
+pub(super) fn on_host(name: &[u8], value: &[u8], ids: GuestIds) -> Option<Vec<u8>> {
+    if name == capability::NAME.as_bytes() {
+        return capability::bound(value, ids);
+    }
+    let is_of_host = name.starts_with(b"trusted.overlay.") || name.starts_with(b"security.");
+    (!is_of_host).then(|| value.to_vec())
 }
 
 fn attribute_refused(name: &[u8], error: io::Error) -> io::Error {
@@ -252,13 +263,10 @@ fn attribute_refused(name: &[u8], error: io::Error) -> io::Error {
     io::Error::new(error.kind(), what)
 }
 
-fn owner(entry: &Entry) -> io::Result<(Uid, Gid)> {
-    let id = |id: u32| match id < GUEST_ID_COUNT {
-        true => Ok(GUEST_ID_BASE + id),
-        false => {
-            let what = format!("it belongs to id {id}: sandboxes have the ids 0 to 65535");
-            Err(io::Error::new(io::ErrorKind::InvalidData, what))
-        }
+fn owner(entry: &Entry, ids: GuestIds) -> io::Result<(Uid, Gid)> {
+    let id = |id: u32| {
+        let what = || format!("it belongs to id {id}: sandboxes have the ids 0 to 65535");
+        ids.host(id).ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, what()))
     };
     Ok((Uid::from_raw(id(entry.user)?), Gid::from_raw(id(entry.group)?)))
 }

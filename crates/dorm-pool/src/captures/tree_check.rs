@@ -6,13 +6,13 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 
 use dorm_engine::EntryKind;
+use dorm_guest_ids::GuestIds;
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, ResolveFlags, Stat};
 use rustix::io::Errno;
 
 use super::content::hash_content;
 use super::listing::Listed;
-use super::tree::{OPAQUE, ROOT};
-use crate::images::GUEST_ID_BASE;
+use super::tree::{OPAQUE, ROOT, on_host};
 
 /// What is wrong with a tree.
 pub(super) enum Wrong {
@@ -23,18 +23,19 @@ pub(super) enum Wrong {
 }
 
 struct Checker {
+    ids: GuestIds,
     root: OwnedFd,
     parent: Option<(Vec<u8>, OwnedFd)>,
     buffer: Vec<u8>,
     found: u64,
 }
 
-/// Checks the tree in the directory of a capture.
-pub(super) fn check(directory: &Path, listing: &[Listed]) -> Result<(), Wrong> {
+/// Checks the tree in the directory of a capture, whose files have host ids of `ids`.
+pub(super) fn check(directory: &Path, listing: &[Listed], ids: GuestIds) -> Result<(), Wrong> {
     let flags = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::RDONLY | OFlags::NOFOLLOW;
     let root = rustix::fs::openat(CWD, directory.join(ROOT), flags, Mode::empty());
     let root = root.map_err(|error| lost(&[], error.into()))?;
-    let mut checker = Checker { root, parent: None, buffer: Vec::new(), found: 0 };
+    let mut checker = Checker { ids, root, parent: None, buffer: Vec::new(), found: 0 };
     let is_listed = listing.first().is_some_and(|first| first.entry.path.is_empty());
     if !is_listed {
         checker.count(b"")?;
@@ -80,8 +81,8 @@ impl Checker {
         let facts = rustix::fs::statat(parent, name, AtFlags::SYMLINK_NOFOLLOW);
         let facts = facts.map_err(|error| lost(path, error.into()))?;
         let kind = FileType::from_raw_mode(facts.st_mode);
-        let is_own =
-            |facts: &Stat| facts.st_uid == GUEST_ID_BASE + entry.user && facts.st_gid == GUEST_ID_BASE + entry.group;
+        let owner = (self.ids.host(entry.user), self.ids.host(entry.group));
+        let is_own = |facts: &Stat| (Some(facts.st_uid), Some(facts.st_gid)) == owner;
         match &entry.kind {
             EntryKind::Removed if kind == FileType::CharacterDevice && facts.st_rdev == 0 => return Ok(()),
             EntryKind::HardLink(of) => {
@@ -140,12 +141,12 @@ impl Checker {
 
     fn attributes(&self, entry: &dorm_engine::Entry, file: &File) -> Result<(), Wrong> {
         for (name, value) in &entry.attributes {
-            if name.starts_with(b"trusted.overlay.") {
-                continue;
-            }
+            let Some(value) = on_host(name, value, self.ids) else { continue };
             let mut found = vec![0; value.len() + 1];
             let length = rustix::fs::fgetxattr(file, &name[..], &mut found[..]);
-            if length.ok().and_then(|length| found.get(..length)) != Some(&value[..]) {
+            let found = length.ok().and_then(|length| found.get(..length));
+            // Earlier versions have written capabilities as they found them.
+            if found.and_then(|found| on_host(name, found, self.ids)) != Some(value) {
                 return Err(Wrong::Damaged(entry.path.clone(), "has another attribute than it had".to_owned()));
             }
         }

@@ -75,7 +75,7 @@ impl Captures {
         }
         let changes = lay(&listings).map_err(|what| io::Error::new(io::ErrorKind::InvalidData, what));
         let changes = changes.map_err(failed("read the changes on", &image))?;
-        Ok(Below(Some(View { changes, image: Cow::Owned(image) })))
+        Ok(Below(Some(View { changes, image: Cow::Owned(image), ids: self.ids })))
     }
 
     /// How many captures of files there are from `top` down.
@@ -124,7 +124,8 @@ impl Captures {
         if capture.tree.is_none() {
             return Ok(());
         }
-        tree_check::check(&capture.directory, &self.listing(capture)?).map_err(|wrong| match wrong {
+        self.own(capture)?;
+        tree_check::check(&capture.directory, &self.listing(capture)?, self.ids).map_err(|wrong| match wrong {
             tree_check::Wrong::Damaged(path, what) => {
                 let file = Path::new(ROOT).join(listing::text(&path));
                 PoolError::Damaged { capture: id.clone(), file, what }

@@ -11,6 +11,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
+use dorm_guest_ids::GuestIds;
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, ResolveFlags, Stat};
 
 use super::archive::link_target;
@@ -24,7 +25,7 @@ pub(super) fn read(sink: &mut Sink<'_, '_>) -> Result<(), PoolError> {
     let cannot = |sink: &Sink<'_, '_>, error: rustix::io::Errno| sink.refused("cannot be read", Some(error.into()));
     let root = rustix::fs::openat(CWD, sink.job.source, flags, Mode::empty()).map_err(|error| cannot(sink, error))?;
     let facts = rustix::fs::fstat(&root).map_err(|error| cannot(sink, error))?;
-    let device = facts.st_dev;
+    let (device, ids) = (facts.st_dev, sink.tree.ids());
     let mut first_names = HashMap::new();
     let node = node(&[], Kind::Directory, &facts);
     node.map_err(|refusal| sink.entry_refused(".", refusal)).and_then(|node| sink.add(".", node, &mut io::empty()))?;
@@ -35,7 +36,7 @@ pub(super) fn read(sink: &mut Sink<'_, '_>) -> Result<(), PoolError> {
         for name in names {
             let path = relative.join(&name);
             let shown = path.to_string_lossy().into_owned();
-            match entry(&directory, &name, &path, device, &mut first_names) {
+            match entry(&directory, &name, &path, (device, ids), &mut first_names) {
                 Err(refusal) => return Err(sink.entry_refused(&shown, refusal)),
                 Ok(None) => sink.count(&shown)?,
                 Ok(Some((node, file))) => {
@@ -82,7 +83,7 @@ fn entry(
     directory: &OwnedFd,
     name: &OsString,
     path: &Path,
-    device: u64,
+    (device, ids): (u64, GuestIds),
     first_names: &mut HashMap<u64, PathBuf>,
 ) -> Result<Option<(Node, Option<File>)>, Refusal> {
     let refused = |error: rustix::io::Errno| Refusal::system("cannot be read", error);
@@ -107,7 +108,7 @@ fn entry(
                 }
                 first_names.insert(facts.st_ino, path.to_owned());
             }
-            return file(directory, name, bytes).map(Some);
+            return file((directory, name), bytes, ids).map(Some);
         }
         _ if path.starts_with("dev") => return Ok(None),
         _ => return Err(Refusal::because("is a device outside of /dev: remove it")),
@@ -115,7 +116,7 @@ fn entry(
     Ok(Some((node(bytes, kind, &facts)?, None)))
 }
 
-fn file(directory: &OwnedFd, name: &OsString, path: &[u8]) -> Result<(Node, Option<File>), Refusal> {
+fn file((directory, name): (&OwnedFd, &OsString), path: &[u8], ids: GuestIds) -> Result<(Node, Option<File>), Refusal> {
     let refused = |error: rustix::io::Errno| Refusal::system("cannot be read", error);
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = File::from(rustix::fs::openat(directory, name, flags, Mode::empty()).map_err(refused)?);
@@ -124,7 +125,7 @@ fn file(directory: &OwnedFd, name: &OsString, path: &[u8]) -> Result<(Node, Opti
         return Err(Refusal::because("changes while it is read"));
     }
     let mut node = node(path, Kind::File(u64::try_from(facts.st_size).unwrap_or(0)), &facts)?;
-    node.capability = Some(listing::capability(&file)).filter(|value| !value.is_empty());
+    node.capability = Some(listing::capability(&file, ids)).filter(|value| !value.is_empty());
     Ok((node, Some(file)))
 }
 

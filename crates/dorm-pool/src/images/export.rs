@@ -8,6 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use dorm_guest_ids::GuestIds;
 use dorm_lifecycle::Digest;
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
@@ -16,7 +17,7 @@ use tar::{Builder, EntryType, Header};
 use super::documents::{BlobDigest, host_architecture};
 use super::import::AGENT;
 use super::settings::ImageConfig;
-use super::{GUEST_ID_BASE, Images, listing};
+use super::{Image, Images, listing};
 use crate::disk;
 use crate::error::{PoolError, failed};
 
@@ -47,7 +48,7 @@ impl Images {
         let mut part = name.to_owned();
         part.push(".part");
         let part = directory.join(part);
-        let written = self.write_into(&part, &image.rootfs, &image.config);
+        let written = self.write_into(&part, &image, self.made_with(digest)?);
         let done = written.and_then(|exported| {
             disk::rename_new(&part, to).map_err(failed("write", to))?;
             disk::sync_directory(directory, &self.steps)?;
@@ -60,19 +61,20 @@ impl Images {
         done
     }
 
-    fn write_into(&self, part: &Path, rootfs: &Path, config: &ImageConfig) -> Result<ExportedImage, PoolError> {
+    fn write_into(&self, part: &Path, image: &Image, ids: GuestIds) -> Result<ExportedImage, PoolError> {
         let mut options = OpenOptions::new();
         let file = options.read(true).write(true).create(true).truncate(true).mode(0o600).open(part);
         let mut file = file.map_err(failed("write", part))?;
-        let manifest = layout(&mut file, rootfs, config).map_err(failed("write", part))?;
+        let manifest = layout(&mut file, image, ids).map_err(failed("write", part))?;
         file.sync_all().map_err(failed("sync", part))?;
         self.steps.durable(part);
         Ok(ExportedImage { bytes: file.metadata().map_err(failed("look at", part))?.len(), manifest })
     }
 }
 
-fn layout(file: &mut File, rootfs: &Path, config: &ImageConfig) -> io::Result<BlobDigest> {
-    let (layer, layer_bytes) = layer(file, rootfs)?;
+fn layout(file: &mut File, image: &Image, ids: GuestIds) -> io::Result<BlobDigest> {
+    let config = &image.config;
+    let (layer, layer_bytes) = layer(file, &image.rootfs, ids)?;
     let settings = json!({
         "architecture": config.architecture.as_deref().unwrap_or_else(|| host_architecture()),
         "os": "linux",
@@ -145,13 +147,13 @@ fn file_header(name: &str, bytes: u64) -> io::Result<Header> {
 }
 
 /// Writes the layer; only then its name and length are known, and its header is written.
-fn layer(file: &mut File, rootfs: &Path) -> io::Result<(BlobDigest, u64)> {
+fn layer(file: &mut File, rootfs: &Path, ids: GuestIds) -> io::Result<(BlobDigest, u64)> {
     let at = file.stream_position()?;
     file.write_all(&[0; BLOCK as usize])?;
     let out = io::BufWriter::with_capacity(256 << 10, Hashing { inner: &mut *file, sum: Sha256::new(), bytes: 0 });
     let mut builder = Builder::new(out);
     builder.follow_symlinks(false);
-    tree(&mut builder, rootfs)?;
+    tree(&mut builder, rootfs, ids)?;
     let hashing = builder.into_inner()?.into_inner().map_err(io::IntoInnerError::into_error)?;
     let (digest, bytes) = (BlobDigest::from_bytes(&hashing.sum.finalize()), hashing.bytes);
     pad(file, bytes)?;
@@ -180,7 +182,7 @@ impl Write for Hashing<'_> {
     }
 }
 
-fn tree(builder: &mut Builder<impl Write>, rootfs: &Path) -> io::Result<()> {
+fn tree(builder: &mut Builder<impl Write>, rootfs: &Path, ids: GuestIds) -> io::Result<()> {
     let mut links = HashMap::new();
     let mut open = vec![PathBuf::new()];
     while let Some(relative) = open.pop() {
@@ -190,7 +192,7 @@ fn tree(builder: &mut Builder<impl Write>, rootfs: &Path) -> io::Result<()> {
         if relative == Path::new(AGENT) && facts.len() == 0 {
             continue;
         }
-        add(builder, &path, &relative, &facts, &mut links)?;
+        add(builder, (&path, &relative), &facts, ids, &mut links)?;
         if facts.is_dir() {
             let mut children = Vec::new();
             for entry in fs::read_dir(&path)? {
@@ -205,16 +207,16 @@ fn tree(builder: &mut Builder<impl Write>, rootfs: &Path) -> io::Result<()> {
 
 fn add(
     builder: &mut Builder<impl Write>,
-    path: &Path,
-    relative: &Path,
+    (path, relative): (&Path, &Path),
     facts: &Metadata,
+    ids: GuestIds,
     links: &mut HashMap<u64, PathBuf>,
 ) -> io::Result<()> {
     let name = if relative.as_os_str().is_empty() { Path::new("./") } else { relative };
     let mut header = Header::new_gnu();
     header.set_mode(facts.mode() & 0o7777);
-    header.set_uid(u64::from(facts.uid().saturating_sub(GUEST_ID_BASE)));
-    header.set_gid(u64::from(facts.gid().saturating_sub(GUEST_ID_BASE)));
+    header.set_uid(u64::from(ids.guest(facts.uid()).unwrap_or(0)));
+    header.set_gid(u64::from(ids.guest(facts.gid()).unwrap_or(0)));
     header.set_mtime(u64::try_from(facts.mtime()).unwrap_or(0));
     header.set_size(0);
     let kind = facts.file_type();
@@ -234,7 +236,7 @@ fn add(
             links.insert(facts.ino(), relative.to_owned());
         }
         let file = File::open(path)?;
-        let capability = listing::capability(&file);
+        let capability = listing::capability(&file, ids);
         if !capability.is_empty() {
             builder.append_pax_extensions([("SCHILY.xattr.security.capability", &capability[..])])?;
         }

@@ -5,6 +5,7 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use dorm_guest_ids::RECORD;
 use dorm_lifecycle::Digest;
 
 use super::bundle::{self, Bundle};
@@ -14,8 +15,7 @@ use super::node::{GuestPath, Kind, Node, Refusal};
 use super::settings::{ImageConfig, ImageSource};
 use super::tree::Tree;
 use super::{
-    ABOUT, About, FILES, FORMAT, FORMAT_PLAIN, GUEST_ID_BASE, IMPORT, Image, Images, ROOTFS, archive, directory,
-    listing, tags, users,
+    ABOUT, About, FILES, FORMAT, FORMAT_PLAIN, IMPORT, Image, Images, ROOTFS, archive, directory, listing, tags, users,
 };
 use crate::disk;
 use crate::error::{PoolError, failed, is_full};
@@ -145,7 +145,7 @@ impl Images {
         let staging = self.stage()?;
         let rootfs = staging.path.join(ROOTFS);
         disk::make_directory(&rootfs).map_err(failed("make the directory", &rootfs))?;
-        let tree = Tree::open(&rootfs, GUEST_ID_BASE).map_err(failed("open", &rootfs))?;
+        let tree = Tree::open(&rootfs, self.ids).map_err(failed("open", &rootfs))?;
         let mut sink = Sink::new(job, tree, &staging.path);
         sink.unpack()?;
         sink.complete()?;
@@ -200,7 +200,7 @@ impl Images {
         let _kept = self.keep_layers()?;
         let rootfs = staging.path.join(ROOTFS);
         disk::make_directory(&rootfs).map_err(failed("make the directory", &rootfs))?;
-        let mut tree = Tree::open(&rootfs, GUEST_ID_BASE).map_err(failed("open", &rootfs))?;
+        let mut tree = Tree::open(&rootfs, self.ids).map_err(failed("open", &rootfs))?;
         let root = GuestPath::parse(b"").and_then(|path| tree.put(&directory_node(path, 0o755), &mut io::empty()));
         root.map_err(|refusal| job.entry_refused("/", refusal, &staging.path))?;
         let mut layers: Vec<Layer> = Vec::new();
@@ -242,7 +242,7 @@ impl Images {
         self.steps.reach(Step::Unpacked)?;
         job.report(Stage::Hashing);
         let path = staging.path.join(ABOUT);
-        let listing = listing::list_into(&staging.path.join(ROOTFS), GUEST_ID_BASE, &staging.path.join(FILES))?;
+        let listing = listing::list_into(&staging.path.join(ROOTFS), self.ids, &staging.path.join(FILES))?;
         self.steps.reach(Step::Listed)?;
         let digest = match &contents.config {
             Some(config) => config.digest(&listing.digest).map_err(failed("name", &path))?,
@@ -261,7 +261,8 @@ impl Images {
         let text =
             serde_json::to_vec_pretty(&about).map_err(|error| failed("put together", &path)(io::Error::from(error)))?;
         disk::write_new(&path, &text, &self.steps)?;
-        disk::let_pass(&staging.path, GUEST_ID_BASE)?;
+        disk::write_new(&staging.path.join(RECORD), self.ids.to_record().as_bytes(), &self.steps)?;
+        disk::let_pass(&staging.path, self.ids.base())?;
         job.report(Stage::Syncing);
         // One call for thousands of small files: syncing each would take minutes on a slow disk.
         File::open(&staging.path)
@@ -275,11 +276,13 @@ impl Images {
         match disk::rename_new(&staging.path, &self.path(&digest)) {
             Ok(()) => staging.is_here = false,
             // Somebody has imported the same: both are right, unless what is there was damaged since.
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => match self.sound(&digest) {
-                Ok(_) => {}
-                Err(PoolError::DamagedImage { .. }) => self.mend(&digest, &staging.path)?,
-                Err(error) => return Err(error),
-            },
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                match self.give(&digest, &held).and_then(|()| self.sound(&digest)) {
+                    Ok(_) => {}
+                    Err(PoolError::DamagedImage { .. }) => self.mend(&digest, &staging.path)?,
+                    Err(error) => return Err(error),
+                }
+            }
             Err(error) => return Err(failed("rename the complete image", &staging.path)(error)),
         }
         disk::sync_directory(&self.directory, &self.steps)?;

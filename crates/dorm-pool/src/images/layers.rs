@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! layers/DIFFID/layer.json    the digest of what is in tree/, and links to files of layers below
+//! layers/DIFFID/guest-ids     with which host ids it was unpacked; with others it is unpacked anew
 //! layers/DIFFID/tree/         its files; `.wh.NAME` where NAME is removed, `.wh..wh.opq` where all below is
 //! layers/.part-N/             being unpacked
 //! ```
@@ -20,9 +21,10 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
+use dorm_guest_ids::RECORD;
 use serde::{Deserialize, Serialize};
 
-use super::{GUEST_ID_BASE, Images, listing};
+use super::{Images, listing};
 use crate::disk;
 use crate::error::{PoolError, failed};
 use crate::steps::{Step, Steps};
@@ -108,12 +110,15 @@ impl Images {
         };
         let tree = path.join(TREE);
         let sound = serde_json::from_slice::<AboutLayer>(&text).ok().filter(|about| about.format == FORMAT);
-        if let Some(about) = sound
-            && listing::list(&tree, GUEST_ID_BASE)?.digest.as_str() == about.tree
+        if !self.has_ids(diff_id)? {
+            tracing::info!(layer = diff_id, "a layer was unpacked for guests with other host ids: it is unpacked anew");
+        } else if let Some(about) = sound
+            && listing::list(&tree, self.ids)?.digest.as_str() == about.tree
         {
             return Ok(Some(Layer { diff_id: diff_id.to_owned(), tree, links: about.links, part: None }));
+        } else {
+            tracing::warn!(layer = diff_id, "a layer is damaged: it is unpacked anew");
         }
-        tracing::warn!(layer = diff_id, "a layer is damaged: it is unpacked anew");
         let gone = self.layers_directory().join(format!("{GONE}{diff_id}"));
         disk::remove_tree(&gone)?;
         fs::rename(&path, &gone).map_err(failed("set aside", &path))?;
@@ -150,13 +155,25 @@ impl Images {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(failed("read", &about)(error)),
         };
+        // It is used no more, and images keep what they have of it.
+        if !self.has_ids(diff_id)? {
+            return Ok(None);
+        }
         let bytes = serde_json::from_slice::<AboutLayer>(&text).map_or(0, |about| about.bytes);
         Ok(Some((bytes, self.layer(diff_id)?.is_some())))
     }
 
     /// Whether a layer is there, without a look at what is in it.
     pub(crate) fn has_layer(&self, diff_id: &str) -> bool {
-        is_diff_id(diff_id) && self.layers_directory().join(diff_id).join(ABOUT).is_file()
+        is_diff_id(diff_id)
+            && self.layers_directory().join(diff_id).join(ABOUT).is_file()
+            && self.has_ids(diff_id).is_ok_and(|has_ids| has_ids)
+    }
+
+    /// Whether a layer was unpacked with the host ids that guests have now.
+    fn has_ids(&self, diff_id: &str) -> Result<bool, PoolError> {
+        let path = self.layers_directory().join(diff_id);
+        Ok(dorm_disk::recorded(&path).map_err(PoolError::owners(&path))? == self.ids)
     }
 
     /// An empty place for a layer.
@@ -231,8 +248,9 @@ pub(super) fn is_diff_id(name: &str) -> bool {
 
 /// Writes what is known of a layer beside it.
 fn describe(part: &Path, links: &Links, images: &Images) -> Result<(), PoolError> {
-    let found = listing::list(&part.join(TREE), GUEST_ID_BASE)?;
+    let found = listing::list(&part.join(TREE), images.ids)?;
     let about = AboutLayer { format: FORMAT, tree: found.digest.to_string(), bytes: found.bytes, links: links.clone() };
+    disk::write_new(&part.join(RECORD), images.ids.to_record().as_bytes(), &images.steps)?;
     let path = part.join(ABOUT);
     let text = serde_json::to_vec(&about).map_err(|error| failed("put together", &path)(io::Error::from(error)))?;
     disk::write_new(&path, &text, &images.steps)

@@ -16,9 +16,9 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use blake3::Hasher;
+use dorm_guest_ids::{GuestIds, capability};
 use dorm_lifecycle::Digest;
 
-use super::tree::CAPABILITY;
 use crate::error::{PoolError, failed};
 use crate::hashing::hash_file;
 
@@ -51,17 +51,17 @@ pub(crate) struct Damage {
 /// What takes the entries of a listing, in its order.
 pub(super) type Each<'a> = dyn FnMut(&Path, &str) -> io::Result<()> + 'a;
 
-/// Lists `root`, whose owners are shifted by `id_base`.
-pub(super) fn list(root: &Path, id_base: u32) -> Result<Listing, PoolError> {
-    list_each(root, id_base, &mut |_, _| Ok(()))
+/// Lists `root`, whose owners are ids of `ids`.
+pub(super) fn list(root: &Path, ids: GuestIds) -> Result<Listing, PoolError> {
+    list_each(root, ids, &mut |_, _| Ok(()))
 }
 
 /// The same, and writes `files.list` to `to`, which must not be there yet.
-pub(super) fn list_into(root: &Path, id_base: u32, to: &Path) -> Result<Listing, PoolError> {
+pub(super) fn list_into(root: &Path, ids: GuestIds, to: &Path) -> Result<Listing, PoolError> {
     let file = File::create_new(to).map_err(failed("write", to))?;
     let mut out = BufWriter::new(file);
     writeln!(out, "{HEAD}").map_err(failed("write", to))?;
-    let listing = list_each(root, id_base, &mut |path, print| writeln!(out, "{print} {}", escaped(path)))?;
+    let listing = list_each(root, ids, &mut |path, print| writeln!(out, "{print} {}", escaped(path)))?;
     writeln!(out, "{END}").map_err(failed("write", to))?;
     let file = out.into_inner().map_err(|error| failed("write", to)(error.into_error()))?;
     file.sync_all().map_err(failed("write", to))?;
@@ -69,11 +69,11 @@ pub(super) fn list_into(root: &Path, id_base: u32, to: &Path) -> Result<Listing,
 }
 
 /// The same, and tells which entries are not those of the `files.list` at `known`; nothing where that is not whole.
-pub(super) fn compare(root: &Path, id_base: u32, known: &Path) -> Result<(Listing, Vec<Damage>), PoolError> {
+pub(super) fn compare(root: &Path, ids: GuestIds, known: &Path) -> Result<(Listing, Vec<Damage>), PoolError> {
     let mut expected = FilesList::open(known)?;
     let mut found = Vec::new();
     let mut lines = expected.by_ref().peekable();
-    let mut listing = list_each(root, id_base, &mut |path, print| {
+    let mut listing = list_each(root, ids, &mut |path, print| {
         hold_against(&mut lines, path, print, &mut found);
         Ok(())
     })?;
@@ -178,13 +178,13 @@ fn unescaped(text: &str) -> Option<PathBuf> {
     Some(std::ffi::OsString::from_vec(path).into())
 }
 
-pub(super) fn list_each(root: &Path, id_base: u32, each: &mut Each<'_>) -> Result<Listing, PoolError> {
+pub(super) fn list_each(root: &Path, ids: GuestIds, each: &mut Each<'_>) -> Result<Listing, PoolError> {
     let mut state = State {
         hasher: Hasher::new_derive_key(CONTEXT),
         links: HashMap::new(),
         bytes: 0,
         files: 0,
-        id_base,
+        ids,
         lost: Vec::new(),
         each,
     };
@@ -214,7 +214,7 @@ struct State<'a, 'b> {
     links: HashMap<(u64, u64), PathBuf>,
     bytes: u64,
     files: u64,
-    id_base: u32,
+    ids: GuestIds,
     lost: Vec<Damage>,
     each: &'a mut Each<'b>,
 }
@@ -243,7 +243,7 @@ impl State<'_, '_> {
             self.links.insert((facts.dev(), facts.ino()), relative.to_owned());
         }
         let mode = if kind.is_symlink() { 0 } else { facts.mode() & 0o7777 };
-        for number in [mode, facts.uid().wrapping_sub(self.id_base), facts.gid().wrapping_sub(self.id_base)] {
+        for number in [mode, facts.uid().wrapping_sub(self.ids.base()), facts.gid().wrapping_sub(self.ids.base())] {
             record.extend(number.to_le_bytes());
         }
         if kind.is_symlink() {
@@ -263,7 +263,7 @@ impl State<'_, '_> {
                 }
                 Err(error) => return Err(failed("hash", path)(error)),
             }
-            field(&mut record, &capability(&file));
+            field(&mut record, &capability(&file, self.ids));
             self.bytes += facts.len();
         } else {
             // A pipe; nothing else is ever written into an image.
@@ -285,11 +285,11 @@ fn is_lost(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::UnexpectedEof || error.raw_os_error() == Some(rustix::io::Errno::IO.raw_os_error())
 }
 
-/// The value of `security.capability`; empty where there is none.
-pub(super) fn capability(file: &File) -> Vec<u8> {
+/// The value of `security.capability` as guests have it; empty where there is none.
+pub(super) fn capability(file: &File, ids: GuestIds) -> Vec<u8> {
     let mut value = [0u8; 64];
-    match rustix::fs::fgetxattr(file, CAPABILITY, &mut value[..]) {
-        Ok(length) => value[..length].to_vec(),
+    match rustix::fs::fgetxattr(file, capability::NAME, &mut value[..]) {
+        Ok(length) => capability::unbound(value[..length].to_vec(), ids),
         Err(_) => Vec::new(),
     }
 }

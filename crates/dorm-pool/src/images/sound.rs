@@ -10,10 +10,11 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, lchown};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use dorm_guest_ids::{GuestIds, RECORD};
 use dorm_lifecycle::Digest;
 
 use super::listing::{self, Damage, NAMED_MAX};
-use super::{ABOUT, FILES, GUEST_ID_BASE, Image, Images, ROOTFS};
+use super::{ABOUT, FILES, Image, Images, ROOTFS};
 use crate::disk;
 use crate::error::{PoolError, failed};
 use crate::stored::in_rootfs;
@@ -55,6 +56,7 @@ impl Known {
 impl Images {
     /// The image, which this process has read to its last byte: now, if it has not before.
     pub(crate) fn sound(&self, digest: &Digest) -> Result<Image, PoolError> {
+        self.owned(digest)?;
         if let Some(image) = self.known(digest)? {
             return Ok(image);
         }
@@ -112,11 +114,12 @@ impl Images {
     fn read_through(&self, image: &Image) -> Result<Vec<Damage>, PoolError> {
         let digest = &image.digest;
         let files = self.path(digest).join(FILES);
-        let (listing, mut found) = match listing::compare(&image.rootfs, GUEST_ID_BASE, &files) {
+        let ids = self.made_with(digest)?;
+        let (listing, mut found) = match listing::compare(&image.rootfs, ids, &files) {
             Ok(compared) => compared,
             // Images of earlier versions have no list, and one that cannot be read names nothing.
             Err(PoolError::Io { path, .. }) if path == files => {
-                let listing = self.list_anew(digest, &image.rootfs, &files)?;
+                let listing = self.list_anew(digest, ids, &image.rootfs, &files)?;
                 let lost = listing.lost.clone();
                 (listing, lost)
             }
@@ -143,15 +146,21 @@ impl Images {
     }
 
     /// Lists an image that has no list, and keeps the list if the image is what it was.
-    fn list_anew(&self, digest: &Digest, rootfs: &Path, files: &Path) -> Result<listing::Listing, PoolError> {
+    fn list_anew(
+        &self,
+        digest: &Digest,
+        ids: GuestIds,
+        rootfs: &Path,
+        files: &Path,
+    ) -> Result<listing::Listing, PoolError> {
         let part = files.with_extension("part");
-        let written = disk::remove_file(&part).and_then(|()| listing::list_into(rootfs, GUEST_ID_BASE, &part));
+        let written = disk::remove_file(&part).and_then(|()| listing::list_into(rootfs, ids, &part));
         let listing = match written {
             Ok(listing) => listing,
             // It is only good for naming files: where it cannot be written, or another daemon writes it at this moment,
             // the image is checked all the same.
             Err(PoolError::Io { path, .. } | PoolError::DiskFull { path, .. }) if path == part => {
-                listing::list(rootfs, GUEST_ID_BASE)?
+                listing::list(rootfs, ids)?
             }
             Err(error) => return Err(error),
         };
@@ -174,7 +183,7 @@ impl Images {
             old.insert(path.to_owned(), print.to_owned());
             Ok(())
         };
-        listing::list_each(&old_root, GUEST_ID_BASE, &mut take)?;
+        listing::list_each(&old_root, self.ids, &mut take)?;
         let mut list = listing::FilesList::open(&from.join(FILES))?;
         let new: Vec<_> = list.by_ref().collect();
         if !list.is_whole {
@@ -214,7 +223,7 @@ impl Images {
                 fs::rename(&source, &target).map_err(failed("mend", &target))?;
             }
         }
-        for name in [FILES, ABOUT] {
+        for name in [FILES, ABOUT, RECORD] {
             let target = self.path(digest).join(name);
             fs::rename(from.join(name), &target).map_err(failed("mend", &target))?;
         }

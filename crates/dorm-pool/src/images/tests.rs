@@ -6,12 +6,15 @@ use std::path::Path;
 use tar::{Builder, EntryType, Header};
 use tempfile::TempDir;
 
-use super::{GUEST_ID_BASE, Image};
+use super::Image;
 use crate::error::PoolError;
 use crate::pool::Pool;
 use crate::steps::armed::{Armed, Ending};
 use crate::steps::{Step, Steps};
+use dorm_guest_ids::GuestIds;
 use dorm_steps::{AnySteps, pass};
+
+const GUEST_ID_BASE: u32 = GuestIds::DEFAULT.base();
 
 fn home() -> (TempDir, Pool) {
     let home = tempfile::tempdir().unwrap();
@@ -475,6 +478,7 @@ async fn imports_of_one_source_at_once_all_succeed() {
 mod bombs;
 mod bundles;
 mod layers;
+mod owners;
 mod references;
 mod seeds;
 
@@ -543,7 +547,7 @@ mod hostile {
                 entry.link.truncate(100);
             }
             let images = home.path().join("images");
-            let pool = super::super::Images::open(images, Steps(pass())).unwrap();
+            let pool = super::super::Images::open(images, GuestIds::DEFAULT, Steps(pass())).unwrap();
             let source = write(&home, &archive(&entries));
             let result = pool.import(&source, None, None, &|_| {});
             prop_assert_eq!(fs::read_to_string(outside.join("a")).unwrap(), "untouched");
@@ -564,7 +568,7 @@ mod hostile {
         #[test]
         fn random_bytes_are_no_archive(bytes in prop::collection::vec(any::<u8>(), 0..3000), at in 0usize..6000, flip in 1u8..) {
             let home = tempfile::tempdir().unwrap();
-            let pool = super::super::Images::open(home.path().join("images"), Steps(pass())).unwrap();
+            let pool = super::super::Images::open(home.path().join("images"), GuestIds::DEFAULT, Steps(pass())).unwrap();
             let result = pool.import(&write(&home, &bytes), None, None, &|_| {});
             prop_assert!(result.is_err());
             let mut changed = archive(&sample());

@@ -10,19 +10,19 @@ use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
+use dorm_guest_ids::{GuestIds, capability};
 use rustix::fs::{AtFlags, CWD, FileType, Gid, Mode, OFlags, ResolveFlags, Timespec, Timestamps, Uid, XattrFlags};
 use rustix::io::Errno;
 
 use super::node::{GuestPath, Kind, Node, Refusal};
 
-pub(super) const CAPABILITY: &str = "security.capability";
 const BUFFER: usize = 256 << 10;
 /// `openat2` gives up when something is renamed anywhere while it follows a `..`.
 const TRIES: usize = 256;
 
 pub(super) struct Tree {
     root: OwnedFd,
-    id_base: u32,
+    ids: GuestIds,
     /// Who owns directories that no entry names.
     implied_owner: u32,
     /// The directory that was used last.
@@ -33,17 +33,22 @@ pub(super) struct Tree {
 }
 
 impl Tree {
-    pub(super) fn open(root: &Path, id_base: u32) -> io::Result<Self> {
+    pub(super) fn open(root: &Path, ids: GuestIds) -> io::Result<Self> {
         let flags = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::RDONLY | OFlags::NOFOLLOW;
         let root = rustix::fs::openat(CWD, root, flags, Mode::empty())?;
         Ok(Self {
             root,
-            id_base,
-            implied_owner: id_base,
+            ids,
+            implied_owner: ids.base(),
             parent: None,
             directories: Vec::new(),
             buffer: vec![0; BUFFER],
         })
+    }
+
+    /// The host ids of what is written.
+    pub(super) fn ids(&self) -> GuestIds {
+        self.ids
     }
 
     /// Writes one entry; one of that path that is there already is replaced, as archives have it.
@@ -198,9 +203,10 @@ impl Tree {
         let (user, group) = self.owner(node)?;
         rustix::fs::fchown(&file, Some(user), Some(group)).map_err(owner_refused)?;
         rustix::fs::fchmod(&file, mode(node)).map_err(|error| Refusal::system("cannot be given its mode", error))?;
-        match &node.capability {
+        // Only in the form that gives nothing outside of sandboxes.
+        match node.capability.as_deref().and_then(|value| capability::bound(value, self.ids)) {
             None => Ok(()),
-            Some(value) => match rustix::fs::fsetxattr(&file, CAPABILITY, value, XattrFlags::empty()) {
+            Some(value) => match rustix::fs::fsetxattr(&file, capability::NAME, &value, XattrFlags::empty()) {
                 // Kept where possible: a host without it still runs everything as root.
                 Err(Errno::NOTSUP | Errno::PERM) | Ok(()) => Ok(()),
                 Err(error) => Err(Refusal::system("cannot be given its capabilities", error)),
@@ -218,11 +224,8 @@ impl Tree {
 
     fn owner(&self, node: &Node) -> Result<(Uid, Gid), Refusal> {
         let id = |id: u32| {
-            if id < super::GUEST_ID_COUNT {
-                Ok(self.id_base + id)
-            } else {
-                Err(Refusal::because(format!("belongs to id {id}: sandboxes have the ids 0 to 65535")))
-            }
+            let because = || Refusal::because(format!("belongs to id {id}: sandboxes have the ids 0 to 65535"));
+            self.ids.host(id).ok_or_else(because)
         };
         Ok((Uid::from_raw(id(node.user)?), Gid::from_raw(id(node.group)?)))
     }

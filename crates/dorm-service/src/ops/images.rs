@@ -32,7 +32,7 @@ impl Service {
         let (shared, image) = (self.shared.clone(), image.clone());
         self.shared.spawn(async move {
             let work = async {
-                let found = shared.pool.image(&image).await.map_err(|error| chain(&error))?;
+                let found = shared.pool.owned_image(&image).await.map_err(|error| chain(&error))?;
                 shared.engine.prepare(&image, &found.rootfs).await.map_err(|error| error.chain())
             };
             let prepared = tokio::select! {

@@ -12,6 +12,7 @@ use serde::Serialize;
 use super::exit;
 use super::output::{self, Format};
 use super::problem::Done;
+use crate::guest_ids::{self, Look};
 
 /// Where to look.
 #[derive(Debug, clap::Args)]
@@ -22,6 +23,9 @@ pub(crate) struct DoctorOptions {
     /// The data directory that the daemon has or is to have
     #[arg(long, env = "DORM_DATA", value_name = "DIRECTORY", default_value = super::DATA)]
     data: PathBuf,
+    /// The first of the host ids of guests that the daemon is to be given. By default those that the data directory has
+    #[arg(long, env = "DORM_GUEST_IDS", value_name = "BASE")]
+    guest_ids: Option<dorm_guest_ids::GuestIds>,
     /// The runsc that the daemon uses
     #[arg(long, env = "DORM_RUNSC", value_name = "PATH", default_value = "runsc")]
     runsc: PathBuf,
@@ -89,8 +93,23 @@ fn checks(options: &DoctorOptions) -> Vec<Check> {
     let mut checks = host::checks(&crate::program::find(&options.runsc));
     checks.extend(tools::checks());
     checks.extend(disk::checks(&options.data));
+    checks.push(self::guest_ids(options));
     checks.push(records::damage(&options.data));
     checks
+}
+
+/// Whether somebody else has host ids of guests.
+fn guest_ids(options: &DoctorOptions) -> Check {
+    const NAME: &str = "guest ids";
+    match guest_ids::look(&options.data, options.guest_ids) {
+        Ok(Look::Free(ids)) => Check::ok(NAME, format!("{ids}, which nobody else has")),
+        Ok(Look::Claimed { found, next_step, does_start: true }) => Check::warn(NAME, found, next_step),
+        Ok(Look::Claimed { found, next_step, does_start: false }) => Check::fail(NAME, found, next_step),
+        Err(error) => {
+            let next = "put the first id of the range and a line feed into that file";
+            Check::fail(NAME, format!("{:#}", anyhow::Error::from(error)), next)
+        }
+    }
 }
 
 fn print(checks: &[Check], usable: bool) -> Result<(), super::problem::Problem> {

@@ -7,6 +7,7 @@ mod deleted;
 mod disks;
 mod endurance;
 mod forks;
+mod guest_ids;
 mod hostile;
 mod identity;
 mod large;

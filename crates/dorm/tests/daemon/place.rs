@@ -51,8 +51,17 @@ impl Place {
         Self::with_images(&[])
     }
 
+    /// The same, whose guests have the host ids from `base`, whoever else has them on this host.
+    pub(crate) fn with_guest_ids(base: u32) -> Self {
+        Self::with_own_images(&[], Some(base))
+    }
+
     /// One with images of its own: copies of those that have these tags.
     pub(crate) fn with_images(tags: &[&str]) -> Self {
+        Self::with_own_images(tags, None)
+    }
+
+    fn with_own_images(tags: &[&str], guest_ids: Option<u32>) -> Self {
         use std::os::unix::fs::PermissionsExt as _;
         let directory = tempfile::Builder::new().prefix("dormouse-test-").tempdir_in("/var/tmp").unwrap();
         std::fs::set_permissions(directory.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
@@ -68,6 +77,10 @@ impl Place {
             copy.arg("-al").args([images().join(digest.trim_end()), own.clone()]);
             assert!(copy.status().unwrap().success(), "copy image '{tag}'");
             std::fs::write(own.join("tags").join(tag), digest).unwrap();
+        }
+        if let Some(base) = guest_ids {
+            std::fs::create_dir(&data).unwrap();
+            std::fs::write(data.join("guest-ids"), format!("{base}\n")).unwrap();
         }
         let daemon = Daemon::start(dorm, &data, &own, &log, &[]).unwrap();
         Self { directory, daemon: Some(daemon) }

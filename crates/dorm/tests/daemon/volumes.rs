@@ -321,3 +321,40 @@ async fn what_a_killed_daemon_has_mounted_for_volumes_is_taken_over_by_the_next_
     place.daemon_mut().start_again().unwrap();
     place.end(&[]).await;
 }
+
+#[tokio::test]
+async fn a_set_id_file_or_a_device_that_one_guest_leaves_on_a_volume_gives_the_next_one_nothing() {
+    const LEAVE: &str = "
+import os, stat, struct
+for name, mode in [('id', 0o6755), ('capable', 0o755)]:
+    program = '/usr/bin/id' if name == 'id' else '/bin/cat'
+    with open(program, 'rb') as source, open('/data/' + name, 'wb') as target:
+        target.write(source.read())
+    os.chown('/data/' + name, 0, 0)
+    os.chmod('/data/' + name, mode)
+try: os.setxattr('/data/capable', 'security.capability', struct.pack('<IIIII', 0x2000001, 0x80, 0, 0, 0))
+except OSError: pass
+try: os.mknod('/data/null', stat.S_IFCHR | 0o666, os.makedev(1, 3))
+except OSError: pass
+";
+    let place = Place::new();
+    let daemon = place.daemon();
+    volume(daemon, "data", json!({})).await;
+    let on_data = json!([{ "volume": "data", "path": "/data" }]);
+    let one = daemon.create(with("one", on_data.clone())).await.unwrap();
+    let (code, said) = daemon.exec(&one, &["python3", "-c", LEAVE]).await.unwrap();
+    assert_eq!(code, 0, "{said}");
+    assert_eq!(works(daemon, &one, "stat -c %a /data/id").await, "6755");
+    daemon.act(&one, "terminate").await.unwrap();
+    let two = daemon.create(with("two", on_data)).await.unwrap();
+    assert_eq!(works(daemon, &two, "stat -c '%a %u' /data/id").await, "6755 0", "it is there as it was left");
+    let user = "setpriv --reuid 1000 --regid 1000 --clear-groups";
+    assert_eq!(works(daemon, &two, &format!("{user} /data/id -u; {user} /data/id -g")).await, "1000\n1000");
+    let effective = works(daemon, &two, &format!("{user} /data/capable /proc/self/status | grep CapEff")).await;
+    assert!(effective.ends_with("0000000000000000"), "{effective}");
+    let (code, said) = sh(daemon, &two, "head -c 1 < /data/null").await;
+    assert!(code != 0, "a device of a volume opens: {said}");
+    daemon.act(&two, "terminate").await.unwrap();
+    daemon.ask(Method::DELETE, "/volumes/data", None).await.unwrap();
+    place.end(&[]).await;
+}

@@ -9,11 +9,10 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 
 use dorm_engine::{Content as Pieces, Entry, EntryKind, FileSink, NoContent};
+use dorm_guest_ids::GuestIds;
 
 use super::{Content, Files, Node};
 
-/// How much higher ids are outside.
-const ID_BASE: u32 = 100_000;
 const OPAQUE: &str = "trusted.overlay.opaque";
 
 struct Whole<'a>(Option<&'a [u8]>);
@@ -89,8 +88,8 @@ impl Files {
             let node = Node {
                 content,
                 mode: facts.mode() & 0o7777,
-                uid: facts.uid().saturating_sub(ID_BASE),
-                gid: facts.gid().saturating_sub(ID_BASE),
+                uid: GuestIds::DEFAULT.guest(facts.uid()).unwrap_or(0),
+                gid: GuestIds::DEFAULT.guest(facts.gid()).unwrap_or(0),
                 modified_unix_ms: facts.mtime() * 1000 + facts.mtime_nsec() / 1_000_000,
                 base: true,
             };

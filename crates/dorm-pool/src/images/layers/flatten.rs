@@ -10,7 +10,6 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, ResolveFlags};
 
 use super::{Layer, OPAQUE, WHITEOUT};
-use crate::images::GUEST_ID_BASE;
 use crate::images::node::{GuestPath, Kind, Node, Refusal};
 use crate::images::tree::Tree;
 
@@ -68,19 +67,19 @@ fn directory(
     let (from, names) = list(root, relative).map_err(refused)?;
     let path = GuestPath::parse(relative.as_os_str().as_bytes())?;
     let facts = rustix::fs::fstat(&from).map_err(refused)?;
-    if facts.st_uid < GUEST_ID_BASE {
-        tree.imply(&path)?;
-    } else {
+    if let Some(user) = tree.ids().guest(facts.st_uid) {
         let node = Node {
             path: path.clone(),
             kind: Kind::Directory,
             mode: facts.st_mode,
-            user: facts.st_uid - GUEST_ID_BASE,
-            group: facts.st_gid.saturating_sub(GUEST_ID_BASE),
+            user,
+            group: tree.ids().guest(facts.st_gid).unwrap_or(0),
             modified: facts.st_mtime,
             capability: None,
         };
         tree.put(&node, &mut io::empty())?;
+    } else {
+        tree.imply(&path)?;
     }
     let is_removal = |name: &OsString| names_mean == Names::OfLayer && name.as_bytes().starts_with(WHITEOUT);
     if names.iter().any(|name| is_removal(name) && name.as_bytes() == OPAQUE) {

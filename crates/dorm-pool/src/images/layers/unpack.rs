@@ -17,7 +17,7 @@ use crate::error::{PoolError, failed};
 use crate::images::documents::{BlobDigest, Packing};
 use crate::images::import::{Job, Sink};
 use crate::images::tree::Tree;
-use crate::images::{GUEST_ID_BASE, Images, archive};
+use crate::images::{Images, archive};
 use crate::steps::Step;
 
 const BUFFER: usize = 256 << 10;
@@ -90,7 +90,7 @@ pub(in crate::images) fn unpack(images: &Images, layer: &LayerBlob, job: &mut Jo
     images.steps.reach(Step::LayerBegun)?;
     let tree_path = part.path.join(TREE);
     disk::make_directory(&tree_path).map_err(failed("make the directory", &tree_path))?;
-    let tree = Tree::open(&tree_path, GUEST_ID_BASE).map_err(failed("open", &tree_path))?.for_layer();
+    let tree = Tree::open(&tree_path, images.ids).map_err(failed("open", &tree_path))?.for_layer();
     let mut sink = Sink::new(job, tree, &part.path).of_layer();
     let links = fill(&mut sink, layer, blob)?;
     images.steps.reach(Step::LayerFilled)?;

@@ -182,7 +182,7 @@ async fn an_image_in_layers_has_the_files_of_the_same_image_in_one_piece() {
     let image = layered(&home, &pool, &[&lower, &upper]).await.unwrap();
     let flat = flat(&home, &pool, &[&lower[..], &upper[..]].concat()).await;
     assert_ne!(image.digest, flat.digest, "settings count");
-    let list = |image: &Image| super::super::listing::list(&image.rootfs, super::GUEST_ID_BASE).unwrap().digest;
+    let list = |image: &Image| super::super::listing::list(&image.rootfs, super::GuestIds::DEFAULT).unwrap().digest;
     assert_eq!(list(&image), list(&flat));
     pool.verify_image(&image.digest).await.unwrap();
 }
@@ -467,7 +467,7 @@ mod hostile {
                 layout = layout.layer(Packing::Plain, &archive(entries));
             }
             layout.write();
-            let images = Images::open(home.path().join("images"), Steps(dorm_steps::pass())).unwrap();
+            let images = Images::open(home.path().join("images"), dorm_guest_ids::GuestIds::DEFAULT, Steps(dorm_steps::pass())).unwrap();
             let result = images.import(&layout.path, None, None, &|_| {});
             prop_assert_eq!(fs::read_to_string(outside.join("a")).unwrap(), "untouched");
             prop_assert_eq!(fs::metadata(outside.join("a")).unwrap().nlink(), 1);

@@ -107,8 +107,8 @@ impl Tree {
             path: path.clone(),
             kind: Kind::Fifo,
             mode: facts.st_mode,
-            user: facts.st_uid.saturating_sub(self.id_base),
-            group: facts.st_gid.saturating_sub(self.id_base),
+            user: self.ids.guest(facts.st_uid).unwrap_or(0),
+            group: self.ids.guest(facts.st_gid).unwrap_or(0),
             modified: facts.st_mtime,
             capability: None,
         };
@@ -124,7 +124,7 @@ impl Tree {
                 let file = rustix::fs::openat(from, name, flags, Mode::empty()).map_err(unreadable)?;
                 let mut file = File::from(file);
                 node.kind = Kind::File(u64::try_from(facts.st_size).unwrap_or(0));
-                node.capability = Some(listing::capability(&file)).filter(|value| !value.is_empty());
+                node.capability = Some(listing::capability(&file, self.ids)).filter(|value| !value.is_empty());
                 self.put(&node, &mut file)
             }
         }
@@ -139,7 +139,7 @@ impl Tree {
         let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
         let directory = rustix::fs::openat(self.parent()?, ".", flags, Mode::empty());
         let directory = directory.map_err(|error| Refusal::system("cannot be opened", error))?;
-        set_attributes(&directory, entry)
+        set_attributes(&directory, entry, self.ids)
             .map_err(|error| Refusal { what: "cannot be given its attributes".to_owned(), source: Some(error) })
     }
 
