@@ -34,6 +34,10 @@ mod images;
 #[allow(clippy::disallowed_methods, reason = "all of it runs on threads that may block: see pool")]
 mod pace;
 mod pool;
+#[allow(clippy::disallowed_methods, reason = "all of it runs on threads that may block: see pool")]
+mod room;
+#[allow(clippy::disallowed_methods, reason = "all of it runs on threads that may block: see pool")]
+mod sparse;
 mod steps;
 #[allow(clippy::disallowed_methods, reason = "all of it runs on threads that may block: see pool")]
 mod stored;
@@ -49,9 +53,10 @@ pub use images::documents::{
     BlobDigest, Configuration, DOCUMENT_BYTES_MAX, Descriptor, Document, Manifest, Packing, choose, host_architecture,
 };
 pub use images::{
-    ExportedImage, Foreign, GUEST_ID_BASE, GUEST_ID_COUNT, Image, ImageConfig, ImageSource, Owner, Progress, Stage,
-    numbered_user,
+    ExportedImage, Foreign, GUEST_ID_BASE, GUEST_ID_COUNT, Image, ImageConfig, ImageSource, ImportLimits, Owner,
+    Progress, READERS, Stage, numbered_user,
 };
 pub use pace::Pace;
 pub use pool::Pool;
+pub use room::{Meter, Room};
 pub use stored::{Checked, DamagedFile, Stored};

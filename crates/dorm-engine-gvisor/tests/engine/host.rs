@@ -79,6 +79,7 @@ impl Place {
             cgroup_prefix: self.prefix.clone(),
             owner: self.owner.clone(),
             steps: dorm_steps::pass(),
+            reader: None,
         })
         .await
     }

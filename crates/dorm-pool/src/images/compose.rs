@@ -12,7 +12,7 @@ use super::import::{Contents, Job, Sink};
 use super::node::{GuestPath, Kind, Node, Refusal};
 use super::settings::{ImageConfig, ImageSource};
 use super::tree::Tree;
-use super::{GUEST_ID_BASE, Image, Images, Progress, ROOTFS, layers, users};
+use super::{Image, Images, Progress, ROOTFS, layers, users};
 use crate::captures::Merged;
 use crate::disk;
 use crate::error::{PoolError, failed};
@@ -35,7 +35,7 @@ impl Images {
         let staging = self.stage()?;
         let rootfs = staging.path().join(ROOTFS);
         disk::make_directory(&rootfs).map_err(failed("make the directory", &rootfs))?;
-        let tree = Tree::open(&rootfs, GUEST_ID_BASE).map_err(failed("open", &rootfs))?;
+        let tree = self.tree(&rootfs).map_err(failed("open", &rootfs))?;
         let mut sink = Sink::new(&mut job, tree, staging.path());
         layers::link_all(&mut sink.tree, &below.rootfs)
             .map_err(|(entry, refusal)| sink.entry_refused(&entry, refusal))?;
@@ -45,7 +45,7 @@ impl Images {
                 continue;
             }
             let name = String::from_utf8_lossy(&entry.path);
-            sink.count(&name)?;
+            sink.count(&name, 0)?;
             put(&mut sink.tree, entry, root, path).map_err(|refusal| sink.entry_refused(&name, refusal))?;
         }
         sink.make_place(&config)?;

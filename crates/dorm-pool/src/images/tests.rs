@@ -475,6 +475,7 @@ async fn imports_of_one_source_at_once_all_succeed() {
 mod bombs;
 mod bundles;
 mod layers;
+mod liars;
 mod references;
 mod seeds;
 

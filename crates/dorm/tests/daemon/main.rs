@@ -28,3 +28,4 @@ mod sleep;
 mod soundness;
 mod transfer;
 mod volumes;
+mod workers;
