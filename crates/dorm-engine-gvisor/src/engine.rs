@@ -15,6 +15,7 @@ use dorm_engine::{
 use dorm_guest_ids::GuestIds;
 use dorm_lifecycle::{Digest, RunCondition, RunId};
 use dorm_steps::AnySteps;
+use dorm_worker::Program;
 use rustix::fs::FlockOperation;
 use tokio::sync::mpsc;
 
@@ -59,6 +60,9 @@ pub struct Config {
     pub owner: String,
     /// Who is asked at each step that changes the host; [`dorm_steps::pass`] where nobody is.
     pub steps: AnySteps,
+    /// The program whose workers parse memory images, with the roles [`crate::READERS`]; this process does it itself
+    /// without one.
+    pub reader: Option<Program>,
 }
 
 impl std::fmt::Debug for Config {
@@ -85,6 +89,7 @@ pub(crate) struct Shared {
     pub(crate) host: Host,
     pub(crate) runs: Runs,
     pub(crate) spares: Spares,
+    reader: Option<Program>,
     pub(crate) listener: Mutex<Option<mpsc::Sender<Notice>>>,
     capabilities: Capabilities,
     /// Locked as long as the engine lives.
@@ -104,7 +109,7 @@ impl GvisorEngine {
     /// [`EngineError::Unusable`], with what to do.
     #[allow(clippy::disallowed_methods, reason = "nothing else runs before the engine is open")]
     pub async fn open(config: Config) -> Result<Arc<Self>, EngineError> {
-        let Config { directory, runsc, agent, network, hulls, cgroup_prefix, guest_ids, owner, steps } = config;
+        let Config { directory, runsc, agent, network, hulls, cgroup_prefix, guest_ids, owner, steps, reader } = config;
         let program = runsc.clone();
         let found = tokio::task::spawn_blocking(move || probe::probe(&program)).await;
         let found = found.map_err(|source| unusable("this is a bug: please report it", source))?;
@@ -145,6 +150,7 @@ impl GvisorEngine {
             host,
             runs: Runs::default(),
             spares: Spares::new(hulls),
+            reader,
             listener: Mutex::default(),
             capabilities: Capabilities { name: NAME, build, cpu, holds_after_restore: false },
             _lock: lock,
@@ -288,9 +294,13 @@ impl Engine for GvisorEngine {
 
     async fn read_files(&self, image: &Path, sink: Box<dyn FileSink>) -> Result<LeftOut, EngineError> {
         let image = image.to_owned();
-        self.to_its_end(|_| async move {
+        self.to_its_end(|shared| async move {
             let (directory, mut sink) = (image.clone(), sink);
-            let read = blocking(move || files::read(&directory, sink.as_mut())).await;
+            let read = blocking(move || match &shared.reader {
+                Some(program) => files::read_by(program, &directory, sink.as_mut()),
+                None => files::read(&directory, sink.as_mut()),
+            });
+            let read = read.await;
             read.map_err(|error| EngineError::Files { image, source: error.into() })
         })
         .await

@@ -19,6 +19,7 @@ mod graph;
 mod pages;
 #[cfg(test)]
 mod sample;
+mod told;
 mod tree;
 mod unframe;
 mod walk;
@@ -29,10 +30,12 @@ use std::fs;
 use std::path::Path;
 
 use dorm_engine::{FileSink, LeftOut};
+use dorm_worker::Program;
 
 pub(crate) use self::error::FilesError;
 use self::graph::{Graph, Part};
 use self::pages::{MemoryFiles, Source};
+pub use self::told::READERS;
 use self::walk::Walk;
 pub(crate) use self::whole::written;
 use self::wire::Wire;
@@ -44,6 +47,11 @@ const CHECKPOINT: &str = "checkpoint.img";
 const KERNEL: &str = "pkg/sentry/kernel.Kernel";
 /// `pages_meta.img` is read at once; it grows with how scattered the memory is, and stays far below this.
 const META_MAX: u64 = 1 << 30;
+
+/// As [`read`], parsed by a worker that is `program`.
+pub(crate) fn read_by(program: &Program, image: &Path, sink: &mut dyn FileSink) -> Result<LeftOut, GvisorError> {
+    told::read(program, image, sink).map_err(|source| GvisorError::Files { image: image.to_owned(), source })
+}
 
 /// Hands every change of the guest's root file system, and what is in its `/tmp`, to `sink`. Blocks.
 pub(crate) fn read(image: &Path, sink: &mut dyn FileSink) -> Result<LeftOut, GvisorError> {

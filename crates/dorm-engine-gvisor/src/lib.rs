@@ -38,6 +38,7 @@ mod spares;
 mod stream;
 
 pub use engine::{Config, GvisorEngine};
+pub use files::READERS;
 #[cfg(any(test, feature = "fuzzing"))]
 pub use files::fuzzing;
 pub use notes::{NotedRun, noted_runs};

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use dorm_pool::{BlobDigest, Descriptor};
+use dorm_pool::{BlobDigest, Descriptor, Meter, PoolError, Room};
 use dorm_service::RegistryError;
 use dorm_steps::AnySteps;
 use reqwest::header::CONTENT_RANGE;
@@ -32,6 +32,7 @@ static NUMBERS: AtomicU64 = AtomicU64::new(0);
 pub(crate) struct Blobs {
     directory: PathBuf,
     steps: AnySteps,
+    room: Room,
     state: Mutex<State>,
 }
 
@@ -73,8 +74,9 @@ pub(crate) fn in_place<T>(work: impl FnOnce() -> T) -> T {
 }
 
 impl Blobs {
-    pub(crate) fn open(directory: PathBuf, steps: AnySteps) -> io::Result<Self> {
-        let blobs = Self { directory, steps, state: Mutex::default() };
+    /// What is fetched leaves the disk what `room` keeps.
+    pub(crate) fn open(directory: PathBuf, steps: AnySteps, room: Room) -> io::Result<Self> {
+        let blobs = Self { directory, steps, room, state: Mutex::default() };
         let place = blobs.place();
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&place)?;
         for entry in fs::read_dir(&place)? {
@@ -151,6 +153,7 @@ impl Blobs {
             blob,
             more,
             draft: Draft::open(self.part(&blob.digest), blob.bytes).await?,
+            meter: self.room.meter(&self.place()),
         };
         let begun = self.steps.reach("oci: blob begun");
         begun.map_err(|stopped| io_error("go on past a step of", &path)(stopped.into()))?;
@@ -273,6 +276,7 @@ struct Fetching<'a> {
     blob: &'a Descriptor,
     more: &'a (dyn Fn(i64) + Send + Sync),
     draft: Draft,
+    meter: Meter,
 }
 
 impl Fetching<'_> {
@@ -310,11 +314,17 @@ impl Fetching<'_> {
                 let what = format!("more than the {} bytes of {}", self.blob.bytes, self.blob.digest);
                 return Err(Failed::Final(self.client.whom.lies(what)));
             }
+            self.charge(chunk.len()).map_err(Failed::Final)?;
             let added = self.draft.add(&chunk);
             added.map_err(io_error("write", &self.draft.path)).map_err(Failed::Final)?;
             (self.more)(i64::try_from(chunk.len()).unwrap_or(0));
         }
         if self.draft.have < self.blob.bytes { Err(self.broken("stopped")) } else { Ok(()) }
+    }
+
+    fn charge(&mut self, bytes: usize) -> Result<(), RegistryError> {
+        let charged: Result<(), PoolError> = in_place(|| self.meter.charge_bytes(bytes as u64));
+        charged.map_err(|source| RegistryError::Pool { name: self.client.whom.name.clone(), source })
     }
 
     /// Whether an answer goes on where we are.

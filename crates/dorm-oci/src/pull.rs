@@ -65,7 +65,7 @@ impl OciRegistry {
         };
         let far = client().build().map_err(io::Error::other)?;
         let near = client().no_proxy().build().map_err(io::Error::other)?;
-        let blobs = Blobs::open(config.directory.clone(), config.steps.clone())?;
+        let blobs = Blobs::open(config.directory.clone(), config.steps.clone(), pool.room().clone())?;
         Ok(Self { config, blobs, pool: PoolRef(pool), far, near })
     }
 

@@ -32,13 +32,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use dorm_guest_ids::GuestIds;
 use dorm_lifecycle::{CaptureId, Digest, Resources, SandboxId, Timestamp};
 
 use crate::disk;
 use crate::error::{PoolError, failed};
+use crate::room::{Meter, Room};
 use crate::steps::{Step, Steps};
 
 pub use copy::Copied;
@@ -174,6 +175,8 @@ pub(crate) struct Captures {
     live: Mutex<BTreeMap<CaptureId, Live>>,
     /// Trees that this process has written, or has read to their last byte.
     trusted: Mutex<BTreeSet<CaptureId>>,
+    /// What the disk keeps when something is taken in; nothing unless it is set.
+    room: OnceLock<Room>,
 }
 
 impl Captures {
@@ -187,7 +190,8 @@ impl Captures {
                 tracing::warn!(%error, "part of a removed capture stays until the next start");
             }
         }
-        let captures = Self { directory, ids, steps, live: Mutex::default(), trusted: Mutex::default() };
+        let (live, trusted, room) = (Mutex::default(), Mutex::default(), OnceLock::new());
+        let captures = Self { directory, ids, steps, live, trusted, room };
         captures.complete_changes()?;
         Ok(captures)
     }
@@ -198,6 +202,15 @@ impl Captures {
 
     pub(crate) fn directory(&self) -> &Path {
         &self.directory
+    }
+
+    /// What is written of files, and of what comes from elsewhere, leaves the disk what `room` keeps. To be called once.
+    pub(crate) fn keep(&self, room: Room) {
+        let _ = self.room.set(room);
+    }
+
+    fn meter(&self) -> Meter {
+        self.room.get_or_init(Room::default).meter(&self.directory)
     }
 
     pub(crate) fn list(&self) -> Result<Vec<CaptureId>, PoolError> {

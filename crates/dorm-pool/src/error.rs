@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use dorm_disk::DiskError;
 use dorm_guest_ids::GuestIds;
 use dorm_lifecycle::{CaptureId, Digest};
+use dorm_worker::WorkerError;
 use thiserror::Error;
 
 use crate::images::Foreign;
@@ -47,6 +48,21 @@ pub enum PoolError {
         need_bytes: u64,
         /// What could be had.
         free_bytes: u64,
+    },
+    /// What is written would take the room that the disk must keep.
+    #[error(
+        "the disk of {path} is nearly full: {free} {what} are free, of which {reserve} must stay so; nothing of it was \
+         kept: remove snapshots, images or other files there"
+    )]
+    Reserve {
+        /// Where.
+        path: PathBuf,
+        /// What is short: `bytes` or `inodes`.
+        what: &'static str,
+        /// How many are free.
+        free: u64,
+        /// How many must stay so.
+        reserve: u64,
     },
     /// A capture of that id is there already, or is being written.
     #[error("capture {0} exists already: choose a new id")]
@@ -232,6 +248,15 @@ pub enum PoolError {
         #[source]
         source: Option<io::Error>,
     },
+    /// The worker that read what was to be imported has failed.
+    #[error("cannot import {path}: a worker failed while it read it; nothing was kept")]
+    Worker {
+        /// The archive or directory.
+        path: PathBuf,
+        /// How it failed.
+        #[source]
+        source: WorkerError,
+    },
     /// The work itself was interrupted: the program is being stopped, or has an error.
     #[error("the work on the pool was interrupted; try again")]
     Interrupted(#[source] tokio::task::JoinError),
@@ -240,7 +265,7 @@ pub enum PoolError {
 impl PoolError {
     /// Whether room on the disk is what is missing.
     pub fn is_no_room(&self) -> bool {
-        matches!(self, Self::NoRoom { .. } | Self::DiskFull { .. })
+        matches!(self, Self::NoRoom { .. } | Self::DiskFull { .. } | Self::Reserve { .. })
     }
 
     /// For `map_err`: what went wrong with the owners of what is at `path`.

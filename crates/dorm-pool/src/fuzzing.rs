@@ -18,14 +18,14 @@ use dorm_steps::pass;
 use crate::captures::Captures;
 pub use crate::captures::fuzzing::listing;
 pub use crate::images::fuzzing::documents;
-use crate::images::{Images, Limits};
+use crate::images::{Images, ImportLimits};
 use crate::steps::Steps;
 
 const BLOCK: usize = 512;
 const CANARY: &str = "canary";
 const CONTENT: &[u8] = b"nothing outside is touched";
 /// No input makes more of these.
-const LIMITS: Limits = Limits { entries: 3000, bytes: 8 << 20 };
+const LIMITS: ImportLimits = ImportLimits { entries: 3000, bytes: 8 << 20, file_bytes: 8 << 20, ratio: 1000 };
 
 /// A pool of the fuzzer's own, and something beside it that must not change.
 pub struct Fuzzed {

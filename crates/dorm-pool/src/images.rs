@@ -23,9 +23,11 @@ mod export;
 pub(crate) mod fuzzing;
 mod import;
 mod layers;
+mod limits;
 mod listing;
 mod node;
 mod owners;
+mod reader;
 mod references;
 mod settings;
 mod sound;
@@ -46,11 +48,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::disk;
 use crate::error::{PoolError, failed};
+use crate::room::Room;
 use crate::steps::{Step, Steps};
 
 pub use export::ExportedImage;
-pub(crate) use import::Limits;
 pub use import::{Progress, Stage};
+pub use limits::ImportLimits;
+pub use reader::READERS;
+pub(crate) use reader::Reader;
 pub use references::{Foreign, Owner};
 pub use settings::{ImageConfig, ImageSource};
 pub use users::numbered_user;
@@ -112,7 +117,9 @@ pub(crate) struct Images {
     /// The host ids of guests. Images made with others are not used before they have these.
     ids: GuestIds,
     steps: Steps,
-    limits: Limits,
+    limits: ImportLimits,
+    room: Room,
+    reader: Reader,
     owner: Option<Owner>,
     known: sound::Known,
 }
@@ -123,7 +130,8 @@ impl Images {
         disk::make_directories(&directory.join(tags::DIRECTORY))?;
         disk::let_pass(&directory, ids.base())?;
         let known = sound::Known::default();
-        let images = Self { directory, ids, steps, limits: Limits::default(), owner: None, known };
+        let (limits, room, reader) = (ImportLimits::default(), Room::default(), Reader::InProcess);
+        let images = Self { directory, ids, steps, limits, room, reader, owner: None, known };
         let held = images.lock()?;
         // What cannot be cleared away now is looked for again at the next start.
         if let Err(error) = images.complete_changes(&held) {
@@ -146,9 +154,26 @@ impl Images {
             ids: self.ids,
             steps: self.steps.clone(),
             limits: self.limits,
+            room: self.room.clone(),
+            reader: self.reader.clone(),
             owner: self.owner.clone(),
             known: sound::Known::default(),
         }
+    }
+
+    /// The same images, with other limits for what is imported.
+    pub(crate) fn limited(self, limits: ImportLimits) -> Self {
+        Self { limits, ..self }
+    }
+
+    /// The same images, of which sources are parsed by `reader`.
+    pub(crate) fn read_by(self, reader: Reader) -> Self {
+        Self { reader, ..self }
+    }
+
+    /// The same images; what is written there leaves the disk what `room` keeps.
+    pub(crate) fn within(self, room: Room) -> Self {
+        Self { room, ..self }
     }
 
     pub(crate) fn directory(&self) -> &Path {

@@ -35,6 +35,10 @@ mod images;
 #[allow(clippy::disallowed_methods, reason = "all of it runs on threads that may block: see pool")]
 mod pace;
 mod pool;
+#[allow(clippy::disallowed_methods, reason = "all of it runs on threads that may block: see pool")]
+mod room;
+#[allow(clippy::disallowed_methods, reason = "all of it runs on threads that may block: see pool")]
+mod sparse;
 mod steps;
 #[allow(clippy::disallowed_methods, reason = "all of it runs on threads that may block: see pool")]
 mod stored;
@@ -50,7 +54,11 @@ pub use error::PoolError;
 pub use images::documents::{
     BlobDigest, Configuration, DOCUMENT_BYTES_MAX, Descriptor, Document, Manifest, Packing, choose, host_architecture,
 };
-pub use images::{ExportedImage, Foreign, Image, ImageConfig, ImageSource, Owner, Progress, Stage, numbered_user};
+pub use images::{
+    ExportedImage, Foreign, Image, ImageConfig, ImageSource, ImportLimits, Owner, Progress, READERS, Stage,
+    numbered_user,
+};
 pub use pace::Pace;
 pub use pool::Pool;
+pub use room::{Meter, Room};
 pub use stored::{Checked, DamagedFile, Stored};

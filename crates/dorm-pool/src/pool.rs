@@ -9,6 +9,7 @@ use std::sync::Arc;
 use dorm_guest_ids::GuestIds;
 use dorm_lifecycle::{CaptureId, Digest};
 use dorm_steps::AnySteps;
+use dorm_worker::Program;
 
 use crate::captures::{
     self, Below, Capture, CaptureDraft, Captures, Copied, Differing, Expected, Export, ExportNote, ImportAs, Imported,
@@ -17,8 +18,11 @@ use crate::captures::{
 use crate::damage::{self, Damage};
 use crate::error::{PoolError, failed};
 use crate::images::documents::BlobDigest;
-use crate::images::{ExportedImage, Foreign, Image, ImageConfig, ImageSource, Images, Owner, Progress};
+use crate::images::{
+    ExportedImage, Foreign, Image, ImageConfig, ImageSource, Images, ImportLimits, Owner, Progress, Reader,
+};
 use crate::pace::{self, Pace};
+use crate::room::Room;
 use crate::steps::Steps;
 use crate::stored::{self, Checked, Stored};
 
@@ -28,6 +32,7 @@ pub struct Pool {
     captures: Arc<Captures>,
     images: Arc<Images>,
     data: PathBuf,
+    room: Room,
 }
 
 impl Pool {
@@ -58,7 +63,8 @@ impl Pool {
         let steps = Steps(steps);
         let captures = Captures::open(data.join("captures"), ids, steps.clone())?;
         let images = Images::open(images.to_owned(), ids, steps)?;
-        Ok(Self { captures: Arc::new(captures), images: Arc::new(images), data: data.to_owned() })
+        let room = Room::default();
+        Ok(Self { captures: Arc::new(captures), images: Arc::new(images), data: data.to_owned(), room })
     }
 
     /// The same pool on behalf of a data directory, which says to others that share the images which of them it needs.
@@ -70,6 +76,29 @@ impl Pool {
         let mut images = self.images.reopened();
         images.set_owner(owner)?;
         Ok(Self { images: Arc::new(images), ..self })
+    }
+
+    /// The same pool; what it takes in leaves the disk `reserve_bytes`, and images keep to `limits`. To be called before the
+    /// pool is used.
+    #[must_use]
+    pub fn limited(self, reserve_bytes: u64, limits: ImportLimits) -> Self {
+        let room = Room::keeping(reserve_bytes);
+        let images = self.images.reopened().limited(limits).within(room.clone());
+        self.captures.keep(room.clone());
+        Self { images: Arc::new(images), room, ..self }
+    }
+
+    /// The same pool; archives are parsed and decompressed by workers, which are `program` with the roles
+    /// [`crate::READERS`]. To be called before the pool is used.
+    #[must_use]
+    pub fn read_by(self, program: Program) -> Self {
+        let images = self.images.reopened().read_by(Reader::Workers(program));
+        Self { images: Arc::new(images), ..self }
+    }
+
+    /// The room on the disk for what is taken in from elsewhere.
+    pub fn room(&self) -> &Room {
+        &self.room
     }
 
     /// Says that the owner of this pool needs an image, until [`Pool::release_image`]. Durable when this returns.

@@ -535,7 +535,7 @@ pub(crate) fn host_part(error: PoolError) -> ServiceError {
 
 pub(crate) fn pool_code(error: &PoolError) -> Code {
     match error {
-        PoolError::NoRoom { .. } | PoolError::DiskFull { .. } => Code::NoRoom,
+        PoolError::NoRoom { .. } | PoolError::DiskFull { .. } | PoolError::Reserve { .. } => Code::NoRoom,
         PoolError::NoImage { .. } => Code::NotFound,
         PoolError::Ambiguous { .. } | PoolError::Tag(_) | PoolError::Source { .. } | PoolError::Entry { .. } => {
             Code::InvalidArgument
@@ -554,6 +554,7 @@ pub(crate) fn pool_code(error: &PoolError) -> Code {
         | PoolError::Io { .. }
         | PoolError::Format { .. }
         | PoolError::Owners { .. }
+        | PoolError::Worker { .. }
         | PoolError::Interrupted(_) => Code::Failed,
     }
 }

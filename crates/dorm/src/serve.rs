@@ -11,9 +11,10 @@ use dorm_engine_gvisor::GvisorEngine;
 use dorm_guest_ids::GuestIds;
 use dorm_lifecycle::Limits;
 use dorm_net::HostNetwork;
-use dorm_pool::Pool;
+use dorm_pool::{ImportLimits, Pool};
 use dorm_service::{Budgets, ParkLimits, Parts, Retention, Service, Settings};
 use dorm_store::{SteppedStore, Store};
+use dorm_worker::Program;
 use tokio::net::TcpListener;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -26,6 +27,12 @@ use crate::identity::{self, Identity};
 use crate::records::FiledStore;
 use crate::shutdown::Shutdown;
 use crate::steps::ReportedSteps;
+
+/// The user and group of workers: the last one of guests, whom no file of an image can belong to but by intent, and who
+/// is nobody on the host.
+const fn worker(ids: GuestIds) -> u32 {
+    ids.base() + (GuestIds::COUNT - 1)
+}
 
 /// How the daemon is to run. Every option has a default that works.
 #[derive(Clone, Debug, clap::Args)]
@@ -99,6 +106,18 @@ pub(crate) struct ServeOptions {
     /// twentieth of the disk, 512 MiB at most
     #[arg(long, env = "DORM_DISK_FLOOR_MIB")]
     disk_floor_mib: Option<u64>,
+    /// How long the files of an image may be together, in MiB, holes included. More is refused before it is written
+    #[arg(long, env = "DORM_IMAGE_MIB_MAX", value_name = "MIB", default_value_t = 65_536)]
+    image_mib_max: u64,
+    /// How long one file of an image may be, in MiB
+    #[arg(long, env = "DORM_IMAGE_FILE_MIB_MAX", value_name = "MIB", default_value_t = 65_536)]
+    image_file_mib_max: u64,
+    /// How many files, directories and links an image may have
+    #[arg(long, env = "DORM_IMAGE_ENTRIES_MAX", value_name = "COUNT", default_value_t = 2_000_000)]
+    image_entries_max: u64,
+    /// How many bytes may come out of one byte of a compressed layer or archive, beyond the first GiB
+    #[arg(long, env = "DORM_IMAGE_RATIO_MAX", value_name = "RATIO", default_value_t = 1000)]
+    image_ratio_max: u64,
     /// How much of the disk is held back, in MiB, so that a full disk can be emptied: only terminate, deletions, gc and
     /// the daemon's start use it. 0 for none
     #[arg(long, env = "DORM_DISK_KEEP_MIB", default_value_t = 64)]
@@ -228,12 +247,16 @@ async fn open(
         guest_ids,
         owner: id,
         steps: steps.clone(),
+        reader: Some(Program::this(worker(guest_ids))),
     })
     .await?;
     let images = options.images.clone().unwrap_or_else(|| path.join("images"));
     // Engines are told whole paths: their processes do not stand where the daemon does.
     let images = std::path::absolute(&images).with_context(|| format!("find {}", images.display()))?;
-    let pool = Pool::open_for(path, &images, guest_ids, steps.clone())?.owned_by(owner)?;
+    let pool = Pool::open_for(path, &images, guest_ids, steps.clone())?
+        .limited(budgets.disk_reserve_bytes, image_limits(options))
+        .read_by(Program::this(worker(guest_ids)))
+        .owned_by(owner)?;
     let pulls = dorm_oci::Config { steps: steps.clone(), ..dorm_oci::Config::new(path.join("pulls")) };
     let registry = dorm_oci::open(pulls, pool.clone())
         .with_context(|| format!("open {} for pulls", path.join("pulls").display()))?;
@@ -298,6 +321,15 @@ fn budgets(options: &ServeOptions, data: &Path) -> Result<Budgets> {
         disk_floor_bytes: mib(options.disk_floor_mib).unwrap_or((disk_bytes / 20).min(512 << 20)),
         disk_reserve_bytes: mib(options.disk_reserve_mib).unwrap_or((disk_bytes / 50).min(1 << 30)),
     })
+}
+
+fn image_limits(options: &ServeOptions) -> ImportLimits {
+    ImportLimits {
+        entries: options.image_entries_max,
+        bytes: options.image_mib_max.saturating_mul(1 << 20),
+        file_bytes: options.image_file_mib_max.saturating_mul(1 << 20),
+        ratio: options.image_ratio_max,
+    }
 }
 
 /// A length of time, ten years at most.

@@ -2,6 +2,7 @@
 
 use std::io;
 
+use dorm_worker::WorkerError;
 use thiserror::Error;
 
 /// The release of the engine whose images are known; what others write is believed only as far as it looks the same.
@@ -23,6 +24,10 @@ pub(crate) enum FilesError {
         #[source]
         source: io::Error,
     },
+    #[error("{what}")]
+    Told { what: String },
+    #[error("a worker failed while it read the image")]
+    Worker(#[source] WorkerError),
     #[error("the entry '{path}' was not taken")]
     Sink {
         path: String,
@@ -48,7 +53,11 @@ impl FilesError {
     pub(crate) fn host_error(&self) -> Option<&io::Error> {
         match self {
             Self::File { source, .. } | Self::Sink { source, .. } => Some(source),
-            Self::Damaged { .. } | Self::Different { .. } | Self::Unsound { .. } => None,
+            Self::Damaged { .. }
+            | Self::Different { .. }
+            | Self::Unsound { .. }
+            | Self::Told { .. }
+            | Self::Worker(_) => None,
         }
     }
 }

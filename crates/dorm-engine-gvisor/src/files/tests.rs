@@ -95,10 +95,10 @@ impl Image {
     }
 }
 
-type Piece = (u64, Vec<u8>);
+pub(super) type Piece = (u64, Vec<u8>);
 
-#[derive(Default)]
-struct Collected(Vec<(Entry, Vec<Piece>)>);
+#[derive(Default, Debug)]
+pub(super) struct Collected(pub(super) Vec<(Entry, Vec<Piece>)>);
 
 impl FileSink for Collected {
     fn take(&mut self, entry: &Entry, content: &mut dyn Content) -> std::io::Result<()> {
@@ -157,6 +157,23 @@ fn read_image(state: &[u8], parts: &[PartOf]) -> Result<Vec<(Entry, Vec<Piece>)>
     let mut sink = Collected::default();
     read_open([file_of(&checkpoint), file_of(&meta), file_of(&pages)], &mut sink)?;
     Ok(sink.0)
+}
+
+/// Hands the entries of an image with two files to `sink`: one has a hole and attributes, one has two names.
+pub(super) fn an_image(sink: &mut dyn FileSink) -> Result<LeftOut, FilesError> {
+    let mut image = Image::new();
+    let attributes = map(&[(text(b"user.a"), text(b"1"))]);
+    let attributes = image.saved.add(attributes);
+    let long = image.file(1 << 40, &[(4096, 16_384, 4096), (1 << 30, (1 << 30) + 4096, 0)], attributes);
+    image.enter(b"long", long);
+    let short = image.file(1, &[], 0);
+    image.enter(b"a", short);
+    image.enter(b"b", short);
+    let children = image.saved.add(map(&image.root_entries));
+    image.directory(image.root, b"", children);
+    let parts = [(0, 8192, true), (8192, 12_288, false), (12_288, 16_384, true)];
+    let [checkpoint, meta, pages] = image_of(&image.saved.bytes(), &parts);
+    read_open([file_of(&checkpoint), file_of(&meta), file_of(&pages)], sink)
 }
 
 /// The files of an image of which nobody reads the files.

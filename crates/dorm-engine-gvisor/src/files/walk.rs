@@ -254,7 +254,7 @@ impl<'a, 's> Walk<'a, 's> {
 }
 
 /// Whether `name` is a component of a path, and nothing that leads anywhere else.
-fn is_component(name: &[u8]) -> bool {
+pub(super) fn is_component(name: &[u8]) -> bool {
     let is_special = matches!(name, b"" | b"." | b"..");
     !is_special && name.len() <= NAME_MAX && !name.iter().any(|&byte| byte == b'/' || byte == 0)
 }

@@ -66,7 +66,11 @@ fn account(mut meta: &fs::File, bytes: u64) -> Result<u64, FilesError> {
 fn believed(error: FilesError, found: u64) -> Result<u64, FilesError> {
     match error {
         FilesError::Damaged { .. } | FilesError::File { .. } => Err(error),
-        FilesError::Different { .. } | FilesError::Unsound { .. } | FilesError::Sink { .. } => {
+        FilesError::Different { .. }
+        | FilesError::Unsound { .. }
+        | FilesError::Told { .. }
+        | FilesError::Worker(_)
+        | FilesError::Sink { .. } => {
             tracing::debug!(%error, "the lengths of a memory image are taken from its files");
             Ok(found)
         }

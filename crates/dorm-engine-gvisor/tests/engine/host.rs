@@ -81,6 +81,7 @@ impl Place {
             guest_ids: GuestIds::DEFAULT,
             owner: self.owner.clone(),
             steps: dorm_steps::pass(),
+            reader: None,
         })
         .await
     }

@@ -16,6 +16,7 @@ use rustix::fs::{Mode, OFlags};
 use super::content::ContentHasher;
 use super::listing::{Listed, text};
 use super::tree::{dress, times};
+use crate::error::PoolError;
 
 /// What a longer file brings is written as it is read.
 const SMALL: u64 = 256 << 10;
@@ -117,12 +118,16 @@ fn settle((entry, made): &mut (Entry, Made), ids: GuestIds) -> io::Result<()> {
     let Made::Later(later) = made else { return Ok(()) };
     let mut pieces = Pieces(&later.pieces);
     let hash = write((&later.parent, &later.name), entry, ids, later.length, &mut pieces);
-    *made = Made::Already(Some(hash.map_err(|error| kept(entry, &error))?));
+    *made = Made::Already(Some(hash.map_err(|error| kept(entry, error))?));
     Ok(())
 }
 
 /// An error that names the entry it is about.
-pub(super) fn kept(entry: &Entry, error: &io::Error) -> io::Error {
+pub(super) fn kept(entry: &Entry, error: io::Error) -> io::Error {
+    // That the disk has to keep its reserve is not about the entry.
+    if error.get_ref().is_some_and(|source| source.is::<PoolError>()) {
+        return error;
+    }
     io::Error::new(error.kind(), format!("cannot keep '/{}': {error}", text(&entry.path)))
 }
 

@@ -19,6 +19,7 @@ use crate::disk;
 use crate::error::{PoolError, failed};
 use crate::hashing::hash_file;
 use crate::pool::{blocking, elsewhere};
+use crate::room::Meter;
 use crate::steps::{Step, Steps};
 
 /// Where a memory image lies that is only needed for its files.
@@ -137,9 +138,9 @@ impl CaptureDraft {
     /// # Errors
     /// [`PoolError::Io`] when it cannot be made, as when there is one.
     pub async fn begin_tree(&self, below: Below) -> Result<TreeWriter, PoolError> {
-        let (directory, ids) = (self.directory.clone(), self.captures.ids);
+        let (directory, ids, meter) = (self.directory.clone(), self.captures.ids, self.captures.meter());
         blocking(&self.captures.steps, move || {
-            TreeWriter::create(&directory, below, ids).map_err(failed("make a tree in", &directory))
+            TreeWriter::create(&directory, below, ids, meter).map_err(failed("make a tree in", &directory))
         })
         .await
     }
@@ -151,9 +152,15 @@ impl CaptureDraft {
         Ok(path)
     }
 
+    /// Accounts for what is written into the draft beside its tree.
+    pub(super) fn meter(&self) -> Meter {
+        self.captures.meter()
+    }
+
     /// [`CaptureDraft::begin_tree`], on a thread that may block.
     pub(super) fn tree(&self, below: Below) -> Result<TreeWriter, PoolError> {
-        TreeWriter::create(&self.directory, below, self.captures.ids).map_err(failed("make a tree in", &self.directory))
+        let (ids, meter) = (self.captures.ids, self.captures.meter());
+        TreeWriter::create(&self.directory, below, ids, meter).map_err(failed("make a tree in", &self.directory))
     }
 
     /// Syncs what `tree` has written and makes it a capture, without the memory it came from. When this returns, the

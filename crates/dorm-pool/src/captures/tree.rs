@@ -15,6 +15,7 @@ use rustix::fs::{AtFlags, CWD, FileType, Gid, Mode, OFlags, ResolveFlags, Timesp
 use super::batch::{Batch, kept};
 use super::diff::{View, above};
 use super::listing;
+use crate::room::{Meter, as_io};
 
 /// The tree, in the directory of a capture.
 pub(super) const ROOT: &str = "root";
@@ -50,6 +51,8 @@ struct Writer {
     /// Times of directories, to be set when nothing is added to them any more.
     directories: Vec<(Vec<u8>, Timestamps)>,
     facts: TreeFacts,
+    /// Everything that is made here is charged to it.
+    meter: Meter,
 }
 
 /// What a tree is to lie on.
@@ -66,7 +69,7 @@ impl Below {
 
 impl TreeWriter {
     /// An empty tree in `directory`.
-    pub(super) fn create(directory: &Path, below: Below, ids: GuestIds) -> io::Result<Self> {
+    pub(super) fn create(directory: &Path, below: Below, ids: GuestIds, meter: Meter) -> io::Result<Self> {
         let path = directory.join(ROOT);
         fs::create_dir(&path)?;
         let flags = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::RDONLY | OFlags::NOFOLLOW;
@@ -87,6 +90,7 @@ impl TreeWriter {
             parent: None,
             directories: Vec::new(),
             facts: TreeFacts::default(),
+            meter,
         };
         Ok(Self(Arc::new(Mutex::new(writer))))
     }
@@ -116,7 +120,7 @@ impl FileSink for TreeWriter {
         if let EntryKind::HardLink(_) = entry.kind {
             writer.settle()?;
         }
-        writer.put(entry, content).map_err(|error| kept(entry, &error))?;
+        writer.put(entry, content).map_err(|error| kept(entry, error))?;
         if writer.batch.is_full() { writer.settle() } else { Ok(()) }
     }
 }
@@ -136,6 +140,8 @@ impl Writer {
         if entry.kind == EntryKind::Removed && !self.shows_through(&entry.path) {
             return Ok(());
         }
+        // The listing names it, too.
+        self.meter.charge_name(&entry.path).and_then(|()| self.meter.charge_inode()).map_err(as_io)?;
         match entry.path.iter().rposition(|byte| *byte == b'/') {
             Some(at) => self.put_in(entry, &entry.path[..at], &entry.path[at + 1..], content)?,
             None if entry.path.is_empty() => {
@@ -177,6 +183,7 @@ impl Writer {
             }
             EntryKind::File { bytes } => {
                 self.facts.bytes += bytes;
+                let content = &mut Charged { content, meter: &mut self.meter };
                 return self.batch.file(entry, (parent, name), *bytes, content);
             }
             EntryKind::Symlink(target) => {
@@ -211,6 +218,22 @@ impl Writer {
         let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
         let path = if path.is_empty() { b"." } else { path };
         Ok(rustix::fs::openat2(&self.root, path, flags, Mode::empty(), resolve)?)
+    }
+}
+
+/// Content of which every piece is charged before it is written.
+struct Charged<'a> {
+    content: &'a mut dyn Content,
+    meter: &'a mut Meter,
+}
+
+impl Content for Charged<'_> {
+    fn next(&mut self) -> io::Result<Option<(u64, &[u8])>> {
+        let piece = self.content.next()?;
+        if let Some((_, bytes)) = piece {
+            self.meter.charge_bytes(bytes.len() as u64).map_err(as_io)?;
+        }
+        Ok(piece)
     }
 }
 

@@ -5,17 +5,24 @@ use std::cell::Cell;
 use std::fs::File;
 use std::io::{self, BufReader, Read, Seek};
 use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use flate2::read::MultiGzDecoder;
 use tar::{Archive, Entry, EntryType};
 
+use super::documents::Packing;
 use super::import::Sink;
 use super::node::{GuestPath, Kind, Node, Refusal};
+use super::reader::{self, Reader};
 use crate::error::PoolError;
 
 /// What the headers of one entry may take, long names and extended attributes included.
 const HEADERS_MAX: u64 = 4 << 20;
 const PADDING_MAX: u64 = 16 << 20;
+/// What a frame of zstd may want of memory, 128 MiB: as much as its own program takes.
+const WINDOW_LOG_MAX: u32 = 27;
+const BUFFER: usize = 256 << 10;
 const CAPABILITY: &str = "SCHILY.xattr.security.capability";
 
 /// Compressions that are known to be used for archives, but not read here.
@@ -24,8 +31,37 @@ const OTHERS: [(&[u8], &str); 2] = [
     (b"BZh", "it is compressed with bzip2: unpack it with `bzip2 -d` first"),
 ];
 
+/// Takes what is in an archive, in its order.
+pub(super) trait Entries {
+    /// Why no more is taken.
+    type Error;
+
+    /// Takes an entry, which is called `name` in messages.
+    fn entry(&mut self, name: &str, node: Node, content: &mut dyn Read) -> Result<(), Self::Error>;
+
+    /// An entry that images do not have, with so many bytes of content.
+    fn left_out(&mut self, name: &str, bytes: u64) -> Result<(), Self::Error>;
+}
+
+/// Why an archive was not read to its end.
+#[derive(Debug)]
+pub(super) enum Wrong<E> {
+    /// It is none, or not a sound one.
+    Archive { what: String, source: Option<io::Error> },
+    /// An entry cannot be in an image.
+    Entry { name: String, refusal: Refusal },
+    /// The entries were not taken.
+    Taker(E),
+}
+
+impl<E> Wrong<E> {
+    fn not_tar(error: io::Error) -> Self {
+        Self::Archive { what: "it is not a sound tar archive".to_owned(), source: Some(error) }
+    }
+}
+
 /// Whether an archive has to say where it ends.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum End {
     /// It has, or it is cut short.
     IsMarked,
@@ -33,6 +69,7 @@ pub(super) enum End {
     MayBeMissing,
 }
 
+/// Reads the archive of a root filesystem.
 pub(super) fn read(sink: &mut Sink<'_, '_>) -> Result<(), PoolError> {
     let cannot = |sink: &Sink<'_, '_>, error| sink.refused("cannot be read", Some(error));
     let mut file = File::open(sink.job.source).map_err(|error| cannot(sink, error))?;
@@ -42,47 +79,60 @@ pub(super) fn read(sink: &mut Sink<'_, '_>) -> Result<(), PoolError> {
     if let Some((_, what)) = OTHERS.iter().find(|(start, _)| magic.starts_with(start)) {
         return Err(sink.refused(what, None));
     }
-    let read = Rc::new(Cell::new(0));
-    let file = Counted { inner: file, read: read.clone() };
-    let file = BufReader::with_capacity(256 << 10, file);
-    if magic.starts_with(&[0x1f, 0x8b]) {
-        read_tar(sink, BufReader::with_capacity(64 << 10, MultiGzDecoder::new(file)), &read, End::IsMarked)
-    } else if magic.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]) {
-        let decoder = zstd::stream::read::Decoder::with_buffer(file).map_err(|error| cannot(sink, error))?;
-        read_tar(sink, BufReader::with_capacity(64 << 10, decoder), &read, End::IsMarked)
-    } else {
-        read_tar(sink, file, &read, End::IsMarked)
+    let packing = Packing::of_content(&magic);
+    sink.job.brought.begin(sink.job.bytes_total.filter(|_| packing != Packing::Plain));
+    if let Reader::Workers(program) = sink.reader.clone() {
+        return reader::rootfs(&program, sink, &file, packing);
     }
+    let counted = Counted { inner: file, read: sink.job.read.clone() };
+    let unpacked = decompress(packing, counted).map_err(|error| cannot(sink, error))?;
+    read_tar(sink, unpacked, End::IsMarked).map_err(|wrong| sink.wrong(wrong))
 }
 
-pub(super) fn read_tar(sink: &mut Sink<'_, '_>, inner: impl Read, read: &Cell<u64>, end: End) -> Result<(), PoolError> {
+/// What is in a compressed source. It asks for 256 KiB at once.
+pub(super) fn decompress<'a>(packing: Packing, from: impl Read + 'a) -> io::Result<Box<dyn Read + 'a>> {
+    let from = BufReader::with_capacity(BUFFER, from);
+    Ok(match packing {
+        Packing::Plain => Box::new(from),
+        Packing::Gzip => Box::new(BufReader::with_capacity(BUFFER, MultiGzDecoder::new(from))),
+        Packing::Zstd => {
+            let mut decoder = zstd::stream::read::Decoder::with_buffer(from)?;
+            decoder.window_log_max(WINDOW_LOG_MAX)?;
+            Box::new(BufReader::with_capacity(BUFFER, decoder))
+        }
+    })
+}
+
+/// Hands all entries of an archive that is not compressed to `to`.
+pub(super) fn read_tar<T: Entries>(to: &mut T, inner: impl Read, end: End) -> Result<(), Wrong<T::Error>> {
     let gauge = Rc::new(Gauge { allowance: Cell::new(HEADERS_MAX), ended: Cell::new(false) });
     let mut archive = Archive::new(Metered { inner, gauge: gauge.clone() });
-    let not_tar = |sink: &Sink<'_, '_>, error| sink.refused("it is not a sound tar archive", Some(error));
-    for entry in archive.entries().map_err(|error| not_tar(sink, error))? {
-        let mut entry = entry.map_err(|error| not_tar(sink, error))?;
+    for entry in archive.entries().map_err(Wrong::not_tar)? {
+        let mut entry = entry.map_err(Wrong::not_tar)?;
         gauge.allowance.set(u64::MAX);
-        sink.job.state.bytes = read.get();
-        add(sink, &mut entry)?;
+        add(to, &mut entry)?;
         // The rest of an entry that was left out is skipped with its padding before the next headers.
-        io::copy(&mut entry, &mut io::sink()).map_err(|error| not_tar(sink, error))?;
+        io::copy(&mut entry, &mut io::sink()).map_err(Wrong::not_tar)?;
         gauge.allowance.set(HEADERS_MAX);
     }
     if end == End::IsMarked && gauge.ended.get() {
-        return Err(sink.refused("it is cut short: the mark at its end is missing", None));
+        return Err(Wrong::Archive {
+            what: "it is cut short: the mark at its end is missing".to_owned(),
+            source: None,
+        });
     }
     // What follows the mark is padding. Reading it lets the decompressor check its sum.
     gauge.allowance.set(PADDING_MAX);
-    io::copy(&mut archive.into_inner(), &mut io::sink()).map_err(|error| not_tar(sink, error))?;
+    io::copy(&mut archive.into_inner(), &mut io::sink()).map_err(Wrong::not_tar)?;
     Ok(())
 }
 
-fn add(sink: &mut Sink<'_, '_>, entry: &mut Entry<'_, impl Read>) -> Result<(), PoolError> {
+fn add<T: Entries>(to: &mut T, entry: &mut Entry<'_, impl Read>) -> Result<(), Wrong<T::Error>> {
     let name = String::from_utf8_lossy(&entry.path_bytes()).into_owned();
     match understand(entry) {
-        Ok(Some(node)) => sink.add(&name, node, entry),
-        Ok(None) => sink.count(&name),
-        Err(refusal) => Err(sink.entry_refused(&name, refusal)),
+        Ok(Some(node)) => to.entry(&name, node, entry).map_err(Wrong::Taker),
+        Ok(None) => to.left_out(&name, entry.size()).map_err(Wrong::Taker),
+        Err(refusal) => Err(Wrong::Entry { name, refusal }),
     }
 }
 
@@ -177,13 +227,13 @@ impl<R: Read> Read for Metered<R> {
 /// Counts what is read of the file itself.
 struct Counted {
     inner: File,
-    read: Rc<Cell<u64>>,
+    read: Arc<AtomicU64>,
 }
 
 impl Read for Counted {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let read = self.inner.read(buffer)?;
-        self.read.set(self.read.get() + read as u64);
+        self.read.fetch_add(read as u64, Ordering::Relaxed);
         Ok(read)
     }
 }

@@ -2,23 +2,26 @@
 //! source is is told by what is in it. Nothing of it is unpacked here: this finds the documents and the blobs.
 
 mod docker;
-mod index;
+pub(super) mod index;
 
 use std::fs::{self, File};
-use std::io::{self, Read, Write};
+use std::io::{self, Read, Seek as _};
 use std::path::{Path, PathBuf};
 
-use flate2::read::MultiGzDecoder;
 use rustix::fs::{CWD, Mode, OFlags};
 
-use super::Images;
 use super::documents::{
     BlobDigest, Configuration, DOCUMENT_BYTES_MAX, Descriptor, Document, Manifest, Packing, choose,
 };
 use super::import::{Job, Staging};
 use super::layers::{Blob, LayerBlob};
+use super::limits::Brought;
+use super::reader::{self, Decompressed, Reader};
 use super::settings::{ImageConfig, ImageSource};
-use crate::error::{PoolError, failed, is_full};
+use super::{Images, archive};
+use crate::error::{PoolError, failed};
+use crate::room;
+use crate::sparse::{SparseFile, read_full};
 use index::Index;
 
 /// How deep an index may lie in others.
@@ -97,17 +100,18 @@ pub(super) fn open<'i>(job: &mut Job<'_>, architecture: &str, images: &'i Images
     let file = File::open(source).map_err(|error| job.refused("cannot be read", Some(error)))?;
     let mut start = Vec::new();
     (&file).take(4).read_to_end(&mut start).map_err(|error| job.refused("cannot be read", Some(error)))?;
+    (&file).rewind().map_err(|error| job.refused("cannot be read", Some(error)))?;
     match Packing::of_content(&start) {
-        Packing::Plain => match index::read(file) {
+        Packing::Plain => match read_index(job, file, images)? {
             Some(index) => of_archive(job, &index, architecture, images).map(image),
             None => Ok(Found::Rootfs),
         },
-        packing => match index::begins_like_one(unpacked(&file, packing)) {
+        packing => match begins_like_an_image(job, &file, packing, images)? {
             false => Ok(Found::Rootfs),
             true => {
                 let spooled = spool(job, &file, packing, images)?;
                 let file = File::open(spooled.path()).map_err(failed("open", spooled.path()))?;
-                match index::read(file) {
+                match read_index(job, file, images)? {
                     Some(index) => of_archive(job, &index, architecture, images)
                         .map(|bundle| Found::Image(Box::new(bundle), Some(spooled))),
                     None => Ok(Found::Spooled(spooled)),
@@ -133,40 +137,67 @@ pub(super) fn of_manifest(
     }
 }
 
-fn unpacked<'a>(file: &'a File, packing: Packing) -> Box<dyn Read + 'a> {
-    let source = file.try_clone().and_then(Blob::whole).map(|blob| blob.reader());
-    match (packing, source) {
-        (Packing::Gzip, Ok(source)) => Box::new(MultiGzDecoder::new(io::BufReader::new(source))),
-        (Packing::Zstd, Ok(source)) => match zstd::stream::read::Decoder::new(source) {
-            Ok(decoder) => Box::new(decoder),
-            Err(_) => Box::new(io::empty()),
-        },
-        _ => Box::new(io::empty()),
+fn read_index(job: &Job<'_>, file: File, images: &Images) -> Result<Option<Index>, PoolError> {
+    match &images.reader {
+        Reader::InProcess => Ok(index::read(file)),
+        Reader::Workers(program) => reader::index(program, job, file),
     }
+}
+
+fn begins_like_an_image(job: &Job<'_>, file: &File, packing: Packing, images: &Images) -> Result<bool, PoolError> {
+    match &images.reader {
+        Reader::InProcess => Ok(unpacked(file, packing).is_ok_and(index::begins_like_one)),
+        Reader::Workers(program) => {
+            let begins = reader::begins_like_an_image(program, job, file, packing);
+            // It is read from its beginning again.
+            (&*file).rewind().map_err(|error| job.refused("cannot be read", Some(error)))?;
+            begins
+        }
+    }
+}
+
+fn unpacked<'a>(file: &'a File, packing: Packing) -> io::Result<Box<dyn Read + 'a>> {
+    let source = file.try_clone().and_then(Blob::whole)?;
+    archive::decompress(packing, source.reader())
 }
 
 /// Decompresses an archive of an image, whose parts are not read in their order.
 fn spool<'i>(job: &mut Job<'_>, file: &File, packing: Packing, images: &'i Images) -> Result<Spooled<'i>, PoolError> {
     let staging = images.stage()?;
     let spooled = Spooled { path: staging.path().join("archive.tar"), _staging: staging };
-    let mut to = File::create_new(&spooled.path).map_err(failed("make", &spooled.path))?;
-    let mut from = unpacked(file, packing);
+    let to = File::create_new(&spooled.path).map_err(failed("make", &spooled.path))?;
+    let bytes = file.metadata().map_err(|error| job.refused("cannot be read", Some(error)))?.len();
+    let mut from: Box<dyn Read> = match &images.reader {
+        Reader::InProcess => {
+            unpacked(file, packing).map_err(|error| job.refused("cannot be decompressed", Some(error)))?
+        }
+        Reader::Workers(program) => {
+            let failed = |source| PoolError::Worker { path: job.source.to_owned(), source };
+            Box::new(Decompressed::of(program, file, packing).map_err(failed)?)
+        }
+    };
+    let mut brought = Brought::default();
+    brought.begin(Some(bytes));
+    let mut meter = images.meter();
+    let mut sparse = SparseFile::new(&to);
     let mut buffer = vec![0; 256 << 10];
-    let mut written = 0u64;
     loop {
-        let read = from.read(&mut buffer).map_err(|error| job.refused("cannot be decompressed", Some(error)))?;
+        let read = read_full(&mut from, &mut buffer);
+        let read = read.map_err(|error| job.refused("cannot be decompressed", Some(error)))?;
         if read == 0 {
-            return Ok(spooled);
+            break;
         }
-        written += read as u64;
-        if written > job.limits.bytes {
-            return Err(job.refused("decompressed it is larger than 64 GiB", None));
-        }
-        match to.write_all(&buffer[..read]) {
-            Err(error) if is_full(&error) => return Err(PoolError::io("unpack into", &spooled.path, error)),
-            other => other.map_err(failed("write", &spooled.path))?,
-        }
+        let counted = brought.content(read as u64, &job.limits);
+        counted.map_err(|refusal| job.refused(&format!("decompressed it {}", refusal.what), None))?;
+        let added = sparse.add(&buffer[..read], &mut meter);
+        added.map_err(|error| not_written(&spooled.path, error))?;
     }
+    sparse.finish().map_err(|error| not_written(&spooled.path, error))?;
+    Ok(spooled)
+}
+
+fn not_written(path: &Path, error: io::Error) -> PoolError {
+    room::full("unpack into", path, error).unwrap_or_else(|error| PoolError::io("write", path, error))
 }
 
 fn of_archive(job: &mut Job<'_>, index: &Index, architecture: &str, images: &Images) -> Result<Bundle, PoolError> {

@@ -35,7 +35,7 @@ impl Images {
         let staging = self.stage()?;
         let rootfs = staging.path().join(ROOTFS);
         disk::make_directory(&rootfs).map_err(failed("make the directory", &rootfs))?;
-        let tree = Tree::open(&rootfs, self.ids).map_err(failed("open", &rootfs))?;
+        let tree = self.tree(&rootfs).map_err(failed("open", &rootfs))?;
         let mut sink = Sink::new(&mut job, tree, staging.path());
         layers::link_all(&mut sink.tree, &below.rootfs)
             .map_err(|(entry, refusal)| sink.entry_refused(&entry, refusal))?;
@@ -45,7 +45,7 @@ impl Images {
                 continue;
             }
             let name = String::from_utf8_lossy(&entry.path);
-            sink.count(&name)?;
+            sink.count(&name, 0)?;
             put(&mut sink.tree, entry, root, path).map_err(|refusal| sink.entry_refused(&name, refusal))?;
         }
         sink.make_place(&config)?;

@@ -10,6 +10,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
 
 use dorm_guest_ids::GuestIds;
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, ResolveFlags, Stat};
@@ -38,7 +39,7 @@ pub(super) fn read(sink: &mut Sink<'_, '_>) -> Result<(), PoolError> {
             let shown = path.to_string_lossy().into_owned();
             match entry(&directory, &name, &path, (device, ids), &mut first_names) {
                 Err(refusal) => return Err(sink.entry_refused(&shown, refusal)),
-                Ok(None) => sink.count(&shown)?,
+                Ok(None) => sink.count(&shown, 0)?,
                 Ok(Some((node, file))) => {
                     let (bytes, is_directory) = match node.kind {
                         Kind::File(bytes) => (bytes, false),
@@ -49,7 +50,7 @@ pub(super) fn read(sink: &mut Sink<'_, '_>) -> Result<(), PoolError> {
                         Some(mut file) => sink.add(&shown, node, &mut file)?,
                         None => sink.add(&shown, node, &mut io::empty())?,
                     }
-                    sink.job.state.bytes += bytes;
+                    sink.job.read.fetch_add(bytes, Ordering::Relaxed);
                     if is_directory {
                         open.push(path);
                     }

@@ -11,7 +11,7 @@ use super::bundle::Bundle;
 use super::documents::{BlobDigest, Configuration, Document, Packing, choose};
 use super::import::Job;
 use super::layers::{Blob, LayerBlob};
-use super::{Image, ImageConfig, ImageSource, Images, Limits};
+use super::{Image, ImageConfig, ImageSource};
 use crate::error::PoolError;
 use crate::fuzzing::{Fuzzed, first, is_of_a_guest, mended, part};
 
@@ -21,13 +21,6 @@ const GZIP: u8 = 2;
 const ZSTD: u8 = 4;
 const MORE: u8 = 8;
 const LAYERS_MAX: usize = 4;
-
-impl Images {
-    /// With other limits.
-    pub(crate) fn limited(self, limits: Limits) -> Self {
-        Self { limits, ..self }
-    }
-}
 
 impl Fuzzed {
     /// Unpacks up to four layers and lays them on each other. Each is a byte that says how it comes, and unless it is the

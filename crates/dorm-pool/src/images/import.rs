@@ -3,22 +3,28 @@
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use dorm_guest_ids::RECORD;
 use dorm_lifecycle::Digest;
 
+use super::archive::{self, Entries, Wrong};
 use super::bundle::{self, Bundle};
 use super::documents::{self, BlobDigest};
 use super::layers::{self, Layer, LayerEntries, Links};
+use super::limits::{Brought, ImportLimits};
 use super::node::{GuestPath, Kind, Node, Refusal};
+use super::reader::Reader;
 use super::settings::{ImageConfig, ImageSource};
 use super::tree::Tree;
 use super::{
-    ABOUT, About, FILES, FORMAT, FORMAT_PLAIN, IMPORT, Image, Images, ROOTFS, archive, directory, listing, tags, users,
+    ABOUT, About, FILES, FORMAT, FORMAT_PLAIN, IMPORT, Image, Images, ROOTFS, directory, listing, tags, users,
 };
 use crate::disk;
-use crate::error::{PoolError, failed, is_full};
+use crate::error::{PoolError, failed};
+use crate::room::{self, Meter};
 use crate::steps::Step;
 
 /// How many entries there are between two reports.
@@ -52,19 +58,6 @@ pub struct Progress {
     pub bytes: u64,
     /// Bytes of the archive; `None` for a directory.
     pub bytes_total: Option<u64>,
-}
-
-/// What an import may bring. More is refused before it is written.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Limits {
-    pub(crate) entries: u64,
-    pub(crate) bytes: u64,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self { entries: 2_000_000, bytes: 64 << 30 }
-    }
 }
 
 /// The mount points every run needs, since `runsc` would write missing ones into the image, and the agent's place.
@@ -145,8 +138,8 @@ impl Images {
         let staging = self.stage()?;
         let rootfs = staging.path.join(ROOTFS);
         disk::make_directory(&rootfs).map_err(failed("make the directory", &rootfs))?;
-        let tree = Tree::open(&rootfs, self.ids).map_err(failed("open", &rootfs))?;
-        let mut sink = Sink::new(job, tree, &staging.path);
+        let tree = self.tree(&rootfs).map_err(failed("open", &rootfs))?;
+        let mut sink = Sink::new(job, tree, &staging.path).read_by(&self.reader);
         sink.unpack()?;
         sink.complete()?;
         self.publish(staging, Contents::default(), tag, job)
@@ -200,7 +193,7 @@ impl Images {
         let _kept = self.keep_layers()?;
         let rootfs = staging.path.join(ROOTFS);
         disk::make_directory(&rootfs).map_err(failed("make the directory", &rootfs))?;
-        let mut tree = Tree::open(&rootfs, self.ids).map_err(failed("open", &rootfs))?;
+        let mut tree = self.tree(&rootfs).map_err(failed("open", &rootfs))?;
         let root = GuestPath::parse(b"").and_then(|path| tree.put(&directory_node(path, 0o755), &mut io::empty()));
         root.map_err(|refusal| job.entry_refused("/", refusal, &staging.path))?;
         let mut layers: Vec<Layer> = Vec::new();
@@ -295,6 +288,16 @@ impl Images {
         image
     }
 
+    /// A tree in the empty directory `root`; what is written there leaves the disk its reserve.
+    pub(super) fn tree(&self, root: &Path) -> io::Result<Tree> {
+        Tree::open(root, self.ids, self.meter())
+    }
+
+    /// Accounts for what one import writes.
+    pub(super) fn meter(&self) -> Meter {
+        self.room.meter(&self.directory)
+    }
+
     /// An empty directory of our own, after clearing what dead imports left.
     pub(super) fn stage(&self) -> Result<Staging<'_>, PoolError> {
         let held = self.lock()?;
@@ -315,8 +318,6 @@ impl Images {
     }
 }
 
-const START: Progress = Progress { stage: Stage::Unpacking, entries: 0, bytes: 0, bytes_total: None };
-
 /// What an image has besides its files.
 #[derive(Default)]
 pub(super) struct Contents {
@@ -327,43 +328,51 @@ pub(super) struct Contents {
     pub(super) order: Vec<String>,
 }
 
-/// One import: where from, how far it is, and how much more it may bring.
+/// One import: where from, how far it is, and how much it has brought.
 pub(super) struct Job<'a> {
     pub(super) source: &'a Path,
-    pub(super) limits: Limits,
+    pub(super) limits: ImportLimits,
+    pub(super) brought: Brought,
+    /// How many bytes of the source have been read.
+    pub(super) read: Arc<AtomicU64>,
+    pub(super) bytes_total: Option<u64>,
     progress: &'a dyn Fn(Progress),
-    pub(super) state: Progress,
 }
 
 impl<'a> Job<'a> {
     /// One that has just begun.
     pub(super) fn start(source: &'a Path, images: &Images, progress: &'a dyn Fn(Progress)) -> Self {
-        let mut job = Self { source, limits: images.limits, progress, state: START };
+        let (limits, brought, read) = (images.limits, Brought::default(), Arc::default());
+        let job = Self { source, limits, brought, read, bytes_total: None, progress };
         job.report(Stage::Unpacking);
         job
     }
 
-    pub(super) fn report(&mut self, stage: Stage) {
-        self.state.stage = stage;
-        (self.progress)(self.state);
+    pub(super) fn report(&self, stage: Stage) {
+        let (entries, bytes) = (self.brought.entries(), self.read.load(Ordering::Relaxed));
+        (self.progress)(Progress { stage, entries, bytes, bytes_total: self.bytes_total });
     }
 
     pub(super) fn refused(&self, what: &str, source: Option<io::Error>) -> PoolError {
-        match source {
-            Some(source) if is_full(&source) => PoolError::io("unpack into", self.source, source),
-            source => PoolError::Source { path: self.source.to_owned(), what: what.to_owned(), source },
+        let refused = |source| PoolError::Source { path: self.source.to_owned(), what: what.to_owned(), source };
+        match source.map(|source| room::full("unpack into", self.source, source)) {
+            Some(Ok(full)) => full,
+            Some(Err(source)) => refused(Some(source)),
+            None => refused(None),
         }
     }
 
     pub(super) fn entry_refused(&self, entry: &str, refusal: Refusal, into: &Path) -> PoolError {
-        match refusal.source {
-            Some(source) if is_full(&source) => PoolError::io("unpack into", into, source),
-            source => PoolError::Entry {
-                path: self.source.to_owned(),
-                entry: entry.escape_debug().to_string(),
-                what: refusal.what,
-                source,
-            },
+        let refused = |source| PoolError::Entry {
+            path: self.source.to_owned(),
+            entry: entry.escape_debug().to_string(),
+            what: refusal.what,
+            source,
+        };
+        match refusal.source.map(|source| room::full("unpack into", into, source)) {
+            Some(Ok(full)) => full,
+            Some(Err(source)) => refused(Some(source)),
+            None => refused(None),
         }
     }
 }
@@ -373,13 +382,20 @@ pub(super) struct Sink<'j, 'a> {
     pub(super) job: &'j mut Job<'a>,
     pub(super) tree: Tree,
     staging: &'j Path,
+    /// Who parses what is brought.
+    pub(super) reader: Reader,
     /// What cannot be said by an entry of a layer.
     entries: Option<LayerEntries>,
 }
 
 impl<'j, 'a> Sink<'j, 'a> {
     pub(super) fn new(job: &'j mut Job<'a>, tree: Tree, staging: &'j Path) -> Self {
-        Self { job, tree, staging, entries: None }
+        Self { job, tree, staging, reader: Reader::InProcess, entries: None }
+    }
+
+    /// One whose source is parsed by `reader`.
+    pub(super) fn read_by(self, reader: &Reader) -> Self {
+        Self { reader: reader.clone(), ..self }
     }
 
     /// One whose entries are changes to what lies below.
@@ -393,12 +409,12 @@ impl<'j, 'a> Sink<'j, 'a> {
         if facts.is_dir() {
             directory::read(self)?;
         } else if facts.is_file() {
-            self.job.state.bytes_total = Some(facts.len());
+            self.job.bytes_total = Some(facts.len());
             archive::read(self)?;
         } else {
             return Err(self.refused("it is neither a directory nor an archive", None));
         }
-        if self.job.state.entries == 0 {
+        if self.job.brought.entries() == 0 {
             return Err(self.refused("there is nothing in it", None));
         }
         Ok(())
@@ -444,7 +460,8 @@ impl<'j, 'a> Sink<'j, 'a> {
 
     /// Writes one entry, unless it is too much.
     pub(super) fn add(&mut self, name: &str, node: Node, content: &mut dyn Read) -> Result<(), PoolError> {
-        self.count(name)?;
+        let bytes = if let Kind::File(bytes) = node.kind { bytes } else { 0 };
+        self.count(name, bytes)?;
         let node = match &mut self.entries {
             None => Some(node),
             Some(entries) => {
@@ -453,31 +470,29 @@ impl<'j, 'a> Sink<'j, 'a> {
             }
         };
         let Some(node) = node else { return Ok(()) };
-        if let Kind::File(bytes) = node.kind {
-            self.job.limits.bytes =
-                self.job.limits.bytes.checked_sub(bytes).ok_or_else(|| {
-                    self.entry_refused(name, Refusal::because("would make the image larger than 64 GiB"))
-                })?;
-            if bytes >= 64 << 20 {
-                let free_bytes = disk::free_bytes(self.staging)?;
-                if bytes > free_bytes {
-                    return Err(PoolError::NoRoom { path: self.staging.to_owned(), need_bytes: bytes, free_bytes });
-                }
-            }
-        }
         self.tree.put(&node, content).map_err(|refusal| self.entry_refused(name, refusal))
     }
 
-    /// Counts an entry, written or left out.
-    pub(super) fn count(&mut self, name: &str) -> Result<(), PoolError> {
-        self.job.state.entries += 1;
-        if self.job.state.entries > self.job.limits.entries {
-            return Err(self.entry_refused(name, Refusal::because("is one too many: images have 2,000,000 at most")));
-        }
-        if self.job.state.entries.is_multiple_of(REPORT_EVERY) {
+    /// Counts an entry with so many bytes, written or left out: what is left out is read, too.
+    pub(super) fn count(&mut self, name: &str, bytes: u64) -> Result<(), PoolError> {
+        let job = &mut *self.job;
+        let counted = job.brought.entry(&job.limits).and_then(|()| job.brought.content(bytes, &job.limits));
+        // Beside the entry itself there will be a line about it.
+        let counted = counted.and_then(|()| self.tree.charge_line(name));
+        counted.map_err(|refusal| self.entry_refused(name, refusal))?;
+        if self.job.brought.entries().is_multiple_of(REPORT_EVERY) {
             self.job.report(Stage::Unpacking);
         }
         Ok(())
+    }
+
+    /// Says what is wrong with the archive that is being read.
+    pub(super) fn wrong(&self, wrong: Wrong<PoolError>) -> PoolError {
+        match wrong {
+            Wrong::Archive { what, source } => self.refused(&what, source),
+            Wrong::Entry { name, refusal } => self.entry_refused(&name, refusal),
+            Wrong::Taker(error) => error,
+        }
     }
 
     pub(super) fn refused(&self, what: &str, source: Option<io::Error>) -> PoolError {
@@ -486,6 +501,18 @@ impl<'j, 'a> Sink<'j, 'a> {
 
     pub(super) fn entry_refused(&self, entry: &str, refusal: Refusal) -> PoolError {
         self.job.entry_refused(entry, refusal, self.staging)
+    }
+}
+
+impl Entries for Sink<'_, '_> {
+    type Error = PoolError;
+
+    fn entry(&mut self, name: &str, node: Node, content: &mut dyn Read) -> Result<(), PoolError> {
+        self.add(name, node, content)
+    }
+
+    fn left_out(&mut self, name: &str, bytes: u64) -> Result<(), PoolError> {
+        self.count(name, bytes)
     }
 }
 

@@ -478,6 +478,7 @@ async fn imports_of_one_source_at_once_all_succeed() {
 mod bombs;
 mod bundles;
 mod layers;
+mod liars;
 mod owners;
 mod references;
 mod seeds;

@@ -6,7 +6,7 @@
 mod lay;
 
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
@@ -15,6 +15,9 @@ use rustix::fs::{AtFlags, CWD, FileType, Gid, Mode, OFlags, ResolveFlags, Timesp
 use rustix::io::Errno;
 
 use super::node::{GuestPath, Kind, Node, Refusal};
+use crate::error::PoolError;
+use crate::room::{Meter, as_io};
+use crate::sparse::{SparseFile, read_full};
 
 const BUFFER: usize = 256 << 10;
 /// `openat2` gives up when something is renamed anywhere while it follows a `..`.
@@ -30,10 +33,12 @@ pub(super) struct Tree {
     /// Times of directories, to be set when nothing is added to them any more.
     directories: Vec<(GuestPath, i64)>,
     buffer: Vec<u8>,
+    /// Everything that is made here is charged to it.
+    meter: Meter,
 }
 
 impl Tree {
-    pub(super) fn open(root: &Path, ids: GuestIds) -> io::Result<Self> {
+    pub(super) fn open(root: &Path, ids: GuestIds, meter: Meter) -> io::Result<Self> {
         let flags = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::RDONLY | OFlags::NOFOLLOW;
         let root = rustix::fs::openat(CWD, root, flags, Mode::empty())?;
         Ok(Self {
@@ -43,6 +48,7 @@ impl Tree {
             parent: None,
             directories: Vec::new(),
             buffer: vec![0; BUFFER],
+            meter,
         })
     }
 
@@ -60,6 +66,11 @@ impl Tree {
             };
         };
         self.enter(directory)?;
+        match node.kind {
+            Kind::HardLink(_) => self.meter.charge_name(name),
+            Kind::Directory | Kind::File(_) | Kind::Symlink(_) | Kind::Fifo => self.meter.charge_inode(),
+        }
+        .map_err(no_room)?;
         match &node.kind {
             Kind::Directory => {
                 self.make_directory(name)?;
@@ -81,6 +92,11 @@ impl Tree {
             }
             Kind::HardLink(target) => self.put_link(name, target),
         }
+    }
+
+    /// Accounts for a line about an entry in a list.
+    pub(super) fn charge_line(&mut self, name: &str) -> Result<(), Refusal> {
+        self.meter.charge_name(name.as_bytes()).map_err(no_room)
     }
 
     /// Whether a directory can be entered there, links followed inside the image.
@@ -108,19 +124,21 @@ impl Tree {
     fn put_file(&mut self, node: &Node, name: &[u8], bytes: u64, content: &mut dyn Read) -> Result<(), Refusal> {
         let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = self.make(name, |parent| rustix::fs::openat(parent, name, flags, Mode::from_raw_mode(0o600)))?;
-        let mut file = File::from(file);
+        let file = File::from(file);
+        let mut sparse = SparseFile::new(&file);
         let mut left = bytes;
         while left > 0 {
             let want = usize::try_from(left).unwrap_or(usize::MAX).min(self.buffer.len());
-            let read = match content.read(&mut self.buffer[..want]) {
-                Ok(0) => return Err(Refusal::because(format!("is cut short: {left} of {bytes} bytes are missing"))),
-                Ok(read) => read,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Err(error) => return Err(Refusal::system("cannot be read", error)),
-            };
-            file.write_all(&self.buffer[..read]).map_err(|error| Refusal::system("cannot be written", error))?;
+            let free = &mut self.buffer[..want];
+            let read = read_full(content, free).map_err(|error| Refusal::system("cannot be read", error))?;
             left -= read as u64;
+            if read < want {
+                return Err(Refusal::because(format!("is cut short: {left} of {bytes} bytes are missing")));
+            }
+            let added = sparse.add(&self.buffer[..want], &mut self.meter);
+            added.map_err(|error| Refusal::system("cannot be written", error))?;
         }
+        sparse.finish().map_err(|error| Refusal::system("cannot be given its length", error))?;
         self.finish_open(node, file.as_fd())?;
         rustix::fs::futimens(&file, &times(node.modified))
             .map_err(|error| Refusal::system("cannot be given its time", error))
@@ -247,7 +265,7 @@ impl Tree {
         Ok(())
     }
 
-    fn make_all(&self, directory: &[u8]) -> Result<OwnedFd, Refusal> {
+    fn make_all(&mut self, directory: &[u8]) -> Result<OwnedFd, Refusal> {
         let refused = |error| Refusal::system("is in a directory that cannot be made", error);
         let ends = directory.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at);
         let mut above = self.resolve(b"").map_err(refused)?;
@@ -255,6 +273,7 @@ impl Tree {
         for end in ends.chain([directory.len()]) {
             above = match self.resolve(&directory[..end]) {
                 Err(Errno::NOENT) => {
+                    self.meter.charge_inode().map_err(no_room)?;
                     let name = &directory[start..end];
                     rustix::fs::mkdirat(&above, name, Mode::from_raw_mode(0o755)).map_err(refused)?;
                     let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::RDONLY | OFlags::CLOEXEC;
@@ -283,6 +302,10 @@ impl Tree {
         }
         rustix::fs::openat2(&self.root, path, flags, Mode::empty(), resolve)
     }
+}
+
+fn no_room(error: PoolError) -> Refusal {
+    Refusal::system("cannot be made", as_io(error))
 }
 
 fn cannot_be_made(error: Errno) -> Refusal {

@@ -29,3 +29,4 @@ mod sleep;
 mod soundness;
 mod transfer;
 mod volumes;
+mod workers;

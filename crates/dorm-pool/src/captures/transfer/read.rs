@@ -17,7 +17,8 @@ use crate::captures::{
     Below, Capture, CaptureDraft, CaptureFacts, CaptureFile, Captures, Listed, TreeWriter, WrittenFile, listing,
 };
 use crate::disk;
-use crate::error::{PoolError, failed, is_full};
+use crate::error::{PoolError, failed};
+use crate::room::{self, Meter};
 use crate::steps::Step;
 
 const BUFFER: usize = 256 << 10;
@@ -112,8 +113,9 @@ impl Captures {
         };
         let need = about.memory.iter().map(|file| file.bytes).fold(0, u64::saturating_add);
         let draft = self.begin(&name.capture, need)?;
+        let mut meter = self.meter();
         for file in &about.memory {
-            unpack_file(draft.directory(), file, from)?;
+            unpack_file(draft.directory(), file, from, &mut meter)?;
         }
         from.end()?;
         let files = about.memory.iter().map(|file| WrittenFile { name: file.name.clone(), bytes: file.bytes });
@@ -128,7 +130,8 @@ impl Captures {
     }
 }
 
-fn unpack_file(directory: &Path, file: &CaptureFile, from: &mut Source) -> Result<(), PoolError> {
+fn unpack_file(directory: &Path, file: &CaptureFile, from: &mut Source, meter: &mut Meter) -> Result<(), PoolError> {
+    meter.charge_inode()?;
     let name = format!("{MEMORY}/{}", file.name.display());
     if from.head(&name)? != file.bytes {
         return Err(refused(format!("its entry '{name}' is not as long as its manifest says")));
@@ -141,6 +144,7 @@ fn unpack_file(directory: &Path, file: &CaptureFile, from: &mut Source) -> Resul
     let mut hasher = blake3::Hasher::new();
     from.copy(&name, file.bytes, &mut |piece| {
         hasher.update(piece);
+        meter.charge_bytes(piece.len() as u64)?;
         to.write_all(piece).map_err(failed("write", &path))
     })?;
     from.pad(&name, file.bytes)?;
@@ -157,7 +161,7 @@ fn unpack_tree(
     from: &mut Source,
 ) -> Result<Capture, PoolError> {
     let path = draft.memory()?.join(LISTING);
-    take_listing(&path, about, from)?;
+    take_listing(&path, about, from, &mut draft.meter())?;
     let mut lines = BufReader::with_capacity(64 << 10, File::open(&path).map_err(failed("open", &path))?);
     let mut tree = draft.tree(Below::default())?;
     let mut left = Left { entries: about.facts.entries, files: about.facts.bytes, data: about.data_bytes };
@@ -192,7 +196,7 @@ struct Left {
     data: u64,
 }
 
-fn take_listing(path: &Path, about: &ExportedTree, from: &mut Source) -> Result<(), PoolError> {
+fn take_listing(path: &Path, about: &ExportedTree, from: &mut Source, meter: &mut Meter) -> Result<(), PoolError> {
     if from.head(LISTING)? != about.listing_bytes {
         return Err(refused("its listing is not as long as its manifest says"));
     }
@@ -200,6 +204,7 @@ fn take_listing(path: &Path, about: &ExportedTree, from: &mut Source) -> Result<
     let mut hasher = blake3::Hasher::new();
     from.copy(LISTING, about.listing_bytes, &mut |piece| {
         hasher.update(piece);
+        meter.charge_bytes(piece.len() as u64)?;
         to.write_all(piece).map_err(failed("write", path))
     })?;
     from.pad(LISTING, about.listing_bytes)?;
@@ -250,11 +255,13 @@ fn take_content(
 
 /// What has gone wrong with something that was to be kept: the disk's fault, or that of the file.
 fn kept(error: io::Error, path: &Path) -> PoolError {
-    let is_the_disk = is_full(&error)
-        || matches!(error.raw_os_error().map(rustix::io::Errno::from_raw_os_error), Some(rustix::io::Errno::IO));
-    match is_the_disk {
-        true => failed("unpack", path)(error),
-        false => PoolError::Export { what: "one of its files cannot be".to_owned(), source: Some(error) },
+    let error = match room::full("unpack", path, error) {
+        Ok(full) => return full,
+        Err(error) => error,
+    };
+    match error.raw_os_error().map(rustix::io::Errno::from_raw_os_error) {
+        Some(rustix::io::Errno::IO) => failed("unpack", path)(error),
+        _ => PoolError::Export { what: "one of its files cannot be".to_owned(), source: Some(error) },
     }
 }
 

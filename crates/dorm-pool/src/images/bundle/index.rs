@@ -14,18 +14,42 @@ const ENTRIES_MAX: usize = 20_000;
 const NAME_MAX: usize = 200;
 
 /// The files of an archive, by name.
-pub(super) struct Index {
+pub(in crate::images) struct Index {
     file: Arc<File>,
+    bytes: u64,
     places: BTreeMap<String, Place>,
 }
 
-enum Place {
+pub(in crate::images) enum Place {
+    /// Where it begins, and how long it is.
     At(u64, u64),
     /// The name of another.
     Same(String),
 }
 
 impl Index {
+    /// One without any file yet, of an archive that is `file`.
+    pub(in crate::images) fn of(file: File) -> Self {
+        let bytes = file.metadata().map_or(0, |facts| facts.len());
+        Self { file: Arc::new(file), bytes, places: BTreeMap::new() }
+    }
+
+    /// Adds a file; `None` when it cannot be one of an image.
+    pub(in crate::images) fn add(&mut self, name: &[u8], place: Place) -> Option<()> {
+        let name = self::name(name).filter(|name| fits(name))?;
+        if let Place::At(offset, bytes) = &place
+            && offset.checked_add(*bytes)? > self.bytes
+        {
+            return None;
+        }
+        self.places.insert(name, place);
+        (self.places.len() <= ENTRIES_MAX).then_some(())
+    }
+
+    pub(in crate::images) fn places(&self) -> impl Iterator<Item = (&String, &Place)> {
+        self.places.iter()
+    }
+
     pub(super) fn has(&self, name: &str) -> bool {
         self.places.contains_key(name)
     }
@@ -48,11 +72,10 @@ impl Blobs for Index {
 }
 
 /// The places of all files; `None` when this is not the archive of an image.
-pub(super) fn read(mut file: File) -> Option<Index> {
-    let bytes = file.metadata().ok()?.len();
+pub(in crate::images) fn read(mut file: File) -> Option<Index> {
     file.rewind().ok()?;
-    let file = Arc::new(file);
-    let mut places = BTreeMap::new();
+    let mut index = Index::of(file);
+    let file = index.file.clone();
     let mut archive = Archive::new(file.as_ref());
     for entry in archive.entries_with_seek().ok()? {
         let mut entry = entry.ok()?;
@@ -60,47 +83,38 @@ pub(super) fn read(mut file: File) -> Option<Index> {
         {
             return None;
         }
-        let name = name(&entry.path_bytes())?;
         match entry.header().entry_type() {
-            EntryType::Directory if fits(&name) => continue,
-            EntryType::Regular if fits(&name) => {
-                let (at, length) = (entry.raw_file_position(), entry.size());
-                if at.checked_add(length)? > bytes {
-                    return None;
-                }
-                places.insert(name, Place::At(at, length));
+            EntryType::Directory if name(&entry.path_bytes()).is_some_and(|name| fits(&name)) => {}
+            EntryType::Regular => {
+                index.add(&entry.path_bytes(), Place::At(entry.raw_file_position(), entry.size()))?;
             }
-            EntryType::Symlink | EntryType::Link if fits(&name) => {
+            EntryType::Symlink | EntryType::Link => {
                 let target = entry.link_name_bytes()?.into_owned();
                 let target = String::from_utf8(target).ok()?;
                 let target = target.strip_prefix("../").map_or(target.clone(), str::to_owned);
-                places.insert(name, Place::Same(target));
+                index.add(&entry.path_bytes(), Place::Same(target))?;
             }
-            EntryType::XGlobalHeader => continue,
+            EntryType::XGlobalHeader => {}
             _ => return None,
         }
-        if places.len() > ENTRIES_MAX {
-            return None;
-        }
     }
-    let is_image = places.contains_key("manifest.json")
-        || (places.contains_key(super::LAYOUT) && places.contains_key(super::INDEX));
-    is_image.then_some(Index { file, places })
+    let is_image = index.has("manifest.json") || (index.has(super::LAYOUT) && index.has(super::INDEX));
+    is_image.then_some(index)
 }
 
-/// Whether an archive may be that of an image, as far as its first entry tells.
-pub(super) fn begins_like_one(from: impl Read) -> bool {
+/// Whether an archive may be that of an image, as far as the first entry with a name tells.
+pub(in crate::images) fn begins_like_one(from: impl Read) -> bool {
     // What a header may take is bounded where a parser believes what it says.
     let mut archive = Archive::new(BufReader::new(from.take(1 << 20)));
-    let Ok(mut entries) = archive.entries() else { return false };
-    match entries.next() {
-        Some(Ok(entry)) => name(&entry.path_bytes()).is_some_and(|name| fits(&name)),
-        _ => false,
-    }
+    let Ok(entries) = archive.entries() else { return false };
+    // The first that tells something: many tools name the directory that is packed before what is in it.
+    let names = entries.map(|entry| entry.ok().and_then(|entry| name(&entry.path_bytes())));
+    let first = names.take(ENTRIES_MAX).find(|name| name.as_deref() != Some(""));
+    first.flatten().is_some_and(|name| fits(&name))
 }
 
 fn name(raw: &[u8]) -> Option<String> {
-    let raw = raw.strip_prefix(b"./").unwrap_or(raw);
+    let raw = if raw == b"." { b"" } else { raw.strip_prefix(b"./").unwrap_or(raw) };
     let text = std::str::from_utf8(raw).ok()?.trim_end_matches('/');
     (text.len() <= NAME_MAX && !text.split('/').any(|part| part == ".." || part == ".")).then(|| text.to_owned())
 }

@@ -1,14 +1,12 @@
 //! Unpacking one layer: its blob is hashed while it is read, so is what comes out of it, and nothing is believed
 //! before both sums are what the manifest and the configuration say.
 
-use std::cell::{Cell, RefCell};
 use std::fs::File;
 use std::io::{self, BufReader, Read};
 use std::os::unix::fs::FileExt;
-use std::rc::Rc;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
-use flate2::read::MultiGzDecoder;
 use sha2::{Digest as _, Sha256};
 
 use super::{ABOUT, Layer, Links, TREE, describe};
@@ -16,13 +14,11 @@ use crate::disk;
 use crate::error::{PoolError, failed};
 use crate::images::documents::{BlobDigest, Packing};
 use crate::images::import::{Job, Sink};
-use crate::images::tree::Tree;
+use crate::images::reader::{self, Reader};
 use crate::images::{Images, archive};
 use crate::steps::Step;
 
 const BUFFER: usize = 256 << 10;
-/// What a frame of zstd may want of memory: 64 MiB.
-const WINDOW_LOG_MAX: u32 = 26;
 
 /// A part of a file.
 #[derive(Clone)]
@@ -90,8 +86,8 @@ pub(in crate::images) fn unpack(images: &Images, layer: &LayerBlob, job: &mut Jo
     images.steps.reach(Step::LayerBegun)?;
     let tree_path = part.path.join(TREE);
     disk::make_directory(&tree_path).map_err(failed("make the directory", &tree_path))?;
-    let tree = Tree::open(&tree_path, images.ids).map_err(failed("open", &tree_path))?.for_layer();
-    let mut sink = Sink::new(job, tree, &part.path).of_layer();
+    let tree = images.tree(&tree_path).map_err(failed("open", &tree_path))?.for_layer();
+    let mut sink = Sink::new(job, tree, &part.path).of_layer().read_by(&images.reader);
     let links = fill(&mut sink, layer, blob)?;
     images.steps.reach(Step::LayerFilled)?;
     describe(&part.path, &links, images)?;
@@ -110,25 +106,17 @@ fn fill(sink: &mut Sink<'_, '_>, layer: &LayerBlob, blob: &Blob) -> Result<Links
             Packing::of_content(&start)
         }
     };
-    let read = Rc::new(Cell::new(sink.job.state.bytes));
-    let packed = Rc::new(RefCell::new(Sha256::new()));
-    // A blob that is not compressed is what comes out of it: one sum is enough.
-    let hashed = layer.digest.is_some() && packing != Packing::Plain;
-    let source = Counted { inner: blob.reader(), read: read.clone(), sum: hashed.then(|| packed.clone()) };
-    let source = BufReader::with_capacity(BUFFER, source);
-    let sum = match packing {
-        Packing::Plain => unpack_from(sink, source, &read),
-        Packing::Gzip => unpack_from(sink, MultiGzDecoder::new(source), &read),
-        Packing::Zstd => {
-            let decoder = zstd::stream::read::Decoder::with_buffer(source).and_then(|mut decoder| {
-                decoder.window_log_max(WINDOW_LOG_MAX)?;
-                Ok(decoder)
-            });
-            let decoder = decoder.map_err(|error| sink.refused("a layer cannot be decompressed", Some(error)))?;
-            unpack_from(sink, decoder, &read)
+    sink.job.brought.begin(Some(blob.bytes).filter(|_| packing != Packing::Plain));
+    let (packed, sum) = match sink.reader.clone() {
+        Reader::InProcess => unpack_here(sink, blob, packing)?,
+        Reader::Workers(program) => {
+            let source = Counted { inner: blob.reader(), read: sink.job.read.clone(), sum: None };
+            reader::layer(&program, sink, source, packing)?
         }
-    }?;
-    let packed = if hashed { BlobDigest::from_bytes(&packed.borrow().clone().finalize()) } else { sum.clone() };
+    };
+    sink.finish_times();
+    // A blob that is not compressed is what comes out of it: one sum is enough.
+    let packed = packed.unwrap_or_else(|| sum.clone());
     if let Some(digest) = layer.digest.as_ref().filter(|digest| **digest != packed) {
         return Err(sink.refused(&format!("a layer is not what its manifest says: it is {packed}, not {digest}"), None));
     }
@@ -140,26 +128,38 @@ fn fill(sink: &mut Sink<'_, '_>, layer: &LayerBlob, blob: &Blob) -> Result<Links
     Ok(sink.links())
 }
 
-fn unpack_from(sink: &mut Sink<'_, '_>, inner: impl Read, read: &Cell<u64>) -> Result<BlobDigest, PoolError> {
-    let mut hashing = Hashing { inner: BufReader::with_capacity(BUFFER, inner), sum: Sha256::new() };
-    archive::read_tar(sink, &mut hashing, read, archive::End::MayBeMissing)?;
-    sink.finish_times();
-    Ok(BlobDigest::from_bytes(&hashing.sum.finalize()))
+/// Unpacks a layer in this process, and answers the digests of its blob, when it is packed, and of what comes out of it.
+fn unpack_here(
+    sink: &mut Sink<'_, '_>,
+    blob: &Blob,
+    packing: Packing,
+) -> Result<(Option<BlobDigest>, BlobDigest), PoolError> {
+    let packed = (packing != Packing::Plain).then(|| Arc::new(Mutex::new(Sha256::new())));
+    let source = Counted { inner: blob.reader(), read: sink.job.read.clone(), sum: packed.clone() };
+    let unpacked = archive::decompress(packing, source);
+    let unpacked = unpacked.map_err(|error| sink.refused("a layer cannot be decompressed", Some(error)))?;
+    let mut hashing = Hashing { inner: BufReader::with_capacity(BUFFER, unpacked), sum: Sha256::new() };
+    archive::read_tar(sink, &mut hashing, archive::End::MayBeMissing).map_err(|wrong| sink.wrong(wrong))?;
+    let packed = packed.map(|sum| {
+        let sum = sum.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        BlobDigest::from_bytes(&sum.finalize())
+    });
+    Ok((packed, BlobDigest::from_bytes(&hashing.sum.finalize())))
 }
 
 /// Counts and hashes what is read of a blob.
 struct Counted {
     inner: Section,
-    read: Rc<Cell<u64>>,
-    sum: Option<Rc<RefCell<Sha256>>>,
+    read: Arc<AtomicU64>,
+    sum: Option<Arc<Mutex<Sha256>>>,
 }
 
 impl Read for Counted {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let read = self.inner.read(buffer)?;
-        self.read.set(self.read.get() + read as u64);
+        self.read.fetch_add(read as u64, Ordering::Relaxed);
         if let Some(sum) = &self.sum {
-            sum.borrow_mut().update(&buffer[..read]);
+            sum.lock().unwrap_or_else(PoisonError::into_inner).update(&buffer[..read]);
         }
         Ok(read)
     }

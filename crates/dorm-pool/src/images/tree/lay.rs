@@ -11,7 +11,7 @@ use dorm_engine::Entry;
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
-use super::{Tree, cannot_be_made};
+use super::{Tree, cannot_be_made, no_room};
 use crate::captures::set_attributes;
 use crate::images::listing;
 use crate::images::node::{GuestPath, Kind, Node, Refusal};
@@ -83,6 +83,7 @@ impl Tree {
         self.enter(directory)?;
         let kind = FileType::from_raw_mode(facts.st_mode);
         if kind != FileType::Fifo {
+            self.meter.charge_name(name).map_err(no_room)?;
             let link = |parent: &OwnedFd| rustix::fs::linkat(from, original, parent, name, AtFlags::empty());
             let linked = match link(self.parent()?) {
                 Err(Errno::EXIST) => {
