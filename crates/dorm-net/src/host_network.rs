@@ -9,7 +9,6 @@ use std::time::Duration;
 use async_trait::async_trait;
 use dorm_engine::{BoxStream, Lease, LeaseId, Network, NetworkError};
 use dorm_lifecycle::Egress;
-use ipnet::Ipv4Net;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use tokio::net::TcpSocket;
 use tokio::sync::oneshot;
@@ -18,7 +17,7 @@ use crate::command::Commands;
 use crate::config::Config;
 use crate::layout::{Layout, SANDBOX};
 use crate::lease::Leases;
-use crate::names::{Forwarder, NameSockets};
+use crate::names::{Forwarder, Learner, NameSockets, SharedPlaces};
 use crate::notes::Notes;
 use crate::ruleset::Policy;
 use crate::{failed, namespace};
@@ -33,6 +32,7 @@ const CONNECT_LIMIT: Duration = Duration::from_secs(5);
 pub struct HostNetwork {
     leases: Arc<Leases>,
     forwarders: Mutex<BTreeMap<LeaseId, Forwarder>>,
+    places: SharedPlaces,
 }
 
 impl HostNetwork {
@@ -50,13 +50,16 @@ impl HostNetwork {
                 .map_err(|error| failed(format!("lock {directory}: is another daemon using this directory?"), error))?;
             let leases = Leases { layout, notes, commands, servers: config.dns, steps: config.steps };
             let whole = leases.recover()?;
-            let sockets: Vec<_> = whole.into_iter().map(|id| (id, leases.name_sockets(id))).collect();
+            let sockets: Vec<_> = whole.into_iter().map(|(id, egress)| (id, egress, leases.name_sockets(id))).collect();
             Ok((leases, sockets))
         });
         let (leases, found) = opened.await?;
-        let network = Self { leases: Arc::new(leases), forwarders: Mutex::default() };
-        for (id, sockets) in found {
-            let served = sockets.and_then(|sockets| network.serve_names(id, sockets));
+        let network =
+            Self { leases: Arc::new(leases), forwarders: Mutex::default(), places: SharedPlaces::default() };
+        for (id, egress, sockets) in found {
+            // What was begun under a daemon that did not note this goes on as it began.
+            let policy = egress.map_or(Ok(Policy::Public), |egress| policy(&egress));
+            let served = sockets.and_then(|sockets| network.serve_names(id, sockets, policy?));
             if let Err(error) = served {
                 tracing::error!(lease = id.0, error = &error as &dyn std::error::Error, "this sandbox has no names");
             }
@@ -83,8 +86,9 @@ impl HostNetwork {
         blocking("remove all network leases", move || leases.remove_all()).await
     }
 
-    fn serve_names(&self, id: LeaseId, sockets: NameSockets) -> Result<(), NetworkError> {
-        let forwarder = Forwarder::start(sockets, self.leases.servers.clone())
+    fn serve_names(&self, id: LeaseId, sockets: NameSockets, policy: Policy) -> Result<(), NetworkError> {
+        let learner = Learner::new(Arc::clone(&self.leases), id, Arc::clone(&self.places.commands));
+        let forwarder = Forwarder::start(sockets, self.leases.servers.clone(), policy, learner, &self.places)
             .map_err(|error| failed(format!("serve names to network lease {}", id.0), error))?;
         self.forwarders().insert(id, forwarder);
         Ok(())
@@ -107,14 +111,27 @@ impl Network for HostNetwork {
         });
         let lost = |error| failed("make a network lease", error);
         let (unclaimed, sockets) = receive.await.map_err(lost)??;
-        self.serve_names(unclaimed.id, sockets)?;
+        self.serve_names(unclaimed.id, sockets, Policy::Nothing)?;
         Ok(unclaimed.take())
     }
 
     async fn allow(&self, lease: LeaseId, egress: &Egress) -> Result<(), NetworkError> {
-        let policy = policy(egress)?;
+        let (policy, egress) = (policy(egress)?, egress.clone());
         let leases = Arc::clone(&self.leases);
-        blocking("change the egress", move || leases.set_policy(lease, &policy)).await
+        let change = self.forwarders().get(&lease).map(Forwarder::change);
+        let changing = match change {
+            Some(change) => Some(change.await),
+            None => None,
+        };
+        // The lock goes with the work, which goes on when the caller is gone.
+        let set = move || {
+            leases.set_policy(lease, &egress, &policy)?;
+            if let Some(changing) = changing {
+                changing.done(policy);
+            }
+            Ok(())
+        };
+        blocking("change the egress", set).await
     }
 
     async fn connect(&self, lease: LeaseId, port: u16) -> Result<BoxStream, NetworkError> {
@@ -187,18 +204,7 @@ impl Drop for Unclaimed {
 }
 
 fn policy(egress: &Egress) -> Result<Policy, NetworkError> {
-    match egress {
-        Egress::None => Ok(Policy::Nothing),
-        Egress::Public => Ok(Policy::Public),
-        Egress::Allow(networks) => {
-            networks.iter().map(|text| network(text)).collect::<Result<_, _>>().map(Policy::Only)
-        }
-    }
-}
-
-fn network(text: &str) -> Result<Ipv4Net, NetworkError> {
-    let whole = if text.contains('/') { text.to_owned() } else { format!("{text}/32") };
-    whole.parse().map_err(|error: ipnet::AddrParseError| failed(format!("read '{text}' as an IPv4 network"), error))
+    Policy::of(egress).map_err(|error| failed("read the egress", error))
 }
 
 async fn blocking<T: Send + 'static>(

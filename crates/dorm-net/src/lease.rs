@@ -5,9 +5,12 @@
 
 use std::collections::BTreeSet;
 use std::io;
+use std::net::Ipv4Addr;
 use std::path::Path;
+use std::time::Duration;
 
 use dorm_engine::{LeaseId, NetworkError};
+use dorm_lifecycle::Egress;
 use dorm_steps::AnySteps;
 
 use crate::command::Commands;
@@ -15,7 +18,7 @@ use crate::config::NameServers;
 use crate::host::{self, HostLock};
 use crate::layout::{self, Layout, path};
 use crate::names::NameSockets;
-use crate::notes::{Notes, Stage};
+use crate::notes::{Noted, Notes, Stage};
 use crate::ruleset::{self, Policy};
 use crate::{failed, link, namespace};
 
@@ -36,7 +39,7 @@ impl Leases {
         let id = self.begin(mtu)?;
         let furnished = self.furnish(id, mtu).map_err(|error| failed(format!("set up network lease {}", id.0), error));
         let done = furnished.and_then(|sockets| {
-            self.notes.write(id, Stage::Made).map_err(|error| failed(format!("note network lease {}", id.0), error))?;
+            self.note(id, Stage::Made, &Egress::None)?;
             self.reach(id, "net: lease noted")?;
             Ok((id, sockets))
         });
@@ -81,22 +84,25 @@ impl Leases {
         self.close_way_after_last(&lock)
     }
 
-    /// After a restart: the leases that are whole. What is half-made or half-removed goes.
-    pub(crate) fn recover(&self) -> Result<Vec<LeaseId>, NetworkError> {
+    /// After a restart: the leases that are whole, and what was noted as their egress. What is half-made or half-removed
+    /// goes.
+    pub(crate) fn recover(&self) -> Result<Vec<(LeaseId, Option<Egress>)>, NetworkError> {
         let notes = self.notes.list().map_err(|error| failed("read the notes on network leases", error))?;
         let mut whole = Vec::new();
-        for (id, stage) in notes {
+        for (id, Noted { stage, mut egress }) in notes {
             let is_kept = stage != Stage::Making && self.is_whole(id)?;
             if is_kept && stage == Stage::Unclear {
+                // Which names it may resolve is lost, so none.
+                egress = Some(Egress::None);
                 // A living sandbox may have it; an unused one is released when its hull is cleared away.
                 tracing::warn!(
                     lease = id.0,
                     "the note of a network lease cannot be read; the lease is whole and stays"
                 );
-                self.notes.write(id, Stage::Made).map_err(|error| failed("note a network lease again", error))?;
+                self.note(id, Stage::Made, &Egress::None)?;
             }
             if is_kept {
-                whole.push(id);
+                whole.push((id, egress));
             } else {
                 tracing::info!(lease = id.0, "removing what is left of a network lease");
                 self.give_up(id);
@@ -114,7 +120,7 @@ impl Leases {
     pub(crate) fn list(&self) -> Result<Vec<LeaseId>, NetworkError> {
         let notes = self.notes.list().map_err(|error| failed("read the notes on network leases", error))?;
         let mut whole = Vec::new();
-        for (id, _) in notes.into_iter().filter(|(_, stage)| *stage == Stage::Made) {
+        for (id, _) in notes.into_iter().filter(|(_, noted)| noted.stage == Stage::Made) {
             if self.is_whole(id)? {
                 whole.push(id);
             }
@@ -122,13 +128,29 @@ impl Leases {
         Ok(whole)
     }
 
-    /// Replaces the policy of a lease.
-    pub(crate) fn set_policy(&self, id: LeaseId, policy: &Policy) -> Result<(), NetworkError> {
+    /// Replaces the policy of a lease, which is that of `egress`.
+    ///
+    /// It is noted first. If the process dies before the packet rules are changed, more names may resolve afterwards than
+    /// lead anywhere, or fewer; the run that was to have this egress has not begun.
+    pub(crate) fn set_policy(&self, id: LeaseId, egress: &Egress, policy: &Policy) -> Result<(), NetworkError> {
         let gateway = self.gateway(id)?;
+        self.note(id, Stage::Made, egress)?;
+        self.reach(id, "net: egress noted")?;
         let change = namespace::inside(&gateway, || self.commands.nft(&ruleset::egress(policy)));
         let fail = |error| failed(format!("change the egress of network lease {}", id.0), error);
         change.map_err(|error| self.gone_or(id, error))?.map_err(|error| fail(Box::new(error)))?;
         self.reach(id, "net: egress set")
+    }
+
+    /// Permits addresses that names of a lease lead to, for a while.
+    pub(crate) fn permit(&self, id: LeaseId, addresses: &[(Ipv4Addr, Duration)]) -> Result<(), NetworkError> {
+        let permit = ruleset::permit(addresses);
+        let change = namespace::inside(&self.gateway(id)?, || {
+            // The set may be full of what was learned earlier.
+            self.commands.nft(&permit).or_else(|_| self.commands.nft(&format!("{}{permit}", ruleset::FORGET)))
+        });
+        let fail = |error| failed(format!("permit addresses to network lease {}", id.0), error);
+        change.map_err(|error| self.gone_or(id, error))?.map_err(|error| fail(Box::new(error)))
     }
 
     /// The sockets for names of a lease that was found again.
@@ -161,7 +183,7 @@ impl Leases {
         let noted = self.notes.taken().map_err(|error| failed("read the notes on network leases", error))?;
         let free = lock.free(&self.layout, &noted).map_err(|error| failed("look at the host's networks", error))?;
         let id = free.map_err(NetworkError::Exhausted)?;
-        self.notes.write(id, Stage::Making).map_err(|error| failed(format!("note network lease {}", id.0), error))?;
+        self.note(id, Stage::Making, &Egress::None)?;
         self.reach(id, "net: lease begun")?;
         let lines = layout::uplink_lines(&self.layout, id, mtu);
         let (way, links) = std::thread::scope(|scope| {
@@ -234,6 +256,11 @@ impl Leases {
                 .map_err(|error| failed("remove the host's packet rules", error))?;
         }
         Ok(())
+    }
+
+    fn note(&self, id: LeaseId, stage: Stage, egress: &Egress) -> Result<(), NetworkError> {
+        let noted = self.notes.write(id, stage, egress);
+        noted.map_err(|error| failed(format!("note network lease {}", id.0), error))
     }
 
     fn give_up(&self, id: LeaseId) {

@@ -5,12 +5,16 @@
 //! message), so that programs inside fail at once and do not hang; only what no honest guest sends is dropped.
 
 use std::fmt::Write;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::net::Ipv4Addr;
+use std::time::Duration;
 
+use dorm_lifecycle::{Egress, EgressRule, EgressRuleError, HostPattern};
 use ipnet::Ipv4Net;
 
 use crate::layout::{INNER_INTERFACE, INTERFACES, Layout, SANDBOX, UPLINK_INTERFACE};
 
-/// Where [`Policy::Public`] does not lead. The networks for documentation (such as 198.51.100.0/24) are not on it: no
+/// Where [`Policy::Public`] does not lead, nor any name. The networks for documentation (such as 198.51.100.0/24) are not on it: no
 /// one can be there.
 const NOT_PUBLIC: [&str; 13] = [
     "0.0.0.0/8",
@@ -38,6 +42,10 @@ const HEADERS: u16 = 40;
 /// The port that names are asked for on.
 pub(crate) const NAME_PORT: u16 = 53;
 
+/// The set of addresses that names have led to. More than its size are never there: `permit` fails, and what is there
+/// is forgotten.
+const NAMED: &str = "{ type ipv4_addr; flags timeout; size 4096; }";
+
 /// Where a sandbox may connect to, parsed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Policy {
@@ -45,8 +53,45 @@ pub(crate) enum Policy {
     Nothing,
     /// Everywhere but [`NOT_PUBLIC`], and names.
     Public,
-    /// These, and names.
-    Only(Vec<Ipv4Net>),
+    /// These.
+    Only {
+        /// Whatever is in them.
+        networks: Vec<Ipv4Net>,
+        /// The public addresses of these, learned while they are looked up.
+        hosts: Vec<HostPattern>,
+    },
+}
+
+impl Policy {
+    /// That of an egress.
+    ///
+    /// # Errors
+    /// An entry of the list is neither a network nor a host.
+    pub(crate) fn of(egress: &Egress) -> Result<Self, EgressRuleError> {
+        let entries = match egress {
+            Egress::None => return Ok(Self::Nothing),
+            Egress::Public => return Ok(Self::Public),
+            Egress::Allow(entries) => entries,
+        };
+        let (mut networks, mut hosts) = (Vec::new(), Vec::new());
+        for entry in entries {
+            match entry.parse()? {
+                EgressRule::Network { address, prefix } => {
+                    networks.push(Ipv4Net::new(address, prefix).map_err(|_| EgressRuleError(entry.clone()))?);
+                }
+                EgressRule::Host(pattern) => hosts.push(pattern),
+            }
+        }
+        hosts.sort_unstable();
+        hosts.dedup();
+        Ok(Self::Only { networks, hosts })
+    }
+}
+
+/// Whether an address may be permitted because a name leads to it.
+pub(crate) fn is_public(address: Ipv4Addr) -> bool {
+    let networks = NOT_PUBLIC.iter().filter_map(|text| text.parse::<Ipv4Net>().ok());
+    !networks.into_iter().any(|network| network.contains(&address))
 }
 
 /// The gateway's rules, in its namespace: nothing leaves yet.
@@ -60,8 +105,9 @@ table ip dorm {{
     meta l4proto udp reject with icmp type port-unreachable
     reject with icmp type admin-prohibited
   }}
+  set named {NAMED}
   chain egress {{ }}
-  chain names {{ }}
+  chain names {{ accept; }}
   chain forward {{
     type filter hook forward priority 0; policy drop;
     ct state invalid drop
@@ -91,20 +137,26 @@ table ip dorm {{
     )
 }
 
-/// Replaces the policy of a gateway at once.
+/// Replaces the policy of a gateway at once. Addresses learned before are forgotten.
+///
+/// A connection to a learned address is marked, and goes on when the address is forgotten in its time: what is learned
+/// decides on new connections only. The mark is that of the list of names, so that with another list it ends.
 pub(crate) fn egress(policy: &Policy) -> String {
-    let mut script = String::from("flush chain ip dorm egress\nflush chain ip dorm names\n");
+    // Gateways that an older daemon has made lack the set. Names are decided on by the forwarder, not here.
+    let mut script = format!(
+        "add set ip dorm named {NAMED}\nflush set ip dorm named\nflush chain ip dorm egress\nflush chain ip dorm names\n"
+    );
     let mut rule = |chain: &str, text: &str| {
         let _ = writeln!(script, "add rule ip dorm {chain} {text}");
     };
+    rule("names", "accept");
     match policy {
         Policy::Nothing => {}
         Policy::Public => {
             rule("egress", &format!("ct original ip daddr {{ {} }} return", NOT_PUBLIC.join(", ")));
             rule("egress", "accept");
-            rule("names", "accept");
         }
-        Policy::Only(networks) => {
+        Policy::Only { networks, hosts } => {
             // Without overlaps, which a set of intervals refuses.
             let networks = Ipv4Net::aggregate(networks);
             if networks.iter().any(|network| network.prefix_len() == 0) {
@@ -113,10 +165,40 @@ pub(crate) fn egress(policy: &Policy) -> String {
                 let list = networks.iter().map(Ipv4Net::to_string).collect::<Vec<_>>().join(", ");
                 rule("egress", &format!("ct original ip daddr {{ {list} }} accept"));
             }
-            rule("names", "accept");
+            if !hosts.is_empty() {
+                let mark = mark(hosts);
+                rule("egress", &format!("ct original ip daddr {{ {} }} return", NOT_PUBLIC.join(", ")));
+                rule("egress", &format!("ct mark {mark} accept"));
+                rule("egress", &format!("ct original ip daddr @named ct mark set {mark} accept"));
+            }
         }
     }
     script
+}
+
+/// Permits addresses for a while, those that already are from now on anew.
+pub(crate) fn permit(addresses: &[(Ipv4Addr, Duration)]) -> String {
+    let list = |seconds: &dyn Fn(Duration) -> String| {
+        let elements = addresses.iter().map(|(address, time)| format!("{address}{}", seconds(*time)));
+        elements.collect::<Vec<_>>().join(", ")
+    };
+    // Kernels before 6.12 leave the time of an element that is there as it is.
+    format!(
+        "add element ip dorm named {{ {} }}\ndelete element ip dorm named {{ {} }}\nadd element ip dorm named {{ {} }}\n",
+        list(&|_| " timeout 1s".into()),
+        list(&|_| String::new()),
+        list(&|time| format!(" timeout {}s", time.as_secs())),
+    )
+}
+
+/// Forgets every address that was learned.
+pub(crate) const FORGET: &str = "flush set ip dorm named\n";
+
+/// A mark of connections that is never 0, which is that of unmarked ones.
+fn mark(hosts: &[HostPattern]) -> u32 {
+    let mut hasher = DefaultHasher::new();
+    hosts.hash(&mut hasher);
+    u32::try_from(hasher.finish() >> 33).unwrap_or(0) + 1
 }
 
 /// The host's rules for all leases of one daemon, replacing those that are there.
@@ -167,28 +249,49 @@ pub(crate) fn no_host(layout: &Layout) -> String {
 mod tests {
     use super::*;
 
-    #[test]
-    fn an_allow_list_becomes_one_rule_without_overlaps() {
-        let networks = ["198.51.100.7/24", "198.51.100.9/32", "10.0.0.0/8"].map(|text| text.parse().unwrap());
-        let script = egress(&Policy::Only(networks.to_vec()));
-        assert!(script.contains("add rule ip dorm egress ct original ip daddr { 10.0.0.0/8, 198.51.100.0/24 } accept"));
-        assert!(script.contains("add rule ip dorm names accept"));
+    fn only(entries: &[&str]) -> Policy {
+        Policy::of(&Egress::Allow(entries.iter().map(|&entry| entry.to_owned()).collect())).unwrap()
     }
 
     #[test]
-    fn an_empty_allow_list_leaves_only_names() {
-        let script = egress(&Policy::Only(vec![]));
-        assert!(!script.contains("rule ip dorm egress") && script.contains("names accept"));
+    fn a_list_of_networks_becomes_one_rule_without_overlaps() {
+        let script = egress(&only(&["198.51.100.7/24", "198.51.100.9", "10.0.0.0/8"]));
+        assert!(script.contains("add rule ip dorm egress ct original ip daddr { 10.0.0.0/8, 198.51.100.0/24 } accept"));
+        assert!(!script.contains("@named"));
+    }
+
+    #[test]
+    fn an_empty_list_permits_nothing() {
+        assert!(!egress(&only(&[])).contains("rule ip dorm egress"));
+        assert!(!egress(&Policy::Nothing).contains("rule ip dorm egress"));
     }
 
     #[test]
     fn the_whole_internet_can_be_allowed() {
-        let script = egress(&Policy::Only(vec!["0.0.0.0/0".parse().unwrap(), "10.0.0.0/8".parse().unwrap()]));
-        assert!(script.contains("add rule ip dorm egress accept"));
+        assert!(egress(&only(&["0.0.0.0/0", "10.0.0.0/8"])).contains("add rule ip dorm egress accept"));
     }
 
     #[test]
-    fn nothing_leaves_only_empty_chains() {
-        assert!(!egress(&Policy::Nothing).contains("add rule"));
+    fn private_networks_are_refused_before_learned_addresses_are_permitted_and_after_listed_networks() {
+        let script = egress(&only(&["10.1.0.0/16", "example.com"]));
+        let at = |text: &str| script.find(text).unwrap();
+        assert!(at("{ 10.1.0.0/16 } accept") < at("169.254.0.0/16"));
+        assert!(at("169.254.0.0/16") < at("ct mark"));
+    }
+
+    #[test]
+    fn connections_by_name_are_marked_by_the_list_of_names() {
+        let rules = |entries: &[&str]| {
+            let script = egress(&only(entries));
+            script.lines().filter(|line| line.contains("ct mark")).map(str::to_owned).collect::<Vec<_>>()
+        };
+        assert_eq!(rules(&["a.test", "b.test"]), rules(&["b.test", "A.test.", "10.0.0.0/8", "a.test"]));
+        assert_ne!(rules(&["a.test"]), rules(&["*.a.test"]));
+    }
+
+    #[test]
+    fn every_network_that_is_not_public_can_be_read() {
+        assert!(NOT_PUBLIC.iter().all(|text| text.parse::<Ipv4Net>().is_ok()));
+        assert!(is_public([198, 51, 100, 10].into()) && !is_public([172, 31, 255, 255].into()));
     }
 }

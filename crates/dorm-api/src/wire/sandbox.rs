@@ -119,11 +119,13 @@ pub struct Resources {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Egress {
-    /// The internet, never private or link-local addresses.
+    /// The internet, never private or link-local addresses. Every name resolves.
     Public,
     /// Nothing.
     None,
-    /// Only these IPv4 networks, such as `198.51.100.0/24`.
+    /// Only these IPv4 networks, such as `198.51.100.0/24`, and the public addresses of these host names, such as
+    /// `example.com`, `*.example.com` for every name below it, or `*` for every name. No other name resolves. A name does
+    /// not lead to a private address unless a network in the list contains it.
     Allow(Vec<String>),
 }
 

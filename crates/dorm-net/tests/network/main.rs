@@ -7,6 +7,7 @@ mod connecting;
 mod egress;
 mod isolation;
 mod life;
+mod name_server;
 mod names;
 mod recovery;
 mod support;
