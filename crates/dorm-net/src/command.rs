@@ -1,4 +1,4 @@
-//! Runs `ip` and `nft`, with a script on their standard input, in the network namespace of the calling thread.
+//! Runs `ip`, `tc` and `nft`, with a script on their standard input, in the network namespace of the calling thread.
 //! Knows nothing of what the scripts mean.
 
 use std::fs::File;
@@ -60,6 +60,11 @@ impl Commands {
         self.run("ip", "iproute2", &["-batch", "-"], &(lines.join("\n") + "\n"))
     }
 
+    /// Sets up schedulers, line by line.
+    pub(crate) fn tc(&self, lines: &[String]) -> Result<(), CommandError> {
+        self.run("tc", "iproute2", &["-batch", "-"], &(lines.join("\n") + "\n"))
+    }
+
     /// Carries out the whole script, or nothing of it.
     pub(crate) fn nft(&self, script: &str) -> Result<(), CommandError> {
         self.run("nft", "nftables", &["-f", "-"], script)
@@ -72,27 +77,48 @@ impl Commands {
         arguments: &[&str],
         script: &str,
     ) -> Result<(), CommandError> {
-        let start = |source| CommandError::Start { program, package, source };
-        let mut child = Command::new(find(program))
-            .args(arguments)
-            .env("LC_ALL", "C")
-            .stdin(Stdio::piped())
-            .stdout(self.lock.try_clone().map_err(start)?)
-            .stderr(Stdio::piped())
-            .spawn()
-            .map_err(start)?;
-        // Both programs read all of their input before they say much, so this cannot block. If one ends early, its
-        // exit status tells why, and the broken pipe does not matter.
-        if let Some(mut input) = child.stdin.take() {
-            let _ = input.write_all(script.as_bytes());
-        }
-        let output = child.wait_with_output().map_err(start)?;
-        if output.status.success() {
-            return Ok(());
-        }
-        let said = String::from_utf8_lossy(&output.stderr).split_whitespace().collect::<Vec<_>>().join(" ");
-        Err(CommandError::Refused { program, said: format!("{} ({})", said, output.status) })
+        let lock = self.lock.try_clone().map_err(|source| CommandError::Start { program, package, source })?;
+        run(program, package, arguments, script, lock.into())
     }
+}
+
+/// Runs a command that changes nothing that outlives the calling thread, and so holds no lock.
+pub(crate) fn run_alone(
+    program: &'static str,
+    package: &'static str,
+    arguments: &[&str],
+    script: &str,
+) -> Result<(), CommandError> {
+    run(program, package, arguments, script, Stdio::null())
+}
+
+fn run(
+    program: &'static str,
+    package: &'static str,
+    arguments: &[&str],
+    script: &str,
+    output: Stdio,
+) -> Result<(), CommandError> {
+    let start = |source| CommandError::Start { program, package, source };
+    let mut child = Command::new(find(program))
+        .args(arguments)
+        .env("LC_ALL", "C")
+        .stdin(Stdio::piped())
+        .stdout(output)
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(start)?;
+    // These programs read all of their input before they say much, so this cannot block. If one ends early, its exit
+    // status tells why, and the broken pipe does not matter.
+    if let Some(mut input) = child.stdin.take() {
+        let _ = input.write_all(script.as_bytes());
+    }
+    let output = child.wait_with_output().map_err(start)?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr).split_whitespace().collect::<Vec<_>>().join(" ");
+    Err(CommandError::Refused { program, said: format!("{} ({})", said, output.status) })
 }
 
 /// These programs are often in directories that are not in the search path of a shell made by `su`.

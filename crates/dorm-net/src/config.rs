@@ -7,6 +7,8 @@ use dorm_steps::AnySteps;
 use ipnet::Ipv4Net;
 use thiserror::Error;
 
+use crate::traffic::TrafficLimits;
+
 const NAME_PORT: u16 = 53;
 
 /// How the network of one daemon is set up.
@@ -25,6 +27,8 @@ pub struct Config {
     pub supernet: Ipv4Net,
     /// Who answers look-ups of names. Default: what `/etc/resolv.conf` says.
     pub dns: NameServers,
+    /// How much traffic each sandbox may cause.
+    pub limits: TrafficLimits,
     /// Who is asked at each step that changes the host. Default: nobody.
     pub steps: AnySteps,
 }
@@ -38,6 +42,7 @@ impl Config {
             owner: String::new(),
             supernet: Ipv4Net::new_assert([10, 200, 0, 0].into(), 16),
             dns: NameServers::File("/etc/resolv.conf".into()),
+            limits: TrafficLimits::default(),
             steps: dorm_steps::pass(),
         }
     }

@@ -17,6 +17,7 @@ use rustix::fs::{FlockOperation, flock};
 
 use crate::command::{CommandError, Commands};
 use crate::layout::{INTERFACES, Layout, path};
+use crate::ruleset::Closing;
 use crate::{namespace, ruleset};
 
 const DIRECTORY: &str = "/run/dormouse";
@@ -65,7 +66,9 @@ impl HostLock {
         if std::fs::read_to_string(FORWARD).map_err(WayError::Forward)?.trim() == "0" {
             std::fs::write(FORWARD, "1").map_err(WayError::Forward)?;
         }
-        commands.nft(&ruleset::host(layout)).map_err(WayError::Rules)
+        // A kernel without timeouts of its own for rules keeps closed connections as long as it keeps its own.
+        let ruled = commands.nft(&ruleset::host(layout, Closing::Soon));
+        ruled.or_else(|_| commands.nft(&ruleset::host(layout, Closing::AsTheHost))).map_err(WayError::Rules)
     }
 
     /// Removes the host's rules.
@@ -89,6 +92,20 @@ pub(crate) enum WayError {
 pub(crate) fn interfaces() -> io::Result<Vec<String>> {
     let text = std::fs::read_to_string("/proc/thread-self/net/dev")?;
     Ok(text.lines().filter_map(|line| Some(line.split_once(':')?.0.trim().to_owned())).collect())
+}
+
+/// The bytes that an interface of the host has received and sent, if it is there.
+pub(crate) fn counted(interface: &str) -> io::Result<Option<(u64, u64)>> {
+    let text = std::fs::read_to_string("/proc/thread-self/net/dev")?;
+    Ok(text.lines().find_map(|line| counts(line, interface)))
+}
+
+/// A line such as `eth0: 1500 10 0 0 0 0 0 0 900 9 0 0 0 0 0 0`.
+fn counts(line: &str, interface: &str) -> Option<(u64, u64)> {
+    let (name, counts) = line.split_once(':')?;
+    let mut counts = counts.split_whitespace();
+    let received = (name.trim() == interface).then(|| counts.next()).flatten()?.parse().ok()?;
+    Some((received, counts.nth(7)?.parse().ok()?))
 }
 
 /// The size of the largest packet that gets out of the host whole, for what is known here: at most 1500 bytes.
@@ -137,6 +154,14 @@ mod tests {
         let read = route("eth0\t000200C0\t00000000\t0001\t0\t0\t0\t00FFFFFF\t0\t0\t0").unwrap();
         assert_eq!((read.device.as_str(), read.network.to_string().as_str()), ("eth0", "192.0.2.0/24"));
         assert_eq!(route("eth0 00000000 0102000A 0003 0 0 0 00000000 0 0 0").unwrap().network.prefix_len(), 0);
+    }
+
+    #[test]
+    fn the_counts_of_an_interface_are_read() {
+        let line = "dorma-1: 1500 10 0 0 0 0 0 0 900 9 0 0 0 0 0 0";
+        assert_eq!(counts(line, "dorma-1"), Some((1500, 900)));
+        assert_eq!(counts(line, "dorma-11"), None);
+        assert_eq!(counts("Inter-|   Receive", "dorma-1"), None);
     }
 
     #[test]

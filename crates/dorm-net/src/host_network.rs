@@ -3,11 +3,11 @@
 
 use std::collections::BTreeMap;
 use std::net::TcpStream;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use dorm_engine::{BoxStream, Lease, LeaseId, Network, NetworkError};
+use dorm_engine::{BoxStream, Lease, LeaseId, Network, NetworkError, Traffic};
 use dorm_lifecycle::Egress;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use tokio::net::TcpSocket;
@@ -48,7 +48,8 @@ impl HostNetwork {
                 .map_err(|error| failed(format!("open the notes on network leases in {directory}"), error))?;
             let commands = Commands::of_daemon(&config.directory)
                 .map_err(|error| failed(format!("lock {directory}: is another daemon using this directory?"), error))?;
-            let leases = Leases { layout, notes, commands, servers: config.dns, steps: config.steps };
+            let (servers, limits, steps) = (config.dns, config.limits, config.steps);
+            let leases = Leases { layout, notes, commands, servers, limits, steps, unshaped: Once::new() };
             let whole = leases.recover()?;
             let sockets: Vec<_> = whole.into_iter().map(|(id, egress)| (id, egress, leases.name_sockets(id))).collect();
             Ok((leases, sockets))
@@ -152,6 +153,11 @@ impl Network for HostNetwork {
         })?;
         stream.set_nodelay(true).map_err(fail)?;
         Ok(Box::new(stream))
+    }
+
+    async fn traffic(&self, lease: LeaseId) -> Result<Traffic, NetworkError> {
+        let leases = Arc::clone(&self.leases);
+        blocking("count traffic", move || leases.traffic(lease)).await
     }
 
     async fn release(&self, lease: LeaseId) -> Result<(), NetworkError> {

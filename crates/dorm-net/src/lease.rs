@@ -7,19 +7,21 @@ use std::collections::BTreeSet;
 use std::io;
 use std::net::Ipv4Addr;
 use std::path::Path;
+use std::sync::Once;
 use std::time::Duration;
 
-use dorm_engine::{LeaseId, NetworkError};
+use dorm_engine::{LeaseId, NetworkError, Traffic};
 use dorm_lifecycle::Egress;
 use dorm_steps::AnySteps;
 
-use crate::command::Commands;
+use crate::command::{CommandError, Commands};
 use crate::config::NameServers;
 use crate::host::{self, HostLock};
 use crate::layout::{self, Layout, path};
 use crate::names::NameSockets;
 use crate::notes::{Noted, Notes, Stage};
 use crate::ruleset::{self, Policy};
+use crate::traffic::TrafficLimits;
 use crate::{failed, link, namespace};
 
 /// The leases of one daemon on this host.
@@ -29,7 +31,10 @@ pub(crate) struct Leases {
     pub(crate) notes: Notes,
     pub(crate) commands: Commands,
     pub(crate) servers: NameServers,
+    pub(crate) limits: TrafficLimits,
     pub(crate) steps: AnySteps,
+    /// Says once that this host cannot shape traffic.
+    pub(crate) unshaped: Once,
 }
 
 impl Leases {
@@ -211,6 +216,7 @@ impl Leases {
                 set("ipv4/ip_forward", "1")?;
                 // Every refused packet is answered, not only some each second.
                 set("ipv4/icmp_ratelimit", "0")?;
+                forget_closed_connections_soon();
                 Ok(self.commands.ip(&layout::gateway_lines(&self.layout, id))?)
             })??;
             self.steps.reach("net: gateway furnished")?;
@@ -222,17 +228,42 @@ impl Leases {
             Ok(link::settle(&self.layout.uplink(id))?)
         };
         let (rules, links) = std::thread::scope(|scope| {
-            let rules = scope.spawn(|| namespace::inside(&gateway, || self.commands.nft(&ruleset::gateway(mtu))));
+            let rules = scope.spawn(|| namespace::inside(&gateway, || self.commands.nft(&ruleset::gateway(mtu, &self.limits))));
             let links = links();
             (rules.join(), links)
         });
         rules.map_err(|_| "the thread that sets the packet rules panicked")???;
         links?;
         namespace::inside(&gateway, || -> Result<NameSockets, Error> {
+            self.limit_rate()?;
             link::settle(layout::INNER_INTERFACE)?;
             link::settle(layout::UPLINK_INTERFACE)?;
             Ok(NameSockets::bind()?)
         })?
+    }
+
+    /// Limits the traffic of the gateway that this thread is in.
+    fn limit_rate(&self) -> Result<(), CommandError> {
+        let shaping = self.limits.shaping();
+        if shaping.is_empty() {
+            return Ok(());
+        }
+        let Err(error) = self.commands.tc(&shaping) else { return Ok(()) };
+        self.unshaped.call_once(|| {
+            let error = &error as &dyn std::error::Error;
+            tracing::warn!(error, "this host cannot shape traffic: what a sandbox sends too fast is dropped, not delayed");
+        });
+        self.commands.nft(&self.limits.policing())
+    }
+
+    /// What a lease has sent and received, as its uplink counts it.
+    pub(crate) fn traffic(&self, id: LeaseId) -> Result<Traffic, NetworkError> {
+        self.gateway(id)?;
+        let counted = host::counted(&self.layout.uplink(id));
+        let fail = |error| failed(format!("count the traffic of network lease {}", id.0), error);
+        let (sent_bytes, received_bytes) = counted.map_err(fail)?.ok_or(NetworkError::NoLease(id))?;
+        let limit_bytes_per_second = self.limits.bytes_per_second.map(std::num::NonZeroU64::get);
+        Ok(Traffic { sent_bytes, received_bytes, limit_bytes_per_second })
     }
 
     fn remove_parts(&self, id: LeaseId) -> Result<(), Error> {
@@ -292,6 +323,14 @@ fn quiet() -> Result<(), Error> {
         }
     }
     Ok(())
+}
+
+/// Connections that are over leave the table of this thread's namespace as soon as that of the host, see
+/// [`ruleset::host`]. A kernel that does not know a setting keeps them longer.
+fn forget_closed_connections_soon() {
+    for (state, seconds) in ruleset::CLOSING {
+        let _ = set(&format!("netfilter/nf_conntrack_tcp_timeout_{state}"), &seconds.to_string());
+    }
 }
 
 fn set(setting: &str, value: &str) -> io::Result<()> {

@@ -35,9 +35,11 @@ mod namespace;
 #[allow(clippy::disallowed_methods, reason = "all of it runs on threads that may block: see host_network")]
 mod notes;
 mod ruleset;
+mod traffic;
 
 pub use config::{Config, ConfigError, NameServers};
 pub use host_network::HostNetwork;
+pub use traffic::{TrafficLimits, probe_shaping};
 
 use dorm_engine::NetworkError;
 

@@ -13,6 +13,7 @@ use dorm_lifecycle::{Egress, EgressRule, EgressRuleError, HostPattern};
 use ipnet::Ipv4Net;
 
 use crate::layout::{INNER_INTERFACE, INTERFACES, Layout, SANDBOX, UPLINK_INTERFACE};
+use crate::traffic::TrafficLimits;
 
 /// Where [`Policy::Public`] does not lead, nor any name. The networks for documentation (such as 198.51.100.0/24) are not on it: no
 /// one can be there.
@@ -33,8 +34,29 @@ const NOT_PUBLIC: [&str; 13] = [
     "192.88.99.0/24",
 ];
 
-/// Connections that one lease may have at once, so that no sandbox fills the host's table of connections.
-const CONNECTIONS_MAX: u32 = 4096;
+/// Questions for names that a sandbox may send each second over UDP, and in an instant.
+const QUESTIONS: (u32, u32) = (500, 1000);
+
+/// How many seconds a connection of a sandbox that is over, or is not yet one, stays in the tables of connections. Two of
+/// these states do not count as connections any more, so their number is the rate times their time.
+pub(crate) const CLOSING: [(&str, u32); 7] = [
+    ("syn_sent", 30),
+    ("syn_recv", 30),
+    ("fin_wait", 30),
+    ("close_wait", 30),
+    ("last_ack", 10),
+    ("time_wait", 10),
+    ("close", 5),
+];
+
+/// How long the host's table of connections keeps those of sandboxes that are over.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Closing {
+    /// As long as [`CLOSING`] says.
+    Soon,
+    /// As long as any other of the host.
+    AsTheHost,
+}
 
 /// The bytes of the IPv4 and TCP headers.
 const HEADERS: u16 = 40;
@@ -95,8 +117,14 @@ pub(crate) fn is_public(address: Ipv4Addr) -> bool {
 }
 
 /// The gateway's rules, in its namespace: nothing leaves yet.
-pub(crate) fn gateway(uplink_mtu: u16) -> String {
+pub(crate) fn gateway(uplink_mtu: u16, limits: &TrafficLimits) -> String {
     let segment = uplink_mtu - HEADERS;
+    let (connections, rate, burst) = (limits.connections, limits.connection_rate(), limits.connection_burst());
+    let (questions, questions_burst) = QUESTIONS;
+    let packets = limits.packets_per_second.map_or_else(String::new, |packets| {
+        let burst = (packets.get() / 10).max(1);
+        format!("iifname \"{INNER_INTERFACE}\" limit rate over {packets}/second burst {burst} packets drop")
+    });
     format!(
         r#"
 table ip dorm {{
@@ -108,12 +136,20 @@ table ip dorm {{
   set named {NAMED}
   chain egress {{ }}
   chain names {{ accept; }}
+  chain police {{ }}
+  chain flood {{
+    type filter hook prerouting priority -300; policy accept;
+    iifname "{INNER_INTERFACE}" udp dport {NAME_PORT} limit rate over {questions}/second burst {questions_burst} packets drop
+    {packets}
+  }}
   chain forward {{
     type filter hook forward priority 0; policy drop;
     ct state invalid drop
     iifname "{INNER_INTERFACE}" ip saddr != {SANDBOX} drop
     iifname "{UPLINK_INTERFACE}" ct state new jump refuse
-    ct state new ct count over {CONNECTIONS_MAX} jump refuse
+    ct state new ct count over {connections} jump refuse
+    ct state new ct status ! confirmed limit rate over {rate}/second burst {burst} packets jump refuse
+    jump police
     tcp flags & (syn | rst) == syn tcp option maxseg size set {segment}
     jump egress
     jump refuse
@@ -206,13 +242,22 @@ fn mark(hosts: &[HostPattern]) -> u32 {
 /// They refuse for themselves and never allow what another firewall of the host refuses. They run before the usual
 /// ones. An address of the host that leads to one of its containers has been translated when it gets here (`ct status
 /// dnat`), and is refused as well.
-pub(crate) fn host(layout: &Layout) -> String {
+pub(crate) fn host(layout: &Layout, closing: Closing) -> String {
     let (table, uplinks, supernet) = (layout.table(), layout.uplinks_start(), layout.supernet());
+    let (policy, rule) = match closing {
+        Closing::Soon => {
+            let times = CLOSING.map(|(state, seconds)| format!("{state}: {seconds}")).join(", ");
+            let policy = format!("ct timeout closing {{ protocol tcp; l3proto ip; policy = {{ {times} }}; }}");
+            (policy, format!("iifname \"{uplinks}*\" ct state new meta l4proto tcp ct timeout set \"closing\""))
+        }
+        Closing::AsTheHost => Default::default(),
+    };
     format!(
         r#"
 table inet {table} {{ }}
 delete table inet {table}
 table inet {table} {{
+  {policy}
   chain refuse {{
     meta l4proto tcp reject with tcp reset
     meta l4proto udp reject with icmpx type port-unreachable
@@ -229,6 +274,7 @@ table inet {table} {{
     iifname "{uplinks}*" oifname "{INTERFACES}*" jump refuse
     iifname "{uplinks}*" ct status dnat jump refuse
     oifname "{uplinks}*" ct state != {{ established, related }} jump refuse
+    {rule}
   }}
   chain postrouting {{
     type nat hook postrouting priority 100; policy accept;

@@ -583,4 +583,17 @@ pub struct Usage {
     pub processes: u64,
     /// What of its disk is taken; none where its disk has no size of its own on this host.
     pub disk_bytes: Option<u64>,
+    /// Its traffic; none without a network.
+    pub network: Option<NetworkUsage>,
+}
+
+/// The traffic of a sandbox with other hosts since its present run was prepared.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct NetworkUsage {
+    /// What it has sent.
+    pub sent_bytes: u64,
+    /// What it has received.
+    pub received_bytes: u64,
+    /// How many bytes a second it may send, and receive; none for any number.
+    pub limit_bytes_per_second: Option<u64>,
 }
