@@ -14,6 +14,8 @@ use thiserror::Error;
 
 /// More than any command takes that a killed daemon has left behind.
 const LOCK_LIMIT: Duration = Duration::from_secs(15);
+/// Where programs of the system are.
+const PATH: &str = "/usr/sbin:/sbin:/usr/bin:/bin";
 const LOCK_PAUSE: Duration = Duration::from_millis(5);
 
 /// Why a command did not do its work.
@@ -102,6 +104,9 @@ fn run(
     let start = |source| CommandError::Start { program, package, source };
     let mut child = Command::new(find(program))
         .args(arguments)
+        // Both the shell's and the daemon's own variables could change what they do, or name files of others.
+        .env_clear()
+        .env("PATH", PATH)
         .env("LC_ALL", "C")
         .stdin(Stdio::piped())
         .stdout(output)
@@ -121,8 +126,33 @@ fn run(
     Err(CommandError::Refused { program, said: format!("{} ({})", said, output.status) })
 }
 
-/// These programs are often in directories that are not in the search path of a shell made by `su`.
+/// These programs are often in directories that are not in the search path of a shell made by `su`, and are looked for
+/// nowhere else.
 fn find(program: &'static str) -> String {
-    let places = ["/usr/sbin", "/sbin", "/usr/bin", "/bin"].map(|place| format!("{place}/{program}"));
-    places.into_iter().find(|path| Path::new(path).exists()).unwrap_or_else(|| program.into())
+    let mut places = PATH.split(':').map(|place| format!("{place}/{program}"));
+    places.find(|path| Path::new(path).exists()).unwrap_or_else(|| program.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_get_nothing_of_the_daemons_environment() {
+        assert!(std::env::vars_os().count() > 2);
+        let mut said = tempfile::tempfile().unwrap();
+        run("env", "coreutils", &[], "", said.try_clone().unwrap().into()).unwrap();
+        let mut text = String::new();
+        std::io::Seek::rewind(&mut said).unwrap();
+        std::io::Read::read_to_string(&mut said, &mut text).unwrap();
+        let mut lines: Vec<_> = text.lines().collect();
+        lines.sort_unstable();
+        assert_eq!(lines, ["LC_ALL=C".to_owned(), format!("PATH={PATH}")]);
+    }
+
+    #[test]
+    fn a_program_that_is_not_in_the_systems_directories_is_not_run() {
+        let error = run_alone("dorm-no-such-program", "none", &[], "").unwrap_err();
+        assert!(matches!(error, CommandError::Start { .. }));
+    }
 }

@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
+use std::time::Duration;
 
 use dorm_steps::AnySteps;
 use ipnet::Ipv4Net;
@@ -29,6 +30,8 @@ pub struct Config {
     pub dns: NameServers,
     /// How much traffic each sandbox may cause.
     pub limits: TrafficLimits,
+    /// How often is looked whether the host still forwards packets of sandboxes. Default 10 seconds.
+    pub watch_every: Duration,
     /// Who is asked at each step that changes the host. Default: nobody.
     pub steps: AnySteps,
 }
@@ -43,6 +46,7 @@ impl Config {
             supernet: Ipv4Net::new_assert([10, 200, 0, 0].into(), 16),
             dns: NameServers::File("/etc/resolv.conf".into()),
             limits: TrafficLimits::default(),
+            watch_every: Duration::from_secs(10),
             steps: dorm_steps::pass(),
         }
     }

@@ -18,10 +18,9 @@ use rustix::fs::{FlockOperation, flock};
 use crate::command::{CommandError, Commands};
 use crate::layout::{INTERFACES, Layout, path};
 use crate::ruleset::Closing;
-use crate::{namespace, ruleset};
+use crate::{forwarding, namespace, ruleset};
 
 const DIRECTORY: &str = "/run/dormouse";
-const FORWARD: &str = "/proc/sys/net/ipv4/ip_forward";
 const MTU_USUAL: u16 = 1500;
 const MTU_LEAST: u16 = 576;
 
@@ -62,17 +61,20 @@ impl HostLock {
     /// Makes the host let sandboxes out, and nothing else of them in. Done for every lease, since other programs may
     /// have emptied the host's rules.
     pub(crate) fn open_way(&self, layout: &Layout, commands: &Commands) -> Result<(), WayError> {
-        // Left on afterwards: by then others may depend on it.
-        if std::fs::read_to_string(FORWARD).map_err(WayError::Forward)?.trim() == "0" {
-            std::fs::write(FORWARD, "1").map_err(WayError::Forward)?;
-        }
+        self.forward()?;
         // A kernel without timeouts of its own for rules keeps closed connections as long as it keeps its own.
         let ruled = commands.nft(&ruleset::host(layout, Closing::Soon));
         ruled.or_else(|_| commands.nft(&ruleset::host(layout, Closing::AsTheHost))).map_err(WayError::Rules)
     }
 
-    /// Removes the host's rules.
+    /// Lets the host forward what comes back to sandboxes.
+    pub(crate) fn forward(&self) -> Result<(), WayError> {
+        forwarding::open().map_err(WayError::Forward)
+    }
+
+    /// Removes the host's rules, and with the last lease of the host what lets it forward.
     pub(crate) fn close_way(&self, layout: &Layout, commands: &Commands) -> Result<(), WayError> {
+        forwarding::close_after_last().map_err(WayError::Forward)?;
         commands.nft(&ruleset::no_host(layout)).map_err(WayError::Rules)
     }
 }
@@ -81,7 +83,7 @@ impl HostLock {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum WayError {
     /// The host would not forward.
-    #[error("cannot switch on {FORWARD}: run as root, outside of a container with a read-only /proc/sys")]
+    #[error("cannot change /proc/sys/net/ipv4/conf: run as root, outside of a container with a read-only /proc/sys")]
     Forward(#[source] io::Error),
     /// The packet rules.
     #[error("cannot change the host's packet rules")]
@@ -115,6 +117,11 @@ pub(crate) fn uplink_mtu() -> u16 {
         .and_then(|route| std::fs::read_to_string(format!("/sys/class/net/{}/mtu", route.device)).ok())
         .and_then(|text| text.trim().parse::<u16>().ok());
     size.unwrap_or(MTU_USUAL).clamp(MTU_LEAST, MTU_USUAL)
+}
+
+/// The interfaces with a route, in the namespace of this thread.
+pub(crate) fn devices() -> io::Result<Vec<String>> {
+    Ok(routes()?.into_iter().map(|route| route.device).collect())
 }
 
 struct Route {

@@ -12,6 +12,7 @@ use dorm_lifecycle::Egress;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use tokio::net::TcpSocket;
 use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
 
 use crate::command::Commands;
 use crate::config::Config;
@@ -33,6 +34,34 @@ pub struct HostNetwork {
     leases: Arc<Leases>,
     forwarders: Mutex<BTreeMap<LeaseId, Forwarder>>,
     places: SharedPlaces,
+    keeper: Keeper,
+}
+
+/// Watches whether the host still forwards packets of sandboxes. Ends when it is dropped.
+#[derive(Debug)]
+struct Keeper(JoinHandle<()>);
+
+impl Keeper {
+    /// An interface that comes back, such as that of a tunnel, does not forward as it did. Nothing tells of it that all
+    /// hosts have, so it is looked at: two small files for all sandboxes together.
+    fn start(leases: &Arc<Leases>, every: Duration) -> Self {
+        let leases = Arc::clone(leases);
+        Self(tokio::spawn(async move {
+            loop {
+                tokio::time::sleep(every).await;
+                let leases = Arc::clone(&leases);
+                if let Err(error) = blocking("watch the host's network", move || leases.keep_way()).await {
+                    tracing::warn!(error = &error as &dyn std::error::Error, "sandboxes may not reach the internet");
+                }
+            }
+        }))
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
 }
 
 impl HostNetwork {
@@ -42,6 +71,7 @@ impl HostNetwork {
     /// A configuration that cannot work, or the host refuses; the text says which.
     pub async fn open(config: Config) -> Result<Self, NetworkError> {
         let layout = Layout::new(&config).map_err(|error| failed("read the configuration", error))?;
+        let every = config.watch_every;
         let opened = blocking("open the host's network", move || {
             let directory = config.directory.display().to_string();
             let notes = Notes::open(&config.directory, config.owner)
@@ -55,8 +85,9 @@ impl HostNetwork {
             Ok((leases, sockets))
         });
         let (leases, found) = opened.await?;
-        let network =
-            Self { leases: Arc::new(leases), forwarders: Mutex::default(), places: SharedPlaces::default() };
+        let leases = Arc::new(leases);
+        let keeper = Keeper::start(&leases, every);
+        let network = Self { leases, forwarders: Mutex::default(), places: SharedPlaces::default(), keeper };
         for (id, egress, sockets) in found {
             // What was begun under a daemon that did not note this goes on as it began.
             let policy = egress.map_or(Ok(Policy::Public), |egress| policy(&egress));
@@ -70,6 +101,7 @@ impl HostNetwork {
 
     /// Stops answering look-ups of names. Every lease stays; nothing else may be called afterwards.
     pub async fn close(&self) {
+        self.keeper.0.abort();
         let forwarders = std::mem::take(&mut *self.forwarders());
         for forwarder in forwarders.into_values() {
             forwarder.stop().await;

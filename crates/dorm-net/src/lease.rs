@@ -22,7 +22,7 @@ use crate::names::NameSockets;
 use crate::notes::{Noted, Notes, Stage};
 use crate::ruleset::{self, Policy};
 use crate::traffic::TrafficLimits;
-use crate::{failed, link, namespace};
+use crate::{failed, forwarding, link, namespace};
 
 /// The leases of one daemon on this host.
 #[derive(Debug)]
@@ -117,8 +117,27 @@ impl Leases {
             let lock = HostLock::take().map_err(|error| failed("lock the host's network", error))?;
             lock.open_way(&self.layout, &self.commands)
                 .map_err(|error| failed("let sandboxes out of the host", error))?;
+            drop(lock);
+            self.keep_way()?;
         }
         Ok(whole)
+    }
+
+    /// Lets the host forward packets of every lease again, on whatever interface answers arrive by now.
+    pub(crate) fn keep_way(&self) -> Result<(), NetworkError> {
+        let fail = |error| failed("let the host forward packets of sandboxes", error);
+        let links = host::interfaces().map_err(fail)?;
+        let uplinks: Vec<_> = links.iter().filter(|name| name.starts_with(&self.layout.uplinks_start())).collect();
+        uplinks.iter().try_for_each(|uplink| forwarding::open_uplink(uplink)).map_err(fail)?;
+        if uplinks.is_empty() || forwarding::is_open().map_err(fail)? {
+            return Ok(());
+        }
+        let lock = HostLock::take().map_err(|error| failed("lock the host's network", error))?;
+        // The last lease may have gone meanwhile, and what let it out.
+        if self.noted()?.is_empty() {
+            return Ok(());
+        }
+        lock.forward().map_err(|error| failed("let the host forward packets of sandboxes", error))
     }
 
     /// The complete leases.
@@ -196,8 +215,13 @@ impl Leases {
             let links = self.commands.ip(&lines);
             (way.join(), links)
         });
+        let uplink = self.layout.uplink(id);
+        let forwarding = |error| failed(format!("let the host forward packets of {uplink}"), error);
         let made = match (way, links) {
-            (Ok(Ok(())), Ok(())) => return self.reach(id, "net: uplink made").map(|()| id),
+            (Ok(Ok(())), Ok(())) => match forwarding::open_uplink(&uplink) {
+                Ok(()) => return self.reach(id, "net: uplink made").map(|()| id),
+                Err(error) => forwarding(error),
+            },
             (Ok(Err(error)), _) => failed("let sandboxes out of the host", error),
             (_, Err(error)) => failed(format!("make network lease {}", id.0), error),
             (Err(_), Ok(())) => failed("let sandboxes out of the host", "the thread panicked"),
@@ -228,7 +252,8 @@ impl Leases {
             Ok(link::settle(&self.layout.uplink(id))?)
         };
         let (rules, links) = std::thread::scope(|scope| {
-            let rules = scope.spawn(|| namespace::inside(&gateway, || self.commands.nft(&ruleset::gateway(mtu, &self.limits))));
+            let rules =
+                scope.spawn(|| namespace::inside(&gateway, || self.commands.nft(&ruleset::gateway(mtu, &self.limits))));
             let links = links();
             (rules.join(), links)
         });
@@ -251,7 +276,10 @@ impl Leases {
         let Err(error) = self.commands.tc(&shaping) else { return Ok(()) };
         self.unshaped.call_once(|| {
             let error = &error as &dyn std::error::Error;
-            tracing::warn!(error, "this host cannot shape traffic: what a sandbox sends too fast is dropped, not delayed");
+            tracing::warn!(
+                error,
+                "this host cannot shape traffic: what a sandbox sends too fast is dropped, not delayed"
+            );
         });
         self.commands.nft(&self.limits.policing())
     }

@@ -20,6 +20,8 @@
 #[allow(clippy::disallowed_methods, reason = "all of it runs on threads that may block: see host_network")]
 mod command;
 mod config;
+#[allow(clippy::disallowed_methods, reason = "all of it runs on threads that may block: see host_network")]
+mod forwarding;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
 #[allow(clippy::disallowed_methods, reason = "all of it runs on threads that may block: see host_network")]

@@ -5,6 +5,7 @@
 
 mod connecting;
 mod egress;
+mod forwarding;
 mod isolation;
 mod life;
 mod name_server;
