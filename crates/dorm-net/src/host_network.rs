@@ -20,7 +20,7 @@ use crate::layout::{Layout, SANDBOX};
 use crate::lease::Leases;
 use crate::names::{Forwarder, Learner, NameSockets, SharedPlaces};
 use crate::notes::Notes;
-use crate::ruleset::Policy;
+use crate::policy::Policy;
 use crate::{failed, namespace};
 
 const CONNECT_LIMIT: Duration = Duration::from_secs(5);

@@ -20,7 +20,8 @@ use crate::host::{self, HostLock};
 use crate::layout::{self, Layout, path};
 use crate::names::NameSockets;
 use crate::notes::{Noted, Notes, Stage};
-use crate::ruleset::{self, Policy};
+use crate::policy::Policy;
+use crate::ruleset;
 use crate::traffic::TrafficLimits;
 use crate::{failed, forwarding, link, namespace};
 

@@ -36,6 +36,7 @@ mod names;
 mod namespace;
 #[allow(clippy::disallowed_methods, reason = "all of it runs on threads that may block: see host_network")]
 mod notes;
+mod policy;
 mod ruleset;
 mod traffic;
 

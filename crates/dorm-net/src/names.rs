@@ -32,7 +32,8 @@ use self::places::{Places, SHARED_MAX};
 use self::upstream::{MESSAGE_MAX, Transport, ask, read_message, write_message};
 use crate::config::NameServers;
 use crate::layout::GATEWAY;
-use crate::ruleset::{NAME_PORT, Policy};
+use crate::policy::Policy;
+use crate::ruleset::NAME_PORT;
 
 pub(crate) use self::learner::Learner;
 

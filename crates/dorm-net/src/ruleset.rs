@@ -9,10 +9,11 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-use dorm_lifecycle::{Egress, EgressRule, EgressRuleError, HostPattern};
+use dorm_lifecycle::HostPattern;
 use ipnet::Ipv4Net;
 
 use crate::layout::{INNER_INTERFACE, INTERFACES, Layout, SANDBOX, UPLINK_INTERFACE};
+use crate::policy::Policy;
 use crate::traffic::TrafficLimits;
 
 /// Where [`Policy::Public`] does not lead, nor any name. The networks for documentation (such as 198.51.100.0/24) are not on it: no
@@ -67,48 +68,6 @@ pub(crate) const NAME_PORT: u16 = 53;
 /// The set of addresses that names have led to. More than its size are never there: `permit` fails, and what is there
 /// is forgotten.
 const NAMED: &str = "{ type ipv4_addr; flags timeout; size 4096; }";
-
-/// Where a sandbox may connect to, parsed.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Policy {
-    /// Nowhere.
-    Nothing,
-    /// Everywhere but [`NOT_PUBLIC`], and names.
-    Public,
-    /// These.
-    Only {
-        /// Whatever is in them.
-        networks: Vec<Ipv4Net>,
-        /// The public addresses of these, learned while they are looked up.
-        hosts: Vec<HostPattern>,
-    },
-}
-
-impl Policy {
-    /// That of an egress.
-    ///
-    /// # Errors
-    /// An entry of the list is neither a network nor a host.
-    pub(crate) fn of(egress: &Egress) -> Result<Self, EgressRuleError> {
-        let entries = match egress {
-            Egress::None => return Ok(Self::Nothing),
-            Egress::Public => return Ok(Self::Public),
-            Egress::Allow(entries) => entries,
-        };
-        let (mut networks, mut hosts) = (Vec::new(), Vec::new());
-        for entry in entries {
-            match entry.parse()? {
-                EgressRule::Network { address, prefix } => {
-                    networks.push(Ipv4Net::new(address, prefix).map_err(|_| EgressRuleError(entry.clone()))?);
-                }
-                EgressRule::Host(pattern) => hosts.push(pattern),
-            }
-        }
-        hosts.sort_unstable();
-        hosts.dedup();
-        Ok(Self::Only { networks, hosts })
-    }
-}
 
 /// Whether an address may be permitted because a name leads to it.
 pub(crate) fn is_public(address: Ipv4Addr) -> bool {
@@ -293,6 +252,8 @@ pub(crate) fn no_host(layout: &Layout) -> String {
 
 #[cfg(test)]
 mod tests {
+    use dorm_lifecycle::Egress;
+
     use super::*;
 
     fn only(entries: &[&str]) -> Policy {

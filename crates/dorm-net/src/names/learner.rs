@@ -14,7 +14,8 @@ use tokio::time::Instant;
 
 use super::message::Address;
 use crate::lease::Leases;
-use crate::ruleset::{self, Policy};
+use crate::policy::Policy;
+use crate::ruleset;
 
 /// An address is permitted at least this long, whatever the answer says: many names change theirs every few seconds.
 const LEAST: Duration = Duration::from_secs(300);
