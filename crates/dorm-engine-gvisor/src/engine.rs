@@ -263,6 +263,16 @@ impl Shared {
             memory_bytes: usage.memory_bytes,
             processes: usage.processes,
             disk_bytes: hull.disk_bytes().await,
+            network: match &hull.lease {
+                Some(lease) => Some(
+                    self.host
+                        .network
+                        .traffic(lease.id)
+                        .await
+                        .map_err(|error| GvisorError::from(error).of(OPERATION, id))?,
+                ),
+                None => None,
+            },
         })
     }
 }

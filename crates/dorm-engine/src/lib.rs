@@ -27,7 +27,7 @@ use tokio::sync::mpsc;
 pub use error::EngineError;
 pub use files::{Content, Entry, EntryKind, FileSink, LeftOut, NoContent};
 pub use mounts::{MOUNTS, Mount};
-pub use network::{Lease, LeaseId, Network, NetworkError};
+pub use network::{Lease, LeaseId, Network, NetworkError, Traffic};
 pub use stepped::SteppedEngine;
 
 /// A two-way byte stream.
@@ -129,6 +129,8 @@ pub struct Usage {
     pub processes: u64,
     /// What of its disk is taken, in bytes; `None` where its disk has no size of its own.
     pub disk_bytes: Option<u64>,
+    /// Its traffic since the run began; `None` without a network of its own.
+    pub network: Option<Traffic>,
 }
 
 /// A fact that nobody asked for.

@@ -55,6 +55,17 @@ pub enum NetworkError {
     },
 }
 
+/// What a lease has sent and received, and how fast it may.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Traffic {
+    /// Bytes that the sandbox has sent to hosts outside, since the lease was made.
+    pub sent_bytes: u64,
+    /// Bytes that it has received from there.
+    pub received_bytes: u64,
+    /// The limit in bytes a second for each direction, if there is one.
+    pub limit_bytes_per_second: Option<u64>,
+}
+
 /// Gives runs their network. No sandbox reaches the host's own services or another sandbox through it.
 #[async_trait]
 pub trait Network: Send + Sync + 'static {
@@ -67,6 +78,9 @@ pub trait Network: Send + Sync + 'static {
 
     /// Connects to a TCP port of the sandbox, from its gateway.
     async fn connect(&self, lease: LeaseId, port: u16) -> Result<BoxStream, NetworkError>;
+
+    /// Counts what the lease has sent and received.
+    async fn traffic(&self, lease: LeaseId) -> Result<Traffic, NetworkError>;
 
     /// Gives a lease back: namespaces, links and rules go. Releasing one that is not there is a success.
     async fn release(&self, lease: LeaseId) -> Result<(), NetworkError>;

@@ -14,6 +14,7 @@
 mod background;
 mod checkpoints;
 mod denied;
+mod egress;
 mod event;
 mod ids;
 mod invariants;
@@ -32,6 +33,7 @@ pub mod table;
 pub use background::{Background, BackgroundWork};
 pub use checkpoints::{Checkpoints, Ladder, LadderError, Rung, Taken};
 pub use denied::Denied;
+pub use egress::{Egress, EgressRule, EgressRuleError, HostPattern};
 pub use event::{Actor, EventKind};
 pub use ids::{
     ApiKeyId, CaptureId, Digest, HoldId, IdError, Name, OperationId, ProjectId, RunId, SandboxId, SnapshotId, VolumeId,
@@ -46,8 +48,8 @@ pub use sandbox::{
     StateName,
 };
 pub use spec::{
-    Egress, Keeping, OnSuspendFailure, OnTimeout, OnUnrestorable, PortAccess, Resources, SandboxSpec, SpecError,
-    Timeouts, Variables,
+    Keeping, OnSuspendFailure, OnTimeout, OnUnrestorable, PortAccess, Resources, SandboxSpec, SpecError, Timeouts,
+    Variables,
 };
 pub use step::{Command, Context, Effect, Input, Limits, Observation, Outcome, Step, create, create_with, step};
 pub use time::Timestamp;

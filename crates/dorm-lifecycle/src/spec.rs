@@ -7,6 +7,7 @@ use std::time::Duration;
 use thiserror::Error;
 
 use crate::checkpoints::Checkpoints;
+use crate::egress::{Egress, EgressRuleError};
 use crate::ids::{CaptureId, Digest, Name};
 use crate::volume::{Attachment, AttachmentError, check_attachments};
 
@@ -77,24 +78,12 @@ pub enum SpecError {
         "'{0}' is not a name for an environment variable: it must not be empty nor hold '=' or NUL, its value no NUL"
     )]
     Variable(String),
-    /// An entry of the allow list is not an address or network.
-    #[error("'{0}' is not an IPv4 address or network for the egress allow list, such as 198.51.100.0/24")]
-    Allowed(String),
+    /// An entry of the egress list is neither a network nor a host name.
+    #[error(transparent)]
+    Egress(#[from] EgressRuleError),
     /// Attached volumes cannot be together.
     #[error(transparent)]
     Attachments(#[from] AttachmentError),
-}
-
-/// Where a sandbox may connect to.
-#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
-pub enum Egress {
-    /// The internet, never private or link-local addresses. The default.
-    #[default]
-    Public,
-    /// Nothing: there is no network.
-    None,
-    /// Only these IPv4 networks in CIDR notation.
-    Allow(Vec<String>),
 }
 
 /// Who may reach the ports of a sandbox through the gateway.
@@ -269,13 +258,7 @@ impl SandboxSpec {
                 return Err(SpecError::Variable(key.clone()));
             }
         }
-        match &self.egress {
-            Egress::Public | Egress::None => Ok(()),
-            Egress::Allow(networks) => match networks.iter().find(|network| !is_network(network)) {
-                Some(wrong) => Err(SpecError::Allowed(wrong.clone())),
-                None => Ok(()),
-            },
-        }
+        Ok(self.egress.check()?)
     }
 }
 
@@ -292,11 +275,6 @@ impl Timeouts {
         }
         Ok(())
     }
-}
-
-fn is_network(text: &str) -> bool {
-    let (address, length) = text.split_once('/').unwrap_or((text, "32"));
-    address.parse::<std::net::Ipv4Addr>().is_ok() && length.parse::<u8>().is_ok_and(|length| length <= 32)
 }
 
 #[cfg(test)]
@@ -342,8 +320,8 @@ mod tests {
         asked.variables.0.insert("A=B".into(), String::new());
         assert_eq!(asked.check(), Err(SpecError::Variable("A=B".into())));
         let mut asked = spec(None);
-        asked.egress = Egress::Allow(vec!["10.0.0.0/8".into(), "example.org".into()]);
-        assert_eq!(asked.check(), Err(SpecError::Allowed("example.org".into())));
+        asked.egress = Egress::Allow(vec!["10.0.0.0/8".into(), "example".into()]);
+        assert_eq!(asked.check(), Err(SpecError::Egress(EgressRuleError("example".into()))));
     }
 
     #[test]

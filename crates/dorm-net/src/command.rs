@@ -1,4 +1,4 @@
-//! Runs `ip` and `nft`, with a script on their standard input, in the network namespace of the calling thread.
+//! Runs `ip`, `tc` and `nft`, with a script on their standard input, in the network namespace of the calling thread.
 //! Knows nothing of what the scripts mean.
 
 use std::fs::File;
@@ -14,6 +14,8 @@ use thiserror::Error;
 
 /// More than any command takes that a killed daemon has left behind.
 const LOCK_LIMIT: Duration = Duration::from_secs(15);
+/// Where programs of the system are.
+const PATH: &str = "/usr/sbin:/sbin:/usr/bin:/bin";
 const LOCK_PAUSE: Duration = Duration::from_millis(5);
 
 /// Why a command did not do its work.
@@ -60,6 +62,11 @@ impl Commands {
         self.run("ip", "iproute2", &["-batch", "-"], &(lines.join("\n") + "\n"))
     }
 
+    /// Sets up schedulers, line by line.
+    pub(crate) fn tc(&self, lines: &[String]) -> Result<(), CommandError> {
+        self.run("tc", "iproute2", &["-batch", "-"], &(lines.join("\n") + "\n"))
+    }
+
     /// Carries out the whole script, or nothing of it.
     pub(crate) fn nft(&self, script: &str) -> Result<(), CommandError> {
         self.run("nft", "nftables", &["-f", "-"], script)
@@ -72,31 +79,80 @@ impl Commands {
         arguments: &[&str],
         script: &str,
     ) -> Result<(), CommandError> {
-        let start = |source| CommandError::Start { program, package, source };
-        let mut child = Command::new(find(program))
-            .args(arguments)
-            .env("LC_ALL", "C")
-            .stdin(Stdio::piped())
-            .stdout(self.lock.try_clone().map_err(start)?)
-            .stderr(Stdio::piped())
-            .spawn()
-            .map_err(start)?;
-        // Both programs read all of their input before they say much, so this cannot block. If one ends early, its
-        // exit status tells why, and the broken pipe does not matter.
-        if let Some(mut input) = child.stdin.take() {
-            let _ = input.write_all(script.as_bytes());
-        }
-        let output = child.wait_with_output().map_err(start)?;
-        if output.status.success() {
-            return Ok(());
-        }
-        let said = String::from_utf8_lossy(&output.stderr).split_whitespace().collect::<Vec<_>>().join(" ");
-        Err(CommandError::Refused { program, said: format!("{} ({})", said, output.status) })
+        let lock = self.lock.try_clone().map_err(|source| CommandError::Start { program, package, source })?;
+        run(program, package, arguments, script, lock.into())
     }
 }
 
-/// These programs are often in directories that are not in the search path of a shell made by `su`.
+/// Runs a command that changes nothing that outlives the calling thread, and so holds no lock.
+pub(crate) fn run_alone(
+    program: &'static str,
+    package: &'static str,
+    arguments: &[&str],
+    script: &str,
+) -> Result<(), CommandError> {
+    run(program, package, arguments, script, Stdio::null())
+}
+
+fn run(
+    program: &'static str,
+    package: &'static str,
+    arguments: &[&str],
+    script: &str,
+    output: Stdio,
+) -> Result<(), CommandError> {
+    let start = |source| CommandError::Start { program, package, source };
+    let mut child = Command::new(find(program))
+        .args(arguments)
+        // Both the shell's and the daemon's own variables could change what they do, or name files of others.
+        .env_clear()
+        .env("PATH", PATH)
+        .env("LC_ALL", "C")
+        .stdin(Stdio::piped())
+        .stdout(output)
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(start)?;
+    // These programs read all of their input before they say much, so this cannot block. If one ends early, its exit
+    // status tells why, and the broken pipe does not matter.
+    if let Some(mut input) = child.stdin.take() {
+        let _ = input.write_all(script.as_bytes());
+    }
+    let output = child.wait_with_output().map_err(start)?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr).split_whitespace().collect::<Vec<_>>().join(" ");
+    Err(CommandError::Refused { program, said: format!("{} ({})", said, output.status) })
+}
+
+/// These programs are often in directories that are not in the search path of a shell made by `su`, and are looked for
+/// nowhere else.
 fn find(program: &'static str) -> String {
-    let places = ["/usr/sbin", "/sbin", "/usr/bin", "/bin"].map(|place| format!("{place}/{program}"));
-    places.into_iter().find(|path| Path::new(path).exists()).unwrap_or_else(|| program.into())
+    let mut places = PATH.split(':').map(|place| format!("{place}/{program}"));
+    places.find(|path| Path::new(path).exists()).unwrap_or_else(|| program.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_get_nothing_of_the_daemons_environment() {
+        assert!(std::env::vars_os().count() > 2);
+        let mut said = tempfile::tempfile().unwrap();
+        run("env", "coreutils", &[], "", said.try_clone().unwrap().into()).unwrap();
+        let mut text = String::new();
+        std::io::Seek::rewind(&mut said).unwrap();
+        std::io::Read::read_to_string(&mut said, &mut text).unwrap();
+        let mut lines: Vec<_> = text.lines().collect();
+        lines.sort_unstable();
+        assert_eq!(lines, ["LC_ALL=C".to_owned(), format!("PATH={PATH}")]);
+    }
+
+    #[test]
+    fn a_program_that_is_not_in_the_systems_directories_is_not_run() {
+        let error = run_alone("dorm-no-such-program", "none", &[], "").unwrap_err();
+        assert!(matches!(error, CommandError::Start { .. }));
+    }
 }

@@ -2,10 +2,13 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
+use std::time::Duration;
 
 use dorm_steps::AnySteps;
 use ipnet::Ipv4Net;
 use thiserror::Error;
+
+use crate::traffic::TrafficLimits;
 
 const NAME_PORT: u16 = 53;
 
@@ -25,6 +28,10 @@ pub struct Config {
     pub supernet: Ipv4Net,
     /// Who answers look-ups of names. Default: what `/etc/resolv.conf` says.
     pub dns: NameServers,
+    /// How much traffic each sandbox may cause.
+    pub limits: TrafficLimits,
+    /// How often is looked whether the host still forwards packets of sandboxes. Default 10 seconds.
+    pub watch_every: Duration,
     /// Who is asked at each step that changes the host. Default: nobody.
     pub steps: AnySteps,
 }
@@ -38,6 +45,8 @@ impl Config {
             owner: String::new(),
             supernet: Ipv4Net::new_assert([10, 200, 0, 0].into(), 16),
             dns: NameServers::File("/etc/resolv.conf".into()),
+            limits: TrafficLimits::default(),
+            watch_every: Duration::from_secs(10),
             steps: dorm_steps::pass(),
         }
     }

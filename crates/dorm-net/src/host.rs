@@ -17,10 +17,10 @@ use rustix::fs::{FlockOperation, flock};
 
 use crate::command::{CommandError, Commands};
 use crate::layout::{INTERFACES, Layout, path};
-use crate::{namespace, ruleset};
+use crate::ruleset::Closing;
+use crate::{forwarding, namespace, ruleset};
 
 const DIRECTORY: &str = "/run/dormouse";
-const FORWARD: &str = "/proc/sys/net/ipv4/ip_forward";
 const MTU_USUAL: u16 = 1500;
 const MTU_LEAST: u16 = 576;
 
@@ -61,15 +61,20 @@ impl HostLock {
     /// Makes the host let sandboxes out, and nothing else of them in. Done for every lease, since other programs may
     /// have emptied the host's rules.
     pub(crate) fn open_way(&self, layout: &Layout, commands: &Commands) -> Result<(), WayError> {
-        // Left on afterwards: by then others may depend on it.
-        if std::fs::read_to_string(FORWARD).map_err(WayError::Forward)?.trim() == "0" {
-            std::fs::write(FORWARD, "1").map_err(WayError::Forward)?;
-        }
-        commands.nft(&ruleset::host(layout)).map_err(WayError::Rules)
+        self.forward()?;
+        // A kernel without timeouts of its own for rules keeps closed connections as long as it keeps its own.
+        let ruled = commands.nft(&ruleset::host(layout, Closing::Soon));
+        ruled.or_else(|_| commands.nft(&ruleset::host(layout, Closing::AsTheHost))).map_err(WayError::Rules)
     }
 
-    /// Removes the host's rules.
+    /// Lets the host forward what comes back to sandboxes.
+    pub(crate) fn forward(&self) -> Result<(), WayError> {
+        forwarding::open().map_err(WayError::Forward)
+    }
+
+    /// Removes the host's rules, and with the last lease of the host what lets it forward.
     pub(crate) fn close_way(&self, layout: &Layout, commands: &Commands) -> Result<(), WayError> {
+        forwarding::close_after_last().map_err(WayError::Forward)?;
         commands.nft(&ruleset::no_host(layout)).map_err(WayError::Rules)
     }
 }
@@ -78,7 +83,7 @@ impl HostLock {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum WayError {
     /// The host would not forward.
-    #[error("cannot switch on {FORWARD}: run as root, outside of a container with a read-only /proc/sys")]
+    #[error("cannot change /proc/sys/net/ipv4/conf: run as root, outside of a container with a read-only /proc/sys")]
     Forward(#[source] io::Error),
     /// The packet rules.
     #[error("cannot change the host's packet rules")]
@@ -91,6 +96,20 @@ pub(crate) fn interfaces() -> io::Result<Vec<String>> {
     Ok(text.lines().filter_map(|line| Some(line.split_once(':')?.0.trim().to_owned())).collect())
 }
 
+/// The bytes that an interface of the host has received and sent, if it is there.
+pub(crate) fn counted(interface: &str) -> io::Result<Option<(u64, u64)>> {
+    let text = std::fs::read_to_string("/proc/thread-self/net/dev")?;
+    Ok(text.lines().find_map(|line| counts(line, interface)))
+}
+
+/// A line such as `eth0: 1500 10 0 0 0 0 0 0 900 9 0 0 0 0 0 0`.
+fn counts(line: &str, interface: &str) -> Option<(u64, u64)> {
+    let (name, counts) = line.split_once(':')?;
+    let mut counts = counts.split_whitespace();
+    let received = (name.trim() == interface).then(|| counts.next()).flatten()?.parse().ok()?;
+    Some((received, counts.nth(7)?.parse().ok()?))
+}
+
 /// The size of the largest packet that gets out of the host whole, for what is known here: at most 1500 bytes.
 pub(crate) fn uplink_mtu() -> u16 {
     let device = routes().ok().and_then(|routes| routes.into_iter().find(|route| route.network.prefix_len() == 0));
@@ -98,6 +117,11 @@ pub(crate) fn uplink_mtu() -> u16 {
         .and_then(|route| std::fs::read_to_string(format!("/sys/class/net/{}/mtu", route.device)).ok())
         .and_then(|text| text.trim().parse::<u16>().ok());
     size.unwrap_or(MTU_USUAL).clamp(MTU_LEAST, MTU_USUAL)
+}
+
+/// The interfaces with a route, in the namespace of this thread.
+pub(crate) fn devices() -> io::Result<Vec<String>> {
+    Ok(routes()?.into_iter().map(|route| route.device).collect())
 }
 
 struct Route {
@@ -137,6 +161,14 @@ mod tests {
         let read = route("eth0\t000200C0\t00000000\t0001\t0\t0\t0\t00FFFFFF\t0\t0\t0").unwrap();
         assert_eq!((read.device.as_str(), read.network.to_string().as_str()), ("eth0", "192.0.2.0/24"));
         assert_eq!(route("eth0 00000000 0102000A 0003 0 0 0 00000000 0 0 0").unwrap().network.prefix_len(), 0);
+    }
+
+    #[test]
+    fn the_counts_of_an_interface_are_read() {
+        let line = "dorma-1: 1500 10 0 0 0 0 0 0 900 9 0 0 0 0 0 0";
+        assert_eq!(counts(line, "dorma-1"), Some((1500, 900)));
+        assert_eq!(counts(line, "dorma-11"), None);
+        assert_eq!(counts("Inter-|   Receive", "dorma-1"), None);
     }
 
     #[test]

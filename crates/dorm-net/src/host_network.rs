@@ -3,24 +3,24 @@
 
 use std::collections::BTreeMap;
 use std::net::TcpStream;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use dorm_engine::{BoxStream, Lease, LeaseId, Network, NetworkError};
+use dorm_engine::{BoxStream, Lease, LeaseId, Network, NetworkError, Traffic};
 use dorm_lifecycle::Egress;
-use ipnet::Ipv4Net;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use tokio::net::TcpSocket;
 use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
 
 use crate::command::Commands;
 use crate::config::Config;
 use crate::layout::{Layout, SANDBOX};
 use crate::lease::Leases;
-use crate::names::{Forwarder, NameSockets};
+use crate::names::{Forwarder, Learner, NameSockets, SharedPlaces};
 use crate::notes::Notes;
-use crate::ruleset::Policy;
+use crate::policy::Policy;
 use crate::{failed, namespace};
 
 const CONNECT_LIMIT: Duration = Duration::from_secs(5);
@@ -33,6 +33,35 @@ const CONNECT_LIMIT: Duration = Duration::from_secs(5);
 pub struct HostNetwork {
     leases: Arc<Leases>,
     forwarders: Mutex<BTreeMap<LeaseId, Forwarder>>,
+    places: SharedPlaces,
+    keeper: Keeper,
+}
+
+/// Watches whether the host still forwards packets of sandboxes. Ends when it is dropped.
+#[derive(Debug)]
+struct Keeper(JoinHandle<()>);
+
+impl Keeper {
+    /// An interface that comes back, such as that of a tunnel, does not forward as it did. Nothing tells of it that all
+    /// hosts have, so it is looked at: two small files for all sandboxes together.
+    fn start(leases: &Arc<Leases>, every: Duration) -> Self {
+        let leases = Arc::clone(leases);
+        Self(tokio::spawn(async move {
+            loop {
+                tokio::time::sleep(every).await;
+                let leases = Arc::clone(&leases);
+                if let Err(error) = blocking("watch the host's network", move || leases.keep_way()).await {
+                    tracing::warn!(error = &error as &dyn std::error::Error, "sandboxes may not reach the internet");
+                }
+            }
+        }))
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
 }
 
 impl HostNetwork {
@@ -42,21 +71,27 @@ impl HostNetwork {
     /// A configuration that cannot work, or the host refuses; the text says which.
     pub async fn open(config: Config) -> Result<Self, NetworkError> {
         let layout = Layout::new(&config).map_err(|error| failed("read the configuration", error))?;
+        let every = config.watch_every;
         let opened = blocking("open the host's network", move || {
             let directory = config.directory.display().to_string();
             let notes = Notes::open(&config.directory, config.owner)
                 .map_err(|error| failed(format!("open the notes on network leases in {directory}"), error))?;
             let commands = Commands::of_daemon(&config.directory)
                 .map_err(|error| failed(format!("lock {directory}: is another daemon using this directory?"), error))?;
-            let leases = Leases { layout, notes, commands, servers: config.dns, steps: config.steps };
+            let (servers, limits, steps) = (config.dns, config.limits, config.steps);
+            let leases = Leases { layout, notes, commands, servers, limits, steps, unshaped: Once::new() };
             let whole = leases.recover()?;
-            let sockets: Vec<_> = whole.into_iter().map(|id| (id, leases.name_sockets(id))).collect();
+            let sockets: Vec<_> = whole.into_iter().map(|(id, egress)| (id, egress, leases.name_sockets(id))).collect();
             Ok((leases, sockets))
         });
         let (leases, found) = opened.await?;
-        let network = Self { leases: Arc::new(leases), forwarders: Mutex::default() };
-        for (id, sockets) in found {
-            let served = sockets.and_then(|sockets| network.serve_names(id, sockets));
+        let leases = Arc::new(leases);
+        let keeper = Keeper::start(&leases, every);
+        let network = Self { leases, forwarders: Mutex::default(), places: SharedPlaces::default(), keeper };
+        for (id, egress, sockets) in found {
+            // What was begun under a daemon that did not note this goes on as it began.
+            let policy = egress.map_or(Ok(Policy::Public), |egress| policy(&egress));
+            let served = sockets.and_then(|sockets| network.serve_names(id, sockets, policy?));
             if let Err(error) = served {
                 tracing::error!(lease = id.0, error = &error as &dyn std::error::Error, "this sandbox has no names");
             }
@@ -66,6 +101,7 @@ impl HostNetwork {
 
     /// Stops answering look-ups of names. Every lease stays; nothing else may be called afterwards.
     pub async fn close(&self) {
+        self.keeper.0.abort();
         let forwarders = std::mem::take(&mut *self.forwarders());
         for forwarder in forwarders.into_values() {
             forwarder.stop().await;
@@ -83,8 +119,9 @@ impl HostNetwork {
         blocking("remove all network leases", move || leases.remove_all()).await
     }
 
-    fn serve_names(&self, id: LeaseId, sockets: NameSockets) -> Result<(), NetworkError> {
-        let forwarder = Forwarder::start(sockets, self.leases.servers.clone())
+    fn serve_names(&self, id: LeaseId, sockets: NameSockets, policy: Policy) -> Result<(), NetworkError> {
+        let learner = Learner::new(Arc::clone(&self.leases), id, Arc::clone(&self.places.commands));
+        let forwarder = Forwarder::start(sockets, self.leases.servers.clone(), policy, learner, &self.places)
             .map_err(|error| failed(format!("serve names to network lease {}", id.0), error))?;
         self.forwarders().insert(id, forwarder);
         Ok(())
@@ -107,14 +144,27 @@ impl Network for HostNetwork {
         });
         let lost = |error| failed("make a network lease", error);
         let (unclaimed, sockets) = receive.await.map_err(lost)??;
-        self.serve_names(unclaimed.id, sockets)?;
+        self.serve_names(unclaimed.id, sockets, Policy::Nothing)?;
         Ok(unclaimed.take())
     }
 
     async fn allow(&self, lease: LeaseId, egress: &Egress) -> Result<(), NetworkError> {
-        let policy = policy(egress)?;
+        let (policy, egress) = (policy(egress)?, egress.clone());
         let leases = Arc::clone(&self.leases);
-        blocking("change the egress", move || leases.set_policy(lease, &policy)).await
+        let change = self.forwarders().get(&lease).map(Forwarder::change);
+        let changing = match change {
+            Some(change) => Some(change.await),
+            None => None,
+        };
+        // The lock goes with the work, which goes on when the caller is gone.
+        let set = move || {
+            leases.set_policy(lease, &egress, &policy)?;
+            if let Some(changing) = changing {
+                changing.done(policy);
+            }
+            Ok(())
+        };
+        blocking("change the egress", set).await
     }
 
     async fn connect(&self, lease: LeaseId, port: u16) -> Result<BoxStream, NetworkError> {
@@ -135,6 +185,11 @@ impl Network for HostNetwork {
         })?;
         stream.set_nodelay(true).map_err(fail)?;
         Ok(Box::new(stream))
+    }
+
+    async fn traffic(&self, lease: LeaseId) -> Result<Traffic, NetworkError> {
+        let leases = Arc::clone(&self.leases);
+        blocking("count traffic", move || leases.traffic(lease)).await
     }
 
     async fn release(&self, lease: LeaseId) -> Result<(), NetworkError> {
@@ -187,18 +242,7 @@ impl Drop for Unclaimed {
 }
 
 fn policy(egress: &Egress) -> Result<Policy, NetworkError> {
-    match egress {
-        Egress::None => Ok(Policy::Nothing),
-        Egress::Public => Ok(Policy::Public),
-        Egress::Allow(networks) => {
-            networks.iter().map(|text| network(text)).collect::<Result<_, _>>().map(Policy::Only)
-        }
-    }
-}
-
-fn network(text: &str) -> Result<Ipv4Net, NetworkError> {
-    let whole = if text.contains('/') { text.to_owned() } else { format!("{text}/32") };
-    whole.parse().map_err(|error: ipnet::AddrParseError| failed(format!("read '{text}' as an IPv4 network"), error))
+    Policy::of(egress).map_err(|error| failed("read the egress", error))
 }
 
 async fn blocking<T: Send + 'static>(

@@ -5,19 +5,25 @@
 
 use std::collections::BTreeSet;
 use std::io;
+use std::net::Ipv4Addr;
 use std::path::Path;
+use std::sync::Once;
+use std::time::Duration;
 
-use dorm_engine::{LeaseId, NetworkError};
+use dorm_engine::{LeaseId, NetworkError, Traffic};
+use dorm_lifecycle::Egress;
 use dorm_steps::AnySteps;
 
-use crate::command::Commands;
+use crate::command::{CommandError, Commands};
 use crate::config::NameServers;
 use crate::host::{self, HostLock};
 use crate::layout::{self, Layout, path};
 use crate::names::NameSockets;
-use crate::notes::{Notes, Stage};
-use crate::ruleset::{self, Policy};
-use crate::{failed, link, namespace};
+use crate::notes::{Noted, Notes, Stage};
+use crate::policy::Policy;
+use crate::ruleset;
+use crate::traffic::TrafficLimits;
+use crate::{failed, forwarding, link, namespace};
 
 /// The leases of one daemon on this host.
 #[derive(Debug)]
@@ -26,7 +32,10 @@ pub(crate) struct Leases {
     pub(crate) notes: Notes,
     pub(crate) commands: Commands,
     pub(crate) servers: NameServers,
+    pub(crate) limits: TrafficLimits,
     pub(crate) steps: AnySteps,
+    /// Says once that this host cannot shape traffic.
+    pub(crate) unshaped: Once,
 }
 
 impl Leases {
@@ -36,7 +45,7 @@ impl Leases {
         let id = self.begin(mtu)?;
         let furnished = self.furnish(id, mtu).map_err(|error| failed(format!("set up network lease {}", id.0), error));
         let done = furnished.and_then(|sockets| {
-            self.notes.write(id, Stage::Made).map_err(|error| failed(format!("note network lease {}", id.0), error))?;
+            self.note(id, Stage::Made, &Egress::None)?;
             self.reach(id, "net: lease noted")?;
             Ok((id, sockets))
         });
@@ -81,22 +90,25 @@ impl Leases {
         self.close_way_after_last(&lock)
     }
 
-    /// After a restart: the leases that are whole. What is half-made or half-removed goes.
-    pub(crate) fn recover(&self) -> Result<Vec<LeaseId>, NetworkError> {
+    /// After a restart: the leases that are whole, and what was noted as their egress. What is half-made or half-removed
+    /// goes.
+    pub(crate) fn recover(&self) -> Result<Vec<(LeaseId, Option<Egress>)>, NetworkError> {
         let notes = self.notes.list().map_err(|error| failed("read the notes on network leases", error))?;
         let mut whole = Vec::new();
-        for (id, stage) in notes {
+        for (id, Noted { stage, mut egress }) in notes {
             let is_kept = stage != Stage::Making && self.is_whole(id)?;
             if is_kept && stage == Stage::Unclear {
+                // Which names it may resolve is lost, so none.
+                egress = Some(Egress::None);
                 // A living sandbox may have it; an unused one is released when its hull is cleared away.
                 tracing::warn!(
                     lease = id.0,
                     "the note of a network lease cannot be read; the lease is whole and stays"
                 );
-                self.notes.write(id, Stage::Made).map_err(|error| failed("note a network lease again", error))?;
+                self.note(id, Stage::Made, &Egress::None)?;
             }
             if is_kept {
-                whole.push(id);
+                whole.push((id, egress));
             } else {
                 tracing::info!(lease = id.0, "removing what is left of a network lease");
                 self.give_up(id);
@@ -106,15 +118,34 @@ impl Leases {
             let lock = HostLock::take().map_err(|error| failed("lock the host's network", error))?;
             lock.open_way(&self.layout, &self.commands)
                 .map_err(|error| failed("let sandboxes out of the host", error))?;
+            drop(lock);
+            self.keep_way()?;
         }
         Ok(whole)
+    }
+
+    /// Lets the host forward packets of every lease again, on whatever interface answers arrive by now.
+    pub(crate) fn keep_way(&self) -> Result<(), NetworkError> {
+        let fail = |error| failed("let the host forward packets of sandboxes", error);
+        let links = host::interfaces().map_err(fail)?;
+        let uplinks: Vec<_> = links.iter().filter(|name| name.starts_with(&self.layout.uplinks_start())).collect();
+        uplinks.iter().try_for_each(|uplink| forwarding::open_uplink(uplink)).map_err(fail)?;
+        if uplinks.is_empty() || forwarding::is_open().map_err(fail)? {
+            return Ok(());
+        }
+        let lock = HostLock::take().map_err(|error| failed("lock the host's network", error))?;
+        // The last lease may have gone meanwhile, and what let it out.
+        if self.noted()?.is_empty() {
+            return Ok(());
+        }
+        lock.forward().map_err(|error| failed("let the host forward packets of sandboxes", error))
     }
 
     /// The complete leases.
     pub(crate) fn list(&self) -> Result<Vec<LeaseId>, NetworkError> {
         let notes = self.notes.list().map_err(|error| failed("read the notes on network leases", error))?;
         let mut whole = Vec::new();
-        for (id, _) in notes.into_iter().filter(|(_, stage)| *stage == Stage::Made) {
+        for (id, _) in notes.into_iter().filter(|(_, noted)| noted.stage == Stage::Made) {
             if self.is_whole(id)? {
                 whole.push(id);
             }
@@ -122,13 +153,29 @@ impl Leases {
         Ok(whole)
     }
 
-    /// Replaces the policy of a lease.
-    pub(crate) fn set_policy(&self, id: LeaseId, policy: &Policy) -> Result<(), NetworkError> {
+    /// Replaces the policy of a lease, which is that of `egress`.
+    ///
+    /// It is noted first. If the process dies before the packet rules are changed, more names may resolve afterwards than
+    /// lead anywhere, or fewer; the run that was to have this egress has not begun.
+    pub(crate) fn set_policy(&self, id: LeaseId, egress: &Egress, policy: &Policy) -> Result<(), NetworkError> {
         let gateway = self.gateway(id)?;
+        self.note(id, Stage::Made, egress)?;
+        self.reach(id, "net: egress noted")?;
         let change = namespace::inside(&gateway, || self.commands.nft(&ruleset::egress(policy)));
         let fail = |error| failed(format!("change the egress of network lease {}", id.0), error);
         change.map_err(|error| self.gone_or(id, error))?.map_err(|error| fail(Box::new(error)))?;
         self.reach(id, "net: egress set")
+    }
+
+    /// Permits addresses that names of a lease lead to, for a while.
+    pub(crate) fn permit(&self, id: LeaseId, addresses: &[(Ipv4Addr, Duration)]) -> Result<(), NetworkError> {
+        let permit = ruleset::permit(addresses);
+        let change = namespace::inside(&self.gateway(id)?, || {
+            // The set may be full of what was learned earlier.
+            self.commands.nft(&permit).or_else(|_| self.commands.nft(&format!("{}{permit}", ruleset::FORGET)))
+        });
+        let fail = |error| failed(format!("permit addresses to network lease {}", id.0), error);
+        change.map_err(|error| self.gone_or(id, error))?.map_err(|error| fail(Box::new(error)))
     }
 
     /// The sockets for names of a lease that was found again.
@@ -161,7 +208,7 @@ impl Leases {
         let noted = self.notes.taken().map_err(|error| failed("read the notes on network leases", error))?;
         let free = lock.free(&self.layout, &noted).map_err(|error| failed("look at the host's networks", error))?;
         let id = free.map_err(NetworkError::Exhausted)?;
-        self.notes.write(id, Stage::Making).map_err(|error| failed(format!("note network lease {}", id.0), error))?;
+        self.note(id, Stage::Making, &Egress::None)?;
         self.reach(id, "net: lease begun")?;
         let lines = layout::uplink_lines(&self.layout, id, mtu);
         let (way, links) = std::thread::scope(|scope| {
@@ -169,8 +216,13 @@ impl Leases {
             let links = self.commands.ip(&lines);
             (way.join(), links)
         });
+        let uplink = self.layout.uplink(id);
+        let forwarding = |error| failed(format!("let the host forward packets of {uplink}"), error);
         let made = match (way, links) {
-            (Ok(Ok(())), Ok(())) => return self.reach(id, "net: uplink made").map(|()| id),
+            (Ok(Ok(())), Ok(())) => match forwarding::open_uplink(&uplink) {
+                Ok(()) => return self.reach(id, "net: uplink made").map(|()| id),
+                Err(error) => forwarding(error),
+            },
             (Ok(Err(error)), _) => failed("let sandboxes out of the host", error),
             (_, Err(error)) => failed(format!("make network lease {}", id.0), error),
             (Err(_), Ok(())) => failed("let sandboxes out of the host", "the thread panicked"),
@@ -189,6 +241,7 @@ impl Leases {
                 set("ipv4/ip_forward", "1")?;
                 // Every refused packet is answered, not only some each second.
                 set("ipv4/icmp_ratelimit", "0")?;
+                forget_closed_connections_soon();
                 Ok(self.commands.ip(&layout::gateway_lines(&self.layout, id))?)
             })??;
             self.steps.reach("net: gateway furnished")?;
@@ -200,17 +253,46 @@ impl Leases {
             Ok(link::settle(&self.layout.uplink(id))?)
         };
         let (rules, links) = std::thread::scope(|scope| {
-            let rules = scope.spawn(|| namespace::inside(&gateway, || self.commands.nft(&ruleset::gateway(mtu))));
+            let rules =
+                scope.spawn(|| namespace::inside(&gateway, || self.commands.nft(&ruleset::gateway(mtu, &self.limits))));
             let links = links();
             (rules.join(), links)
         });
         rules.map_err(|_| "the thread that sets the packet rules panicked")???;
         links?;
         namespace::inside(&gateway, || -> Result<NameSockets, Error> {
+            self.limit_rate()?;
             link::settle(layout::INNER_INTERFACE)?;
             link::settle(layout::UPLINK_INTERFACE)?;
             Ok(NameSockets::bind()?)
         })?
+    }
+
+    /// Limits the traffic of the gateway that this thread is in.
+    fn limit_rate(&self) -> Result<(), CommandError> {
+        let shaping = self.limits.shaping();
+        if shaping.is_empty() {
+            return Ok(());
+        }
+        let Err(error) = self.commands.tc(&shaping) else { return Ok(()) };
+        self.unshaped.call_once(|| {
+            let error = &error as &dyn std::error::Error;
+            tracing::warn!(
+                error,
+                "this host cannot shape traffic: what a sandbox sends too fast is dropped, not delayed"
+            );
+        });
+        self.commands.nft(&self.limits.policing())
+    }
+
+    /// What a lease has sent and received, as its uplink counts it.
+    pub(crate) fn traffic(&self, id: LeaseId) -> Result<Traffic, NetworkError> {
+        self.gateway(id)?;
+        let counted = host::counted(&self.layout.uplink(id));
+        let fail = |error| failed(format!("count the traffic of network lease {}", id.0), error);
+        let (sent_bytes, received_bytes) = counted.map_err(fail)?.ok_or(NetworkError::NoLease(id))?;
+        let limit_bytes_per_second = self.limits.bytes_per_second.map(std::num::NonZeroU64::get);
+        Ok(Traffic { sent_bytes, received_bytes, limit_bytes_per_second })
     }
 
     fn remove_parts(&self, id: LeaseId) -> Result<(), Error> {
@@ -234,6 +316,11 @@ impl Leases {
                 .map_err(|error| failed("remove the host's packet rules", error))?;
         }
         Ok(())
+    }
+
+    fn note(&self, id: LeaseId, stage: Stage, egress: &Egress) -> Result<(), NetworkError> {
+        let noted = self.notes.write(id, stage, egress);
+        noted.map_err(|error| failed(format!("note network lease {}", id.0), error))
     }
 
     fn give_up(&self, id: LeaseId) {
@@ -265,6 +352,14 @@ fn quiet() -> Result<(), Error> {
         }
     }
     Ok(())
+}
+
+/// Connections that are over leave the table of this thread's namespace as soon as that of the host, see
+/// [`ruleset::host`]. A kernel that does not know a setting keeps them longer.
+fn forget_closed_connections_soon() {
+    for (state, seconds) in ruleset::CLOSING {
+        let _ = set(&format!("netfilter/nf_conntrack_tcp_timeout_{state}"), &seconds.to_string());
+    }
 }
 
 fn set(setting: &str, value: &str) -> io::Result<()> {

@@ -21,6 +21,10 @@
 mod command;
 mod config;
 #[allow(clippy::disallowed_methods, reason = "all of it runs on threads that may block: see host_network")]
+mod forwarding;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzzing;
+#[allow(clippy::disallowed_methods, reason = "all of it runs on threads that may block: see host_network")]
 mod host;
 mod host_network;
 mod layout;
@@ -32,10 +36,13 @@ mod names;
 mod namespace;
 #[allow(clippy::disallowed_methods, reason = "all of it runs on threads that may block: see host_network")]
 mod notes;
+mod policy;
 mod ruleset;
+mod traffic;
 
 pub use config::{Config, ConfigError, NameServers};
 pub use host_network::HostNetwork;
+pub use traffic::{TrafficLimits, probe_shaping};
 
 use dorm_engine::NetworkError;
 

@@ -1,32 +1,48 @@
-//! Look-ups of names: takes the questions of one sandbox in its gateway and passes them to the host's name servers, as
-//! they are. So a server on the host's loopback, in its private network or reached by IPv6 serves sandboxes that
-//! reach none of these.
+//! Look-ups of names: takes the questions of one sandbox in its gateway, asks the host's name servers those that its
+//! egress permits, and permits the addresses that are found.
 //!
-//! Knows nothing of what is asked. A question that nobody answers gets "server failure", never silence.
+//! ```text
+//! question ── egress public ────────────────────────────── asked as it is ──────────────── answer
+//!          ├─ a permitted name ── written anew ─────────── asked ── addresses permitted ── answer
+//!          └─ any other ─────────────────────────────────────────────────────────────────── "refused"
+//! ```
+//!
+//! A server on the host's loopback, in its private network or reached by IPv6 serves sandboxes that reach none of
+//! these. Every question is answered: one that no server answers gets "server failure", never silence.
+
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzzing;
+mod learner;
+mod message;
+mod places;
+mod upstream;
 
 use std::io;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedRwLockWriteGuard, RwLock, Semaphore};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::timeout;
 
+use self::learner::Rules;
+use self::message::{Question, Refusal};
+use self::places::{Places, SHARED_MAX};
+use self::upstream::{MESSAGE_MAX, Transport, ask, read_message, write_message};
 use crate::config::NameServers;
 use crate::layout::GATEWAY;
+use crate::policy::Policy;
 use crate::ruleset::NAME_PORT;
 
-/// Questions of one sandbox that may be on their way at once.
-const IN_FLIGHT_MAX: usize = 128;
-/// How long all servers together may take, each an equal part. Programs ask again after five seconds, as a rule: with
-/// two servers, the second still answers in time when the first is dead.
-const ANSWER_LIMIT: Duration = Duration::from_secs(8);
+pub(crate) use self::learner::Learner;
+
 /// How long a connection may live.
 const CONNECTION_LIMIT: Duration = Duration::from_secs(30);
-const MESSAGE_MAX: usize = 65_535;
-const HEADER: usize = 12;
+/// How long a connection may be without a question.
+const IDLE_LIMIT: Duration = Duration::from_secs(5);
+/// Commands that permit addresses, of all sandboxes, which may run at once.
+const COMMANDS_MAX: usize = 2;
 
 /// Where one sandbox's questions arrive: port 53 of its gateway, over UDP and TCP.
 #[derive(Debug)]
@@ -46,18 +62,58 @@ impl NameSockets {
     }
 }
 
+/// What the look-ups of all sandboxes share.
+#[derive(Debug)]
+pub(crate) struct SharedPlaces {
+    descriptors: Arc<Semaphore>,
+    pub(crate) commands: Arc<Semaphore>,
+}
+
+impl Default for SharedPlaces {
+    fn default() -> Self {
+        let places = |count| Arc::new(Semaphore::new(count));
+        Self { descriptors: places(SHARED_MAX), commands: places(COMMANDS_MAX) }
+    }
+}
+
 /// Answers the questions of one sandbox until it is stopped or dropped.
 #[derive(Debug)]
 pub(crate) struct Forwarder {
     task: JoinHandle<()>,
+    rules: Arc<RwLock<Arc<Rules>>>,
+}
+
+/// The lock on the names of one sandbox, while its egress changes. Questions wait meanwhile.
+pub(crate) struct Changing(OwnedRwLockWriteGuard<Arc<Rules>>);
+
+impl Changing {
+    /// From now on this holds.
+    pub(crate) fn done(mut self, policy: Policy) {
+        *self.0 = Rules::new(policy);
+    }
 }
 
 impl Forwarder {
     /// Starts it on the current runtime.
-    pub(crate) fn start(sockets: NameSockets, servers: NameServers) -> io::Result<Self> {
-        let datagrams = UdpSocket::from_std(sockets.datagrams)?;
+    pub(crate) fn start(
+        sockets: NameSockets,
+        servers: NameServers,
+        policy: Policy,
+        learner: Learner,
+        shared: &SharedPlaces,
+    ) -> io::Result<Self> {
+        let datagrams = Arc::new(UdpSocket::from_std(sockets.datagrams)?);
         let connections = TcpListener::from_std(sockets.connections)?;
-        Ok(Self { task: tokio::spawn(serve(Arc::new(datagrams), connections, Arc::new(servers))) })
+        let rules = Arc::new(RwLock::new(Rules::new(policy)));
+        let resolver = Arc::new(Resolver { servers, rules: Arc::clone(&rules), learner });
+        let places = Places::new(&shared.descriptors);
+        Ok(Self { task: tokio::spawn(serve(datagrams, connections, resolver, places)), rules })
+    }
+
+    /// Waits until no question is answered by the rules that hold so far.
+    pub(crate) fn change(&self) -> impl Future<Output = Changing> + use<> {
+        let rules = Arc::clone(&self.rules);
+        async move { Changing(rules.write_owned().await) }
     }
 
     /// Ends it; when this returns its sockets are closed.
@@ -73,8 +129,7 @@ impl Drop for Forwarder {
     }
 }
 
-async fn serve(datagrams: Arc<UdpSocket>, connections: TcpListener, servers: Arc<NameServers>) {
-    let places = Arc::new(Semaphore::new(IN_FLIGHT_MAX));
+async fn serve(datagrams: Arc<UdpSocket>, connections: TcpListener, resolver: Arc<Resolver>, places: Places) {
     // Dropped with this task, and everything in it ends.
     let mut running = JoinSet::new();
     let mut buffer = vec![0; MESSAGE_MAX];
@@ -83,13 +138,13 @@ async fn serve(datagrams: Arc<UdpSocket>, connections: TcpListener, servers: Arc
             received = datagrams.recv_from(&mut buffer) => match received {
                 Ok((length, from)) => {
                     let question = buffer[..length].to_vec();
-                    let Ok(place) = Arc::clone(&places).try_acquire_owned() else {
-                        let _ = datagrams.try_send_to(&failure(&question), from);
+                    let Some(place) = places.question() else {
+                        let _ = datagrams.try_send_to(&Refusal::Failed.answer(&question), from);
                         continue;
                     };
-                    let (datagrams, servers) = (Arc::clone(&datagrams), Arc::clone(&servers));
+                    let (datagrams, resolver) = (Arc::clone(&datagrams), Arc::clone(&resolver));
                     running.spawn(async move {
-                        let answer = ask(&question, &servers).await.unwrap_or_else(|| failure(&question));
+                        let answer = resolver.answer(&question, Transport::Udp).await;
                         let _ = datagrams.send_to(&answer, from).await;
                         drop(place);
                     });
@@ -99,10 +154,10 @@ async fn serve(datagrams: Arc<UdpSocket>, connections: TcpListener, servers: Arc
             accepted = connections.accept() => match accepted {
                 Ok((client, _)) => {
                     // Without a place the connection is closed, which a resolver takes for a failure.
-                    if let Ok(place) = Arc::clone(&places).try_acquire_owned() {
-                        let servers = Arc::clone(&servers);
+                    if let Some(place) = places.connection() {
+                        let resolver = Arc::clone(&resolver);
                         running.spawn(async move {
-                            let _ = timeout(CONNECTION_LIMIT, relay(client, &servers)).await;
+                            let _ = timeout(CONNECTION_LIMIT, resolver.converse(client)).await;
                             drop(place);
                         });
                     }
@@ -120,102 +175,58 @@ async fn wait_a_little(error: &io::Error) {
     tokio::time::sleep(Duration::from_millis(50)).await;
 }
 
-/// The servers to ask, and how long each may take.
-fn in_turn(servers: &NameServers) -> (Vec<SocketAddr>, Duration) {
-    let servers = servers.now();
-    let parts = u32::try_from(servers.len()).unwrap_or(u32::MAX).max(1);
-    (servers, ANSWER_LIMIT / parts)
+/// Finds answers for one sandbox.
+#[derive(Debug)]
+struct Resolver {
+    servers: NameServers,
+    rules: Arc<RwLock<Arc<Rules>>>,
+    learner: Learner,
 }
 
-/// The first answer that one of the servers gives.
-async fn ask(question: &[u8], servers: &NameServers) -> Option<Vec<u8>> {
-    if question.len() < HEADER {
-        return None;
-    }
-    let (servers, limit) = in_turn(servers);
-    for server in servers {
-        if let Ok(Ok(answer)) = timeout(limit, ask_one(question, server)).await {
-            return Some(answer);
+impl Resolver {
+    /// Answers the questions of a connection, one after the other.
+    async fn converse(&self, mut client: TcpStream) -> io::Result<()> {
+        loop {
+            let question = timeout(IDLE_LIMIT, read_message(&mut client)).await??;
+            let answer = self.answer(&question, Transport::Tcp).await;
+            write_message(&mut client, &answer).await?;
         }
     }
-    None
-}
 
-/// A new socket, and so a new port, for each question makes forged answers hard.
-async fn ask_one(question: &[u8], server: SocketAddr) -> io::Result<Vec<u8>> {
-    let any: SocketAddr = match server {
-        SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
-        SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
-    };
-    let socket = UdpSocket::bind(any).await?;
-    socket.connect(server).await?;
-    socket.send(question).await?;
-    let mut answer = vec![0; MESSAGE_MAX];
-    loop {
-        let length = socket.recv(&mut answer).await?;
-        if length >= HEADER && answer[..2] == question[..2] {
-            answer.truncate(length);
-            return Ok(answer);
-        }
-    }
-}
-
-async fn relay(mut client: TcpStream, servers: &NameServers) -> io::Result<()> {
-    let (servers, limit) = in_turn(servers);
-    for server in servers {
-        if let Ok(Ok(mut upstream)) = timeout(limit, TcpStream::connect(server)).await {
-            tokio::io::copy_bidirectional(&mut client, &mut upstream).await?;
-            return Ok(());
-        }
-    }
-    Ok(())
-}
-
-/// The question, marked as answered with "server failure".
-fn failure(question: &[u8]) -> Vec<u8> {
-    const RESPONSE: u8 = 0x80;
-    const RECURSION_AVAILABLE: u8 = 0x80;
-    const SERVER_FAILURE: u8 = 2;
-    let mut answer = question.to_vec();
-    if let Some(flags) = answer.get_mut(2..4) {
-        flags[0] |= RESPONSE;
-        flags[1] = RECURSION_AVAILABLE | SERVER_FAILURE;
-    }
-    answer
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_failure_keeps_the_question() {
-        let question = [0xab, 0xcd, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0, 1, b'x', 0, 0, 1, 0, 1];
-        let answer = failure(&question);
-        assert_eq!(answer[..4], [0xab, 0xcd, 0x81, 0x82]);
-        assert_eq!(answer[4..], question[4..]);
-        assert_eq!(failure(&[1]), [1]);
-    }
-
-    #[tokio::test]
-    async fn the_next_server_is_asked_when_one_refuses() {
-        let closed = std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        let server = UdpSocket::bind("127.0.0.1:0").await.unwrap();
-        let servers = NameServers::Fixed(vec![closed, server.local_addr().unwrap()]);
-        let question = [7; HEADER];
-        let answering = async {
-            let mut buffer = [0; 64];
-            let (length, from) = server.recv_from(&mut buffer).await.unwrap();
-            server.send_to(b"another message", from).await.unwrap();
-            buffer[2] = 0x80;
-            server.send_to(&buffer[..length], from).await.unwrap();
+    /// The answer to a question, whatever it is.
+    async fn answer(&self, question: &[u8], transport: Transport) -> Vec<u8> {
+        let rules = Arc::clone(&*self.rules.read().await);
+        let answered = match &rules.policy {
+            Policy::Nothing => Err(Refusal::Refused),
+            Policy::Public => ask(question, &self.servers, transport).await.ok_or(Refusal::Failed),
+            Policy::Only { .. } => self.filtered(question, transport, &rules).await,
         };
-        let (answer, ()) = tokio::join!(ask(&question, &servers), answering);
-        assert_eq!(answer.unwrap()[..3], [7, 7, 0x80]);
+        answered.unwrap_or_else(|refusal| refusal.answer(question))
     }
 
-    #[tokio::test]
-    async fn without_a_server_there_is_no_answer() {
-        assert_eq!(ask(&[7; HEADER], &NameServers::Fixed(vec![])).await, None);
+    /// The answer to a question for a permitted name.
+    async fn filtered(&self, bytes: &[u8], transport: Transport, rules: &Arc<Rules>) -> Result<Vec<u8>, Refusal> {
+        let Policy::Only { hosts, .. } = &rules.policy else { return Err(Refusal::Refused) };
+        if hosts.is_empty() {
+            return Err(Refusal::Refused);
+        }
+        let question = Question::read(bytes)?;
+        if !question.is_permitted(hosts) {
+            return Err(Refusal::Refused);
+        }
+        let asked = question.rewritten()?;
+        let answer = ask(&asked, &self.servers, transport).await.ok_or(Refusal::Failed)?;
+        let answer = question.answered(&answer)?;
+        if !answer.addresses.is_empty() {
+            let now = Arc::clone(&self.rules).read_owned().await;
+            if !Arc::ptr_eq(&now, rules) {
+                return Err(Refusal::Refused);
+            }
+            self.learner.learn(now, &answer.addresses).await.map_err(|error| {
+                tracing::warn!(error = &error as &dyn std::error::Error, "cannot permit the addresses of a name");
+                Refusal::Failed
+            })?;
+        }
+        Ok(answer.bytes)
     }
 }

@@ -7,7 +7,7 @@ use std::thread::Builder;
 
 use rustix::io::Errno;
 use rustix::mount::{UnmountFlags, unmount};
-use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space, unshare_unsafe};
 use tokio::sync::oneshot;
 
 // The type of the file system that namespaces are on.
@@ -24,7 +24,24 @@ pub(crate) fn inside<T: Send>(namespace: &Path, work: impl FnOnce() -> T + Send)
     })
 }
 
-/// The same for a caller that must not be held up.
+/// Does `work` in a namespace of its own, which ends with it.
+pub(crate) fn in_a_new_one<T: Send>(work: impl FnOnce() -> T + Send) -> io::Result<T> {
+    std::thread::scope(|scope| {
+        let thread = Builder::new().name("dorm-net".into()).spawn_scoped(scope, || {
+            unshare_network()?;
+            Ok(work())
+        })?;
+        thread.join().unwrap_or_else(|_| Err(io::Error::other("the thread in the namespace panicked")))
+    })
+}
+
+#[allow(unsafe_code)]
+fn unshare_network() -> io::Result<()> {
+    // SAFETY: this flag unshares no file descriptors, and the thread is the caller's own.
+    Ok(unsafe { unshare_unsafe(UnshareFlags::NEWNET) }?)
+}
+
+/// The same as [`inside`] for a caller that must not be held up.
 pub(crate) async fn inside_soon<T: Send + 'static>(
     namespace: &Path,
     work: impl FnOnce() -> T + Send + 'static,

@@ -11,6 +11,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use dorm_engine::LeaseId;
+use dorm_lifecycle::Egress;
 use serde_json::{Value, json};
 
 /// How far a lease has come.
@@ -33,8 +34,16 @@ pub(crate) struct Notes {
 
 /// What a note says.
 struct Note {
-    stage: Stage,
+    found: Noted,
     owner: Option<String>,
+}
+
+/// What is noted of a lease.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Noted {
+    pub(crate) stage: Stage,
+    /// Where its sandbox may connect to. A daemon that did not note this resolved every name.
+    pub(crate) egress: Option<Egress>,
 }
 
 impl Notes {
@@ -45,9 +54,9 @@ impl Notes {
     }
 
     /// Every note. One that cannot be read or understood counts as [`Stage::Unclear`].
-    pub(crate) fn list(&self) -> io::Result<BTreeMap<LeaseId, Stage>> {
+    pub(crate) fn list(&self) -> io::Result<BTreeMap<LeaseId, Noted>> {
         let own = self.all()?.into_iter().filter(|(_, note)| self.is_own(note));
-        Ok(own.map(|(id, note)| (id, note.stage)).collect())
+        Ok(own.map(|(id, note)| (id, note.found)).collect())
     }
 
     /// The numbers of every note, also of those that belong to another data directory.
@@ -69,7 +78,7 @@ impl Notes {
                     Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                     note => {
                         // Whose an unreadable one is cannot be told: it is taken for one of this directory.
-                        let unclear = |_| Note { stage: Stage::Unclear, owner: None };
+                        let unclear = |_| Note { found: Noted { stage: Stage::Unclear, egress: None }, owner: None };
                         found.insert(LeaseId(number), note.unwrap_or_else(unclear));
                     }
                 }
@@ -81,18 +90,23 @@ impl Notes {
     pub(crate) fn get(&self, id: LeaseId) -> io::Result<Option<Stage>> {
         match read(&self.path(id)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            note => Ok(Some(note?).filter(|note| self.is_own(note)).map(|note| note.stage)),
+            note => Ok(Some(note?).filter(|note| self.is_own(note)).map(|note| note.found.stage)),
         }
     }
 
-    pub(crate) fn write(&self, id: LeaseId, stage: Stage) -> io::Result<()> {
+    pub(crate) fn write(&self, id: LeaseId, stage: Stage, egress: &Egress) -> io::Result<()> {
         let word = match stage {
             Stage::Making => "making",
             Stage::Made => "made",
             Stage::Unclear => "unclear",
         };
+        let egress = match egress {
+            Egress::None => json!("none"),
+            Egress::Public => json!("public"),
+            Egress::Allow(entries) => json!(entries),
+        };
         let draft = self.directory.join(format!("{}.draft", id.0));
-        std::fs::write(&draft, json!({ "stage": word, "owner": self.owner }).to_string())?;
+        std::fs::write(&draft, json!({ "stage": word, "owner": self.owner, "egress": egress }).to_string())?;
         std::fs::rename(draft, self.path(id))
     }
 
@@ -115,5 +129,40 @@ fn read(path: &Path) -> io::Result<Note> {
         Some("making") => Stage::Making,
         Some(_) | None => Stage::Unclear,
     };
-    Ok(Note { stage, owner: note["owner"].as_str().map(str::to_owned) })
+    let egress = note.get("egress").map(|egress| match (egress.as_str(), egress.as_array()) {
+        (Some("public"), _) => Egress::Public,
+        (None, Some(list)) => Egress::Allow(list.iter().filter_map(|entry| Some(entry.as_str()?.to_owned())).collect()),
+        _ => Egress::None,
+    });
+    Ok(Note { found: Noted { stage, egress }, owner: note["owner"].as_str().map(str::to_owned) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_egress_is_noted_with_its_lease() {
+        let directory = tempfile::tempdir().unwrap();
+        let notes = Notes::open(directory.path(), "me".into()).unwrap();
+        let list = Egress::Allow(vec!["10.0.0.0/8".into(), "*.example.com".into()]);
+        for egress in [Egress::None, Egress::Public, Egress::Allow(vec![]), list] {
+            notes.write(LeaseId(1), Stage::Made, &egress).unwrap();
+            assert_eq!(notes.list().unwrap()[&LeaseId(1)], Noted { stage: Stage::Made, egress: Some(egress) });
+        }
+    }
+
+    #[test]
+    fn an_egress_that_cannot_be_read_is_none_and_a_missing_one_is_missing() {
+        let directory = tempfile::tempdir().unwrap();
+        let notes = Notes::open(directory.path(), "me".into()).unwrap();
+        for (text, egress) in [
+            (r#"{"stage":"made","owner":"me"}"#, None),
+            (r#"{"stage":"made","owner":"me","egress":"everything"}"#, Some(Egress::None)),
+            (r#"{"stage":"made","owner":"me","egress":7}"#, Some(Egress::None)),
+        ] {
+            std::fs::write(directory.path().join("1.json"), text).unwrap();
+            assert_eq!(notes.list().unwrap()[&LeaseId(1)].egress, egress, "{text}");
+        }
+    }
 }

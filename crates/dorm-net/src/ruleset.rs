@@ -5,12 +5,18 @@
 //! message), so that programs inside fail at once and do not hang; only what no honest guest sends is dropped.
 
 use std::fmt::Write;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::net::Ipv4Addr;
+use std::time::Duration;
 
+use dorm_lifecycle::HostPattern;
 use ipnet::Ipv4Net;
 
 use crate::layout::{INNER_INTERFACE, INTERFACES, Layout, SANDBOX, UPLINK_INTERFACE};
+use crate::policy::Policy;
+use crate::traffic::TrafficLimits;
 
-/// Where [`Policy::Public`] does not lead. The networks for documentation (such as 198.51.100.0/24) are not on it: no
+/// Where [`Policy::Public`] does not lead, nor any name. The networks for documentation (such as 198.51.100.0/24) are not on it: no
 /// one can be there.
 const NOT_PUBLIC: [&str; 13] = [
     "0.0.0.0/8",
@@ -29,8 +35,29 @@ const NOT_PUBLIC: [&str; 13] = [
     "192.88.99.0/24",
 ];
 
-/// Connections that one lease may have at once, so that no sandbox fills the host's table of connections.
-const CONNECTIONS_MAX: u32 = 4096;
+/// Questions for names that a sandbox may send each second over UDP, and in an instant.
+const QUESTIONS: (u32, u32) = (500, 1000);
+
+/// How many seconds a connection of a sandbox that is over, or is not yet one, stays in the tables of connections. Two of
+/// these states do not count as connections any more, so their number is the rate times their time.
+pub(crate) const CLOSING: [(&str, u32); 7] = [
+    ("syn_sent", 30),
+    ("syn_recv", 30),
+    ("fin_wait", 30),
+    ("close_wait", 30),
+    ("last_ack", 10),
+    ("time_wait", 10),
+    ("close", 5),
+];
+
+/// How long the host's table of connections keeps those of sandboxes that are over.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Closing {
+    /// As long as [`CLOSING`] says.
+    Soon,
+    /// As long as any other of the host.
+    AsTheHost,
+}
 
 /// The bytes of the IPv4 and TCP headers.
 const HEADERS: u16 = 40;
@@ -38,20 +65,25 @@ const HEADERS: u16 = 40;
 /// The port that names are asked for on.
 pub(crate) const NAME_PORT: u16 = 53;
 
-/// Where a sandbox may connect to, parsed.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Policy {
-    /// Nowhere.
-    Nothing,
-    /// Everywhere but [`NOT_PUBLIC`], and names.
-    Public,
-    /// These, and names.
-    Only(Vec<Ipv4Net>),
+/// The set of addresses that names have led to. More than its size are never there: `permit` fails, and what is there
+/// is forgotten.
+const NAMED: &str = "{ type ipv4_addr; flags timeout; size 4096; }";
+
+/// Whether an address may be permitted because a name leads to it.
+pub(crate) fn is_public(address: Ipv4Addr) -> bool {
+    let networks = NOT_PUBLIC.iter().filter_map(|text| text.parse::<Ipv4Net>().ok());
+    !networks.into_iter().any(|network| network.contains(&address))
 }
 
 /// The gateway's rules, in its namespace: nothing leaves yet.
-pub(crate) fn gateway(uplink_mtu: u16) -> String {
+pub(crate) fn gateway(uplink_mtu: u16, limits: &TrafficLimits) -> String {
     let segment = uplink_mtu - HEADERS;
+    let (connections, rate, burst) = (limits.connections, limits.connection_rate(), limits.connection_burst());
+    let (questions, questions_burst) = QUESTIONS;
+    let packets = limits.packets_per_second.map_or_else(String::new, |packets| {
+        let burst = (packets.get() / 10).max(1);
+        format!("iifname \"{INNER_INTERFACE}\" limit rate over {packets}/second burst {burst} packets drop")
+    });
     format!(
         r#"
 table ip dorm {{
@@ -60,14 +92,23 @@ table ip dorm {{
     meta l4proto udp reject with icmp type port-unreachable
     reject with icmp type admin-prohibited
   }}
+  set named {NAMED}
   chain egress {{ }}
-  chain names {{ }}
+  chain names {{ accept; }}
+  chain police {{ }}
+  chain flood {{
+    type filter hook prerouting priority -300; policy accept;
+    iifname "{INNER_INTERFACE}" udp dport {NAME_PORT} limit rate over {questions}/second burst {questions_burst} packets drop
+    {packets}
+  }}
   chain forward {{
     type filter hook forward priority 0; policy drop;
     ct state invalid drop
     iifname "{INNER_INTERFACE}" ip saddr != {SANDBOX} drop
     iifname "{UPLINK_INTERFACE}" ct state new jump refuse
-    ct state new ct count over {CONNECTIONS_MAX} jump refuse
+    ct state new ct count over {connections} jump refuse
+    ct state new ct status ! confirmed limit rate over {rate}/second burst {burst} packets jump refuse
+    jump police
     tcp flags & (syn | rst) == syn tcp option maxseg size set {segment}
     jump egress
     jump refuse
@@ -91,20 +132,26 @@ table ip dorm {{
     )
 }
 
-/// Replaces the policy of a gateway at once.
+/// Replaces the policy of a gateway at once. Addresses learned before are forgotten.
+///
+/// A connection to a learned address is marked, and goes on when the address is forgotten in its time: what is learned
+/// decides on new connections only. The mark is that of the list of names, so that with another list it ends.
 pub(crate) fn egress(policy: &Policy) -> String {
-    let mut script = String::from("flush chain ip dorm egress\nflush chain ip dorm names\n");
+    // Gateways that an older daemon has made lack the set. Names are decided on by the forwarder, not here.
+    let mut script = format!(
+        "add set ip dorm named {NAMED}\nflush set ip dorm named\nflush chain ip dorm egress\nflush chain ip dorm names\n"
+    );
     let mut rule = |chain: &str, text: &str| {
         let _ = writeln!(script, "add rule ip dorm {chain} {text}");
     };
+    rule("names", "accept");
     match policy {
         Policy::Nothing => {}
         Policy::Public => {
             rule("egress", &format!("ct original ip daddr {{ {} }} return", NOT_PUBLIC.join(", ")));
             rule("egress", "accept");
-            rule("names", "accept");
         }
-        Policy::Only(networks) => {
+        Policy::Only { networks, hosts } => {
             // Without overlaps, which a set of intervals refuses.
             let networks = Ipv4Net::aggregate(networks);
             if networks.iter().any(|network| network.prefix_len() == 0) {
@@ -113,10 +160,40 @@ pub(crate) fn egress(policy: &Policy) -> String {
                 let list = networks.iter().map(Ipv4Net::to_string).collect::<Vec<_>>().join(", ");
                 rule("egress", &format!("ct original ip daddr {{ {list} }} accept"));
             }
-            rule("names", "accept");
+            if !hosts.is_empty() {
+                let mark = mark(hosts);
+                rule("egress", &format!("ct original ip daddr {{ {} }} return", NOT_PUBLIC.join(", ")));
+                rule("egress", &format!("ct mark {mark} accept"));
+                rule("egress", &format!("ct original ip daddr @named ct mark set {mark} accept"));
+            }
         }
     }
     script
+}
+
+/// Permits addresses for a while, those that already are from now on anew.
+pub(crate) fn permit(addresses: &[(Ipv4Addr, Duration)]) -> String {
+    let list = |seconds: &dyn Fn(Duration) -> String| {
+        let elements = addresses.iter().map(|(address, time)| format!("{address}{}", seconds(*time)));
+        elements.collect::<Vec<_>>().join(", ")
+    };
+    // Kernels before 6.12 leave the time of an element that is there as it is.
+    format!(
+        "add element ip dorm named {{ {} }}\ndelete element ip dorm named {{ {} }}\nadd element ip dorm named {{ {} }}\n",
+        list(&|_| " timeout 1s".into()),
+        list(&|_| String::new()),
+        list(&|time| format!(" timeout {}s", time.as_secs())),
+    )
+}
+
+/// Forgets every address that was learned.
+pub(crate) const FORGET: &str = "flush set ip dorm named\n";
+
+/// A mark of connections that is never 0, which is that of unmarked ones.
+fn mark(hosts: &[HostPattern]) -> u32 {
+    let mut hasher = DefaultHasher::new();
+    hosts.hash(&mut hasher);
+    u32::try_from(hasher.finish() >> 33).unwrap_or(0) + 1
 }
 
 /// The host's rules for all leases of one daemon, replacing those that are there.
@@ -124,13 +201,22 @@ pub(crate) fn egress(policy: &Policy) -> String {
 /// They refuse for themselves and never allow what another firewall of the host refuses. They run before the usual
 /// ones. An address of the host that leads to one of its containers has been translated when it gets here (`ct status
 /// dnat`), and is refused as well.
-pub(crate) fn host(layout: &Layout) -> String {
+pub(crate) fn host(layout: &Layout, closing: Closing) -> String {
     let (table, uplinks, supernet) = (layout.table(), layout.uplinks_start(), layout.supernet());
+    let (policy, rule) = match closing {
+        Closing::Soon => {
+            let times = CLOSING.map(|(state, seconds)| format!("{state}: {seconds}")).join(", ");
+            let policy = format!("ct timeout closing {{ protocol tcp; l3proto ip; policy = {{ {times} }}; }}");
+            (policy, format!("iifname \"{uplinks}*\" ct state new meta l4proto tcp ct timeout set \"closing\""))
+        }
+        Closing::AsTheHost => Default::default(),
+    };
     format!(
         r#"
 table inet {table} {{ }}
 delete table inet {table}
 table inet {table} {{
+  {policy}
   chain refuse {{
     meta l4proto tcp reject with tcp reset
     meta l4proto udp reject with icmpx type port-unreachable
@@ -147,6 +233,7 @@ table inet {table} {{
     iifname "{uplinks}*" oifname "{INTERFACES}*" jump refuse
     iifname "{uplinks}*" ct status dnat jump refuse
     oifname "{uplinks}*" ct state != {{ established, related }} jump refuse
+    {rule}
   }}
   chain postrouting {{
     type nat hook postrouting priority 100; policy accept;
@@ -165,30 +252,53 @@ pub(crate) fn no_host(layout: &Layout) -> String {
 
 #[cfg(test)]
 mod tests {
+    use dorm_lifecycle::Egress;
+
     use super::*;
 
-    #[test]
-    fn an_allow_list_becomes_one_rule_without_overlaps() {
-        let networks = ["198.51.100.7/24", "198.51.100.9/32", "10.0.0.0/8"].map(|text| text.parse().unwrap());
-        let script = egress(&Policy::Only(networks.to_vec()));
-        assert!(script.contains("add rule ip dorm egress ct original ip daddr { 10.0.0.0/8, 198.51.100.0/24 } accept"));
-        assert!(script.contains("add rule ip dorm names accept"));
+    fn only(entries: &[&str]) -> Policy {
+        Policy::of(&Egress::Allow(entries.iter().map(|&entry| entry.to_owned()).collect())).unwrap()
     }
 
     #[test]
-    fn an_empty_allow_list_leaves_only_names() {
-        let script = egress(&Policy::Only(vec![]));
-        assert!(!script.contains("rule ip dorm egress") && script.contains("names accept"));
+    fn a_list_of_networks_becomes_one_rule_without_overlaps() {
+        let script = egress(&only(&["198.51.100.7/24", "198.51.100.9", "10.0.0.0/8"]));
+        assert!(script.contains("add rule ip dorm egress ct original ip daddr { 10.0.0.0/8, 198.51.100.0/24 } accept"));
+        assert!(!script.contains("@named"));
+    }
+
+    #[test]
+    fn an_empty_list_permits_nothing() {
+        assert!(!egress(&only(&[])).contains("rule ip dorm egress"));
+        assert!(!egress(&Policy::Nothing).contains("rule ip dorm egress"));
     }
 
     #[test]
     fn the_whole_internet_can_be_allowed() {
-        let script = egress(&Policy::Only(vec!["0.0.0.0/0".parse().unwrap(), "10.0.0.0/8".parse().unwrap()]));
-        assert!(script.contains("add rule ip dorm egress accept"));
+        assert!(egress(&only(&["0.0.0.0/0", "10.0.0.0/8"])).contains("add rule ip dorm egress accept"));
     }
 
     #[test]
-    fn nothing_leaves_only_empty_chains() {
-        assert!(!egress(&Policy::Nothing).contains("add rule"));
+    fn private_networks_are_refused_before_learned_addresses_are_permitted_and_after_listed_networks() {
+        let script = egress(&only(&["10.1.0.0/16", "example.com"]));
+        let at = |text: &str| script.find(text).unwrap();
+        assert!(at("{ 10.1.0.0/16 } accept") < at("169.254.0.0/16"));
+        assert!(at("169.254.0.0/16") < at("ct mark"));
+    }
+
+    #[test]
+    fn connections_by_name_are_marked_by_the_list_of_names() {
+        let rules = |entries: &[&str]| {
+            let script = egress(&only(entries));
+            script.lines().filter(|line| line.contains("ct mark")).map(str::to_owned).collect::<Vec<_>>()
+        };
+        assert_eq!(rules(&["a.test", "b.test"]), rules(&["b.test", "A.test.", "10.0.0.0/8", "a.test"]));
+        assert_ne!(rules(&["a.test"]), rules(&["*.a.test"]));
+    }
+
+    #[test]
+    fn every_network_that_is_not_public_can_be_read() {
+        assert!(NOT_PUBLIC.iter().all(|text| text.parse::<Ipv4Net>().is_ok()));
+        assert!(is_public([198, 51, 100, 10].into()) && !is_public([172, 31, 255, 255].into()));
     }
 }

@@ -1,6 +1,7 @@
 //! `dorm serve`: puts the daemon together, runs it until it is told to stop, and takes it apart again.
 
 use std::net::SocketAddr;
+use std::num::{NonZeroU32, NonZeroU64};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +11,7 @@ use dorm_engine::Engine;
 use dorm_engine_gvisor::GvisorEngine;
 use dorm_guest_ids::GuestIds;
 use dorm_lifecycle::Limits;
-use dorm_net::HostNetwork;
+use dorm_net::{HostNetwork, TrafficLimits};
 use dorm_pool::{ImportLimits, Pool};
 use dorm_service::{Budgets, ParkLimits, Parts, Retention, Service, Settings};
 use dorm_store::{SteppedStore, Store};
@@ -126,6 +127,16 @@ pub(crate) struct ServeOptions {
     /// it once a day at most, after everything else that the host reads. 0 for never
     #[arg(long, env = "DORM_SCRUB_MIB_PER_SECOND", value_name = "MIB", default_value_t = 4)]
     scrub_mib_per_second: u64,
+    /// How many MiB a second each sandbox may send over its network, and receive. 0 for any number
+    #[arg(long, env = "DORM_NETWORK_MIB_PER_SECOND", value_name = "MIB", default_value_t = 128)]
+    network_mib_per_second: u64,
+    /// How many packets a second each sandbox may send. 0 for any number
+    #[arg(long, env = "DORM_NETWORK_PACKETS_PER_SECOND", value_name = "COUNT", default_value_t = 100_000)]
+    network_packets_per_second: u32,
+    /// How many connections to other hosts each sandbox may have open. It may begin half as many at once and a twentieth
+    /// each second; the host's table of connections must have room for twice as many of each sandbox
+    #[arg(long, env = "DORM_NETWORK_CONNECTIONS", value_name = "COUNT", default_value = "2048")]
+    network_connections: NonZeroU32,
     /// How long the agent in a sandbox may take to answer before the sandbox is shown as unreachable, such as 30s
     #[arg(long, env = "DORM_AGENT_LIMIT", value_name = "TIME", default_value = "30s", value_parser = crate::cli::values::duration)]
     agent_limit: f64,
@@ -235,6 +246,11 @@ async fn open(
     let mut network = dorm_net::Config::new(path.join("network"), prefix.clone());
     network.owner = id.clone();
     network.steps = steps.clone();
+    network.limits = TrafficLimits {
+        bytes_per_second: NonZeroU64::new(options.network_mib_per_second.saturating_mul(1 << 20)),
+        packets_per_second: NonZeroU32::new(options.network_packets_per_second),
+        connections: options.network_connections,
+    };
     let network = HostNetwork::open(network).await?;
     let agent = dorm_agent_binary::install(path)?;
     let engine = GvisorEngine::open(dorm_engine_gvisor::Config {

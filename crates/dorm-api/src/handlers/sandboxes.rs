@@ -279,5 +279,10 @@ pub(crate) async fn usage(State(api): State<Api>, Sandbox(id): Sandbox) -> Resul
         memory_bytes: usage.memory_bytes,
         processes: usage.processes,
         disk_bytes: usage.disk_bytes,
+        network: usage.network.map(|traffic| wire::NetworkUsage {
+            sent_bytes: traffic.sent_bytes,
+            received_bytes: traffic.received_bytes,
+            limit_bytes_per_second: traffic.limit_bytes_per_second,
+        }),
     }))
 }

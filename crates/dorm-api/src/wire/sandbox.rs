@@ -123,11 +123,13 @@ pub struct Resources {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Egress {
-    /// The internet, never private or link-local addresses.
+    /// The internet, never private or link-local addresses. Every name resolves.
     Public,
     /// Nothing.
     None,
-    /// Only these IPv4 networks, such as `198.51.100.0/24`.
+    /// Only these IPv4 networks, such as `198.51.100.0/24`, and the public addresses of these host names, such as
+    /// `example.com`, `*.example.com` for every name below it, or `*` for every name. No other name resolves. A name does
+    /// not lead to a private address unless a network in the list contains it.
     Allow(Vec<String>),
 }
 
@@ -587,4 +589,17 @@ pub struct Usage {
     pub processes: u64,
     /// What of its disk is taken; none where its disk has no size of its own on this host.
     pub disk_bytes: Option<u64>,
+    /// Its traffic; none without a network.
+    pub network: Option<NetworkUsage>,
+}
+
+/// The traffic of a sandbox with other hosts since its present run was prepared.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct NetworkUsage {
+    /// What it has sent.
+    pub sent_bytes: u64,
+    /// What it has received.
+    pub received_bytes: u64,
+    /// How many bytes a second it may send, and receive; none for any number.
+    pub limit_bytes_per_second: Option<u64>,
 }

@@ -27,7 +27,10 @@ async fn bad_requests_are_refused_by_name_and_change_nothing() {
         (json!({"image": "base", "resources": {"memory_bytes": 1}}), invalid("memory_bytes is 1")),
         (json!({"image": "base", "name": "Not Legal"}), invalid("Not Legal")),
         (json!({"image": "base", "egress": "private"}), invalid("private")),
-        (json!({"image": "base", "egress": {"allow": ["example.org"]}}), invalid("example.org")),
+        (
+            json!({"image": "base", "egress": {"allow": ["10.0.0.0/8", "exa mple.org"]}}),
+            invalid("'exa mple.org' is no entry"),
+        ),
         (json!({"image": "base", "on_timeout": "suspend"}), invalid("unnamed")),
         (json!({"image": "base", "timeout_secs": 0}), invalid("timeout_secs is 0")),
         (json!({"image": "base", "idle_timeout_secs": -1.5}), invalid("idle_timeout_secs is -1.5")),

@@ -6,7 +6,7 @@ use std::process::Command;
 use std::sync::Mutex;
 
 use async_trait::async_trait;
-use dorm_engine::{BoxStream, Lease, LeaseId, Network, NetworkError};
+use dorm_engine::{BoxStream, Lease, LeaseId, Network, NetworkError, Traffic};
 use dorm_lifecycle::Egress;
 
 use crate::host::lease_like;
@@ -25,6 +25,10 @@ impl Network for NoNetwork {
     }
 
     async fn connect(&self, lease: LeaseId, _: u16) -> Result<BoxStream, NetworkError> {
+        Err(NetworkError::NoLease(lease))
+    }
+
+    async fn traffic(&self, lease: LeaseId) -> Result<Traffic, NetworkError> {
         Err(NetworkError::NoLease(lease))
     }
 
@@ -123,6 +127,10 @@ impl Network for Pairs {
             Err(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => Err(NetworkError::Refused(port)),
             Err(error) => Err(NetworkError::Failed { operation: format!("connect to {port}"), source: error.into() }),
         }
+    }
+
+    async fn traffic(&self, _: LeaseId) -> Result<Traffic, NetworkError> {
+        Ok(Traffic::default())
     }
 
     async fn release(&self, lease: LeaseId) -> Result<(), NetworkError> {

@@ -5,8 +5,11 @@
 
 mod connecting;
 mod egress;
+mod forwarding;
 mod isolation;
 mod life;
+mod name_server;
 mod names;
 mod recovery;
 mod support;
+mod traffic;

@@ -1,63 +1,194 @@
 //! Look-ups of names from a sandbox.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::Ipv4Addr;
+use std::path::Path;
 
 use dorm_engine::Network;
 use dorm_lifecycle::Egress;
-use dorm_net::{HostNetwork, NameServers};
-use tokio::net::UdpSocket;
+use hickory_proto::rr::RecordType;
+use tokio::net::{TcpStream, UdpSocket};
 
-use crate::support::{Host, ask, connect, datagrams, echo, lease, on_a_host, only, reaches, say};
+use crate::name_server::{Found, look_up, look_up_by_stream, open, question, start};
+use crate::support::{
+    DEADLINE, PORT, PRIVATE, PUBLIC, PUBLIC_TOO, ask, connect, datagrams, echo, lease, on_a_host, only, reaches, run,
+    say, wait_for,
+};
 
-const QUESTION: &[u8] = b"\x12\x34\x01\x00\x00\x01\0\0\0\0\0\0\x01x\0\0\x01\0\x01";
 const ELSEWHERE: Ipv4Addr = Ipv4Addr::new(8, 8, 8, 8);
 
-/// A name server on the host's loopback, where no sandbox could reach it, that sends back each question; and a
-/// network that uses it.
-async fn with_server(host: &Host) -> HostNetwork {
-    let server = UdpSocket::bind("127.0.0.1:0").await.unwrap();
-    let address = server.local_addr().unwrap();
-    echo(&host.itself(), Ipv4Addr::LOCALHOST, address.port());
-    tokio::spawn(async move {
-        let mut buffer = [0; 512];
-        while let Ok((length, from)) = server.recv_from(&mut buffer).await {
-            server.send_to(&buffer[..length], from).await.unwrap();
-        }
-    });
-    open(host, vec![address]).await
-}
-
-async fn open(host: &Host, servers: Vec<SocketAddr>) -> HostNetwork {
-    let mut config = host.config("a");
-    config.dns = NameServers::Fixed(servers);
-    HostNetwork::open(config).await.unwrap()
+fn one() -> Found {
+    Found::Addresses(vec![PUBLIC])
 }
 
 #[test]
 fn names_are_asked_for_wherever_the_sandbox_sends_its_question() {
     on_a_host(async |host| {
-        let network = with_server(&host).await;
-        for egress in [Egress::Public, only(&[])] {
+        let network = open(&host, vec![start().await.0]).await;
+        for egress in [Egress::Public, only(&["one.test"])] {
             let lease = lease(&network, egress).await;
             for server in [lease.gateway, ELSEWHERE] {
-                assert_eq!(ask(&datagrams(&lease.namespace, server, 53), QUESTION).await.unwrap(), QUESTION);
-                let mut stream = connect(&lease.namespace, server, 53).await.unwrap();
-                say(&mut stream, QUESTION).await.unwrap();
+                assert_eq!(look_up(&lease.namespace, server, "one.test.").await, one());
+                let twice = look_up_by_stream(&lease.namespace, server, &["one.test.", "one.test."]).await;
+                assert_eq!(twice, [one(), one()]);
             }
         }
     });
 }
 
 #[test]
-fn without_egress_names_are_refused_at_once() {
+fn a_name_that_is_not_permitted_never_leaves_the_host() {
     on_a_host(async |host| {
-        let network = with_server(&host).await;
-        let lease = lease(&network, Egress::Public).await;
-        network.allow(lease.id, &Egress::None).await.unwrap();
-        for server in [lease.gateway, ELSEWHERE] {
-            assert!(ask(&datagrams(&lease.namespace, server, 53), QUESTION).await.is_err());
-            assert!(!reaches(&lease.namespace, server, 53).await);
+        let (server, asked) = start().await;
+        let network = open(&host, vec![server]).await;
+        let secret = "secret-data.attacker.test.";
+        for egress in [
+            Egress::None,
+            only(&[]),
+            only(&["198.51.100.0/24"]),
+            only(&["0.0.0.0/0"]),
+            only(&["one.test", "*.wild.test"]),
+        ] {
+            let lease = lease(&network, egress).await;
+            for server in [lease.gateway, ELSEWHERE] {
+                assert_eq!(look_up(&lease.namespace, server, secret).await, Found::Refused);
+                let twice = look_up_by_stream(&lease.namespace, server, &[secret, "wild.test."]).await;
+                assert_eq!(twice, [Found::Refused, Found::Refused]);
+            }
         }
+        assert_eq!(asked.names(), [] as [&str; 0]);
+        let lease = lease(&network, only(&["one.test", "*.wild.test"])).await;
+        assert_eq!(look_up(&lease.namespace, lease.gateway, "one.test.").await, one());
+        assert_eq!(
+            look_up(&lease.namespace, lease.gateway, "a.B.Wild.Test.").await,
+            Found::Addresses(vec![PUBLIC_TOO])
+        );
+        assert_eq!(asked.names(), ["one.test.", "a.b.wild.test."], "in lower case: the letters may carry data");
+    });
+}
+
+#[test]
+fn a_name_permits_its_addresses_and_no_others() {
+    on_a_host(async |host| {
+        echo(&host.internet(), [0, 0, 0, 0].into(), PORT);
+        let network = open(&host, vec![start().await.0]).await;
+        let (lease, other) = (lease(&network, only(&["one.test"])).await, lease(&network, only(&["one.test"])).await);
+        assert!(!reaches(&lease.namespace, PUBLIC, PORT).await);
+        assert_eq!(look_up(&lease.namespace, lease.gateway, "one.test.").await, one());
+        assert!(reaches(&lease.namespace, PUBLIC, PORT).await);
+        assert!(!reaches(&lease.namespace, PUBLIC_TOO, PORT).await);
+        assert!(!reaches(&other.namespace, PUBLIC, PORT).await, "what one sandbox learns permits nothing to another");
+    });
+}
+
+#[test]
+fn aliases_are_followed_within_one_answer() {
+    on_a_host(async |host| {
+        echo(&host.internet(), [0, 0, 0, 0].into(), PORT);
+        let network = open(&host, vec![start().await.0]).await;
+        let lease = lease(&network, only(&["alias.test"])).await;
+        assert!(matches!(look_up(&lease.namespace, lease.gateway, "alias.test.").await, Found::Addresses(_)));
+        assert!(reaches(&lease.namespace, PUBLIC, PORT).await);
+        assert!(!reaches(&lease.namespace, PUBLIC_TOO, PORT).await, "a record of another name is in the answer, too");
+        assert_eq!(look_up(&lease.namespace, lease.gateway, "cdn.elsewhere.").await, Found::Refused);
+    });
+}
+
+#[test]
+fn a_name_that_leads_to_a_private_address_permits_nothing() {
+    on_a_host(async |host| {
+        echo(&host.internet(), [0, 0, 0, 0].into(), PORT);
+        let network = open(&host, vec![start().await.0]).await;
+        let private = [PRIVATE[0], PRIVATE[1], [169, 254, 169, 254].into()];
+        for egress in [only(&["rebind.test"]), only(&["*"])] {
+            let lease = lease(&network, egress).await;
+            let answer = look_up(&lease.namespace, lease.gateway, "rebind.test.").await;
+            assert_eq!(answer, Found::Addresses(private.to_vec()));
+            for address in private {
+                assert!(!reaches(&lease.namespace, address, PORT).await, "{address}");
+            }
+        }
+        let lease = lease(&network, only(&["rebind.test", "192.168.77.0/24"])).await;
+        assert!(matches!(look_up(&lease.namespace, lease.gateway, "rebind.test.").await, Found::Addresses(_)));
+        assert!(reaches(&lease.namespace, PRIVATE[0], PORT).await, "a network of the list permits it");
+        assert!(!reaches(&lease.namespace, PRIVATE[1], PORT).await);
+    });
+}
+
+#[test]
+fn a_connection_by_name_goes_on_when_its_address_is_forgotten() {
+    on_a_host(async |host| {
+        echo(&host.internet(), [0, 0, 0, 0].into(), PORT);
+        let network = open(&host, vec![start().await.0]).await;
+        let lease = lease(&network, only(&["one.test"])).await;
+        assert_eq!(look_up(&lease.namespace, lease.gateway, "one.test.").await, one());
+        let mut stream = connect(&lease.namespace, PUBLIC, PORT).await.unwrap();
+        say(&mut stream, b"before").await.unwrap();
+        run(&format!("ip netns exec {} nft flush set ip dorm named", gateway_name(&lease.namespace)));
+        say(&mut stream, b"after").await.unwrap();
+        assert!(!reaches(&lease.namespace, PUBLIC, PORT).await);
+
+        network.allow(lease.id, &only(&["two.test"])).await.unwrap();
+        assert!(say(&mut stream, b"later").await.is_err());
+    });
+}
+
+fn gateway_name(namespace: &Path) -> String {
+    format!("{}-gw", namespace.file_name().unwrap().to_str().unwrap())
+}
+
+#[test]
+fn a_changed_list_changes_the_names_at_once() {
+    on_a_host(async |host| {
+        echo(&host.internet(), [0, 0, 0, 0].into(), PORT);
+        let network = open(&host, vec![start().await.0]).await;
+        let lease = lease(&network, only(&["one.test"])).await;
+        assert_eq!(look_up(&lease.namespace, lease.gateway, "one.test.").await, one());
+        network.allow(lease.id, &only(&["two.test"])).await.unwrap();
+        assert_eq!(look_up(&lease.namespace, lease.gateway, "one.test.").await, Found::Refused);
+        assert!(!reaches(&lease.namespace, PUBLIC, PORT).await, "what was learned is forgotten");
+        assert_eq!(look_up(&lease.namespace, lease.gateway, "two.test.").await, Found::Addresses(vec![PUBLIC_TOO]));
+        assert!(reaches(&lease.namespace, PUBLIC_TOO, PORT).await);
+    });
+}
+
+#[test]
+fn names_and_what_they_led_to_outlive_the_daemon() {
+    on_a_host(async |host| {
+        echo(&host.internet(), [0, 0, 0, 0].into(), PORT);
+        let (server, asked) = start().await;
+        let network = open(&host, vec![server]).await;
+        let listed = lease(&network, only(&["one.test"])).await;
+        let closed = lease(&network, only(&["198.51.100.0/24"])).await;
+        assert_eq!(look_up(&listed.namespace, listed.gateway, "one.test.").await, one());
+        network.close().await;
+        drop(network);
+        assert!(reaches(&listed.namespace, PUBLIC, PORT).await);
+
+        let _network = open(&host, vec![server]).await;
+        assert!(reaches(&listed.namespace, PUBLIC, PORT).await);
+        assert_eq!(look_up(&listed.namespace, listed.gateway, "one.test.").await, one());
+        assert_eq!(look_up(&listed.namespace, listed.gateway, "two.test.").await, Found::Refused);
+        assert_eq!(look_up(&closed.namespace, closed.gateway, "one.test.").await, Found::Refused);
+        assert_eq!(asked.names(), ["one.test.", "one.test."]);
+    });
+}
+
+#[test]
+fn a_lease_of_a_daemon_that_noted_no_egress_resolves_as_it_did() {
+    on_a_host(async |host| {
+        let (server, _) = start().await;
+        let network = open(&host, vec![server]).await;
+        let lease = lease(&network, only(&["198.51.100.0/24"])).await;
+        network.close().await;
+        drop(network);
+        let note = host.directory("a").join(format!("{}.json", lease.id.0));
+        std::fs::write(&note, r#"{"stage":"made","owner":""}"#).unwrap();
+        let network = open(&host, vec![server]).await;
+        assert_eq!(look_up(&lease.namespace, lease.gateway, "one.test.").await, one());
+        // Its gateway lacks what a newer one has.
+        run(&format!("ip netns exec {} nft delete set ip dorm named", gateway_name(&lease.namespace)));
+        network.allow(lease.id, &only(&["two.test"])).await.unwrap();
+        assert_eq!(look_up(&lease.namespace, lease.gateway, "one.test.").await, Found::Refused);
     });
 }
 
@@ -66,20 +197,69 @@ fn a_question_that_no_server_answers_gets_a_failure() {
     on_a_host(async |host| {
         let network = open(&host, vec![]).await;
         let lease = lease(&network, Egress::Public).await;
-        let answer = ask(&datagrams(&lease.namespace, lease.gateway, 53), QUESTION).await.unwrap();
-        assert_eq!((answer[2] & 0x80, answer[3] & 0x0f), (0x80, 2));
+        assert_eq!(look_up(&lease.namespace, lease.gateway, "one.test.").await, Found::Failed);
+        assert_eq!(look_up_by_stream(&lease.namespace, lease.gateway, &["one.test."]).await, [Found::Failed]);
     });
 }
 
 #[test]
 fn while_the_daemon_is_down_names_are_refused_and_afterwards_answered() {
     on_a_host(async |host| {
-        let network = with_server(&host).await;
+        let (server, _) = start().await;
+        let network = open(&host, vec![server]).await;
         let lease = lease(&network, Egress::Public).await;
         network.close().await;
         drop(network);
-        assert!(ask(&datagrams(&lease.namespace, lease.gateway, 53), QUESTION).await.is_err());
-        let _network = with_server(&host).await;
-        assert_eq!(ask(&datagrams(&lease.namespace, lease.gateway, 53), QUESTION).await.unwrap(), QUESTION);
+        assert!(ask(&datagrams(&lease.namespace, lease.gateway, 53), b"a question").await.is_err());
+        let _network = open(&host, vec![server]).await;
+        assert_eq!(look_up(&lease.namespace, lease.gateway, "one.test.").await, one());
+    });
+}
+
+/// The sockets of this process; every test has a process of its own.
+fn descriptors() -> usize {
+    std::fs::read_dir("/proc/self/fd").unwrap().count()
+}
+
+#[test]
+fn a_thousand_connections_to_the_name_server_take_few_descriptors_of_the_daemon() {
+    on_a_host(async |host| {
+        let network = open(&host, vec![start().await.0]).await;
+        let (greedy, other) = (lease(&network, Egress::Public).await, lease(&network, Egress::Public).await);
+        let before = descriptors();
+        let mut streams: Vec<TcpStream> = Vec::new();
+        let mut most = 0;
+        for _ in 0..1000 {
+            streams.push(connect(&greedy.namespace, greedy.gateway, 53).await.unwrap());
+            most = most.max(descriptors() - before - streams.len());
+        }
+        wait_for("the daemon has closed those that it has no place for", || {
+            most = most.max(descriptors() - before - streams.len());
+            let closed = streams.iter().filter(|stream| stream.try_read(&mut [0]).is_ok_and(|length| length == 0));
+            closed.count() >= 1000 - 8
+        })
+        .await;
+        assert!(most <= 2 * 8, "{most} descriptors");
+        assert_eq!(look_up_by_stream(&other.namespace, other.gateway, &["one.test."]).await, [one()]);
+    });
+}
+
+#[test]
+fn questions_without_an_answer_take_few_descriptors_of_the_daemon() {
+    on_a_host(async |host| {
+        let silent = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+        let network = open(&host, vec![silent.local_addr().unwrap()]).await;
+        let lease = lease(&network, Egress::Public).await;
+        let socket = datagrams(&lease.namespace, lease.gateway, 53);
+        let before = descriptors();
+        let question = question("one.test.", RecordType::A);
+        for _ in 0..200 {
+            socket.send(&question).await.unwrap();
+        }
+        // Those beyond the limit fail at once: when one has, every place is taken.
+        let mut answer = [0; 512];
+        tokio::time::timeout(DEADLINE, socket.recv(&mut answer)).await.unwrap().unwrap();
+        let opened = descriptors() - before;
+        assert!(opened <= 64, "{opened} descriptors");
     });
 }

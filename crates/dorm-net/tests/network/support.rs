@@ -231,3 +231,10 @@ pub(crate) async fn wait_for(what: &str, mut so: impl FnMut() -> bool) {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }
+
+/// Datagrams that found nobody in the internet.
+pub(crate) fn received_in_vain(host: &Host) -> u64 {
+    let text = inside(&host.internet(), || std::fs::read_to_string("/proc/thread-self/net/snmp").unwrap());
+    let line = text.lines().filter(|line| line.starts_with("Udp:")).nth(1).unwrap();
+    line.split_whitespace().nth(2).unwrap().parse().unwrap()
+}

@@ -1,6 +1,7 @@
 //! What is typed after an option, read once into what it means.
 
 use dorm_api::wire::{AttachVolume, Egress};
+use dorm_lifecycle::EgressRule;
 
 /// CPUs, such as `1` or `0.5`, in thousandths.
 pub(crate) fn cpus(text: &str) -> Result<u32, String> {
@@ -111,17 +112,19 @@ pub(crate) fn volume(text: &str) -> Result<AttachVolume, String> {
     Ok(asked)
 }
 
-/// `public`, `none`, or networks with commas between them.
+/// `public`, `none`, or networks and host names with commas between them.
 pub(crate) fn egress(text: &str) -> Result<Egress, String> {
     match text {
         "public" => Ok(Egress::Public),
         "none" => Ok(Egress::None),
-        networks => {
-            let networks: Vec<String> = networks.split(',').map(|network| network.trim().to_owned()).collect();
-            let wrong = networks.iter().find(|network| !network.starts_with(|symbol: char| symbol.is_ascii_digit()));
-            match wrong {
-                Some(wrong) => Err(format!("'{wrong}' is neither public, none, nor a network such as 198.51.100.0/24")),
-                None => Ok(Egress::Allow(networks)),
+        list => {
+            let entries: Vec<String> = list.split(',').map(|entry| entry.trim().to_owned()).collect();
+            match entries.iter().find(|entry| entry.parse::<EgressRule>().is_err()) {
+                Some(wrong) => Err(format!(
+                    "'{wrong}' is neither public, none, a network such as 198.51.100.0/24, nor a host name such as \
+                     example.com or *.example.com"
+                )),
+                None => Ok(Egress::Allow(entries)),
             }
         }
     }
@@ -194,11 +197,11 @@ mod tests {
     }
 
     #[test]
-    fn egress_is_a_word_or_networks() {
+    fn egress_is_a_word_or_a_list_of_networks_and_names() {
         assert_eq!(egress("public"), Ok(Egress::Public));
         assert_eq!(
-            egress("1.1.1.1,10.0.0.0/8"),
-            Ok(Egress::Allow(vec!["1.1.1.1".to_owned(), "10.0.0.0/8".to_owned()]))
+            egress("1.1.1.1, 10.0.0.0/8,*.example.com"),
+            Ok(Egress::Allow(["1.1.1.1", "10.0.0.0/8", "*.example.com"].map(str::to_owned).to_vec()))
         );
         assert!(egress("everything").is_err() && egress("").is_err() && egress("1.1.1.1,").is_err());
     }

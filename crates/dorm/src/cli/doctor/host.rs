@@ -13,7 +13,9 @@ const KERNEL_LEAST: (u32, u32) = (5, 6);
 
 pub(super) fn checks(runsc: &Path) -> Vec<Check> {
     let probe = dorm_engine_gvisor::probe(runsc);
-    vec![root(), kernel(&probe.kernel), runsc_itself(&probe), groups(&probe), namespaces(&probe), loops(), kvm()]
+    let table = std::fs::read_to_string("/proc/sys/net/netfilter/nf_conntrack_max").ok();
+    let (groups, connections) = (groups(&probe), connections(table.as_deref()));
+    vec![root(), kernel(&probe.kernel), runsc_itself(&probe), groups, namespaces(&probe), loops(), kvm(), connections]
 }
 
 fn root() -> Check {
@@ -97,6 +99,26 @@ fn loops() -> Check {
     }
 }
 
+/// Whether the host's table of connections has room for those of many sandboxes.
+fn connections(table: Option<&str>) -> Check {
+    const NAME: &str = "connections";
+    const SANDBOXES: u64 = 64;
+    let each = 2 * u64::from(dorm_net::TrafficLimits::default().connections.get());
+    let Some(text) = table else {
+        return Check::ok(NAME, "the host has no table of connections before the first sandbox");
+    };
+    let most = text.trim().parse::<u64>().unwrap_or(0);
+    let found = format!("the host's table has room for {most} connections, that is for {} sandboxes", most / each);
+    if most >= SANDBOXES * each {
+        return Check::ok(NAME, found);
+    }
+    let next = format!(
+        "set the sysctl net.netfilter.nf_conntrack_max to {} or more, or lower `dorm serve --network-connections`",
+        SANDBOXES * each
+    );
+    Check::warn(NAME, found, next)
+}
+
 fn kvm() -> Check {
     // A device that opens may still refuse to run anything, so its presence decides nothing.
     if Path::new("/dev/kvm").exists() {
@@ -110,6 +132,14 @@ fn kvm() -> Check {
 mod tests {
     use super::super::Verdict;
     use super::*;
+
+    #[test]
+    fn a_small_table_of_connections_is_a_warning() {
+        assert_eq!(connections(Some("262144\n")).verdict, Verdict::Ok);
+        let check = connections(Some("65536\n"));
+        assert_eq!(check.verdict, Verdict::Warn);
+        assert!(check.found.contains("for 16 sandboxes") && check.next_step.contains("262144"), "{check:?}");
+    }
 
     #[test]
     fn an_old_kernel_and_a_missing_runsc_fail_with_a_next_step() {

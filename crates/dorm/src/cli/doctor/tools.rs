@@ -5,7 +5,7 @@ use std::process::Command;
 use super::Check;
 
 pub(super) fn checks() -> Vec<Check> {
-    vec![nft(), ip(), mkfs()]
+    vec![nft(), ip(), shaping(), mkfs()]
 }
 
 fn nft() -> Check {
@@ -24,6 +24,17 @@ fn ip() -> Check {
     match said("ip", &["-V"]) {
         Ok(version) => Check::ok("ip", version),
         Err(error) => Check::fail("ip", error, "install iproute2: it sets up the network of sandboxes"),
+    }
+}
+
+fn shaping() -> Check {
+    match dorm_net::probe_shaping() {
+        Ok(()) => Check::ok("traffic shaping", "tc and the scheduler tbf work"),
+        Err(error) => Check::warn(
+            "traffic shaping",
+            format!("{error}; what a sandbox sends or receives too fast is dropped instead of delayed"),
+            "install iproute2 and load the module sch_tbf",
+        ),
     }
 }
 

@@ -131,7 +131,8 @@ pub(super) struct NewSandbox {
     /// A volume, where it appears in the sandbox, and whether it can only be read or which directory of it is meant
     #[arg(long, value_name = "NAME:/PATH[:ro][:subpath=DIR]", value_parser = values::volume)]
     volume: Vec<wire::AttachVolume>,
-    /// Where it may connect to: public (the internet, never private networks), none, or networks with commas between
+    /// Where it may connect to: public (the internet, never private networks), none, or networks and host names with
+    /// commas between, such as 198.51.100.0/24,example.com,*.example.com; no other name resolves
     #[arg(long, value_name = "WHERE", value_parser = values::egress)]
     egress: Option<wire::Egress>,
 }

@@ -1,9 +1,13 @@
 //! `dorm sbx usage`.
 
+use dorm_api::wire;
+
 use crate::cli::output::{self, Format};
 use crate::cli::problem::Done;
 use crate::cli::{exit, shown};
 use crate::client::Client;
+
+const TITLES: [&str; 7] = ["CPU TIME", "MEMORY", "DISK", "HOST PROCESSES", "SENT", "RECEIVED", "NETWORK LIMIT"];
 
 /// Of which sandbox.
 #[derive(Debug, clap::Args)]
@@ -18,13 +22,20 @@ pub(super) async fn run(client: &Client, options: UsageOptions, format: Format) 
     match format {
         Format::Json => output::json(&usage)?,
         Format::Table => {
+            let traffic = |part: fn(wire::NetworkUsage) -> u64| {
+                usage.network.map_or_else(shown::none, |all| shown::size(part(all)))
+            };
+            let rate = |bytes| format!("{}/s", shown::size(bytes));
             let row = vec![
                 format!("{:.3}s", usage.cpu_secs),
                 shown::size(usage.memory_bytes),
                 usage.disk_bytes.map_or_else(shown::none, shown::size),
                 usage.processes.to_string(),
+                traffic(|network| network.sent_bytes),
+                traffic(|network| network.received_bytes),
+                usage.network.and_then(|network| network.limit_bytes_per_second).map_or_else(shown::none, rate),
             ];
-            output::table(&["CPU TIME", "MEMORY", "DISK", "HOST PROCESSES"], &[row])?;
+            output::table(&TITLES, &[row])?;
         }
     }
     Ok(exit::OK)

@@ -1,0 +1,217 @@
+//! Where a sandbox may connect to: nowhere, the public internet, or a list of networks and host names.
+
+use std::net::Ipv4Addr;
+use std::str::FromStr;
+
+use thiserror::Error;
+
+/// The longest host name that DNS can ask for, without the dot at its end.
+const NAME_MAX: usize = 253;
+const LABEL_MAX: usize = 63;
+
+/// Where a sandbox may connect to.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Egress {
+    /// The internet, never private or link-local addresses, and every name resolves. The default.
+    #[default]
+    Public,
+    /// Nothing: there is no network.
+    None,
+    /// Only these, each an [`EgressRule`]: IPv4 networks in CIDR notation and host names. No other name resolves.
+    Allow(Vec<String>),
+}
+
+impl Egress {
+    /// Refuses an entry of the list that is no [`EgressRule`].
+    ///
+    /// # Errors
+    /// Names the first one.
+    pub fn check(&self) -> Result<(), EgressRuleError> {
+        match self {
+            Self::Public | Self::None => Ok(()),
+            Self::Allow(entries) => entries.iter().try_for_each(|entry| entry.parse::<EgressRule>().map(|_| ())),
+        }
+    }
+}
+
+/// One entry of an egress list.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum EgressRule {
+    /// Every address of an IPv4 network.
+    Network {
+        /// An address in it.
+        address: Ipv4Addr,
+        /// The length of its prefix.
+        prefix: u8,
+    },
+    /// The public addresses that a host name leads to.
+    Host(HostPattern),
+}
+
+/// An entry of an egress list is neither a network nor a host name.
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+#[error(
+    "'{0}' is no entry for an egress list: give an IPv4 network, such as 198.51.100.0/24, or a host name, such as example.com or *.example.com"
+)]
+pub struct EgressRuleError(pub String);
+
+impl FromStr for EgressRule {
+    type Err = EgressRuleError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let rule = network(text).or_else(|| HostPattern::parse(text).map(Self::Host));
+        rule.ok_or_else(|| EgressRuleError(text.to_owned()))
+    }
+}
+
+fn network(text: &str) -> Option<EgressRule> {
+    let (address, length) = text.split_once('/').unwrap_or((text, "32"));
+    let prefix = length.parse().ok().filter(|prefix| *prefix <= 32)?;
+    Some(EgressRule::Network { address: address.parse().ok()?, prefix })
+}
+
+/// Host names that an egress list permits: `example.com` is that name alone, `*.example.com` every name below it but
+/// not itself, and `*` every name. A name of a single label ends with a dot, such as `intranet.`, so that a mistyped
+/// word is not taken for a name. Names beyond ASCII are written as DNS has them (`xn--…`).
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct HostPattern {
+    /// In lower case, as written.
+    labels: Vec<String>,
+    span: Span,
+}
+
+/// Which names a pattern means.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+enum Span {
+    /// The name itself.
+    Exact,
+    /// Every name below it.
+    Below,
+}
+
+impl HostPattern {
+    fn parse(text: &str) -> Option<Self> {
+        if text == "*" {
+            return Some(Self { labels: Vec::new(), span: Span::Below });
+        }
+        let (name, span) = text.strip_prefix("*.").map_or((text, Span::Exact), |rest| (rest, Span::Below));
+        let bare = name.strip_suffix('.').unwrap_or(name);
+        let labels: Vec<String> = bare.split('.').map(str::to_ascii_lowercase).collect();
+        // A last label of digits would be a mistyped address: no top-level domain is a number.
+        let is_number = labels.last().is_none_or(|label| label.bytes().all(|byte| byte.is_ascii_digit()));
+        let is_word = labels.len() == 1 && bare == text;
+        let legal = bare.len() <= NAME_MAX && labels.iter().all(|label| is_label(label));
+        (legal && !is_number && !is_word).then_some(Self { labels, span })
+    }
+
+    /// Whether this permits the name with these labels, the first being the host's. Letters of either case are equal.
+    pub fn permits<'a>(&self, name: impl DoubleEndedIterator<Item = &'a [u8]> + ExactSizeIterator) -> bool {
+        let fits = match self.span {
+            Span::Exact => name.len() == self.labels.len(),
+            Span::Below => name.len() > self.labels.len(),
+        };
+        fits && self.labels.iter().rev().zip(name.rev()).all(|(own, other)| own.as_bytes().eq_ignore_ascii_case(other))
+    }
+}
+
+fn is_label(label: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+    !label.is_empty()
+        && label.len() <= LABEL_MAX
+        && label.bytes().all(plain)
+        && !label.starts_with('-')
+        && !label.ends_with('-')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn permits(pattern: &str, name: &str) -> bool {
+        let Ok(EgressRule::Host(pattern)) = pattern.parse() else { panic!("{pattern} is no host name") };
+        pattern.permits(name.split('.').map(str::as_bytes).collect::<Vec<_>>().into_iter())
+    }
+
+    #[test]
+    fn networks_and_names_are_told_apart() {
+        assert_eq!(
+            "198.51.100.7/24".parse(),
+            Ok(EgressRule::Network { address: [198, 51, 100, 7].into(), prefix: 24 })
+        );
+        assert_eq!("10.0.0.1".parse(), Ok(EgressRule::Network { address: [10, 0, 0, 1].into(), prefix: 32 }));
+        for name in ["example.com", "*.example.com", "Example.COM", "example.com.", "_dns.a-b.test", "intranet.", "*"] {
+            assert!(matches!(name.parse(), Ok(EgressRule::Host(_))), "{name}");
+        }
+    }
+
+    #[test]
+    fn an_entry_that_is_neither_is_refused() {
+        let long = format!("{}.com", "a".repeat(64));
+        let longer = format!("{}com", "a.".repeat(126));
+        for wrong in [
+            "",
+            ".",
+            "..",
+            "some",
+            "pubic",
+            "*.",
+            "*com",
+            "a.*.com",
+            "**.com",
+            "exa mple.com",
+            "example.com/24",
+            "-a.com",
+            "a-.com",
+            "a..com",
+            ".a.com",
+            "1.2.3",
+            "1.2.3.4.5",
+            "256.0.0.1",
+            "1.2.3.4/33",
+            "::/0",
+            "münchen.de",
+            "example.com; flush ruleset",
+            "example.com:443",
+            "https://example.com",
+            &long,
+            &longer,
+        ] {
+            assert_eq!(wrong.parse::<EgressRule>(), Err(EgressRuleError(wrong.to_owned())));
+        }
+    }
+
+    #[test]
+    fn a_name_permits_itself_and_a_star_what_is_below() {
+        for (pattern, name, permitted) in [
+            ("example.com", "example.com", true),
+            ("example.com", "EXAMPLE.com", true),
+            ("Example.Com.", "example.com", true),
+            ("example.com", "www.example.com", false),
+            ("example.com", "com", false),
+            ("*.example.com", "www.example.com", true),
+            ("*.example.com", "a.b.example.com", true),
+            ("*.example.com", "example.com", false),
+            ("*.example.com", "badexample.com", false),
+            ("*.example.com", "www.example.com.attacker.test", false),
+            ("*", "anything", true),
+        ] {
+            assert_eq!(permits(pattern, name), permitted, "{pattern} {name}");
+        }
+    }
+
+    #[test]
+    fn a_dot_inside_a_label_is_no_border_between_labels() {
+        let Ok(EgressRule::Host(pattern)) = "*.example.com".parse() else { panic!() };
+        let forged: [&[u8]; 2] = [b"secret.example", b"com"];
+        assert!(!pattern.permits(forged.into_iter()));
+        let forged: [&[u8]; 1] = [b"secret.example.com"];
+        assert!(!pattern.permits(forged.into_iter()));
+    }
+
+    #[test]
+    fn the_first_wrong_entry_of_a_list_is_named() {
+        let list = |entries: &[&str]| Egress::Allow(entries.iter().map(|&entry| entry.to_owned()).collect());
+        assert_eq!(list(&["10.0.0.0/8", "*.example.com"]).check(), Ok(()));
+        assert_eq!(list(&["10.0.0.0/8", "typo", "x"]).check(), Err(EgressRuleError("typo".into())));
+    }
+}

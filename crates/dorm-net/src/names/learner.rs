@@ -1,0 +1,152 @@
+//! Permits the addresses that permitted names lead to, in the gateway of one sandbox.
+//!
+//! An address is permitted before the sandbox reads it in its answer, and for a while after the answer has run out,
+//! since programs keep addresses. Private addresses never are: a name may lead anywhere its owner likes.
+
+use std::collections::HashMap;
+use std::net::Ipv4Addr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use dorm_engine::{LeaseId, NetworkError};
+use tokio::sync::{Mutex as Turn, OwnedRwLockReadGuard, Semaphore};
+use tokio::time::Instant;
+
+use super::message::Address;
+use crate::lease::Leases;
+use crate::policy::Policy;
+use crate::ruleset;
+
+/// An address is permitted at least this long, whatever the answer says: many names change theirs every few seconds.
+const LEAST: Duration = Duration::from_secs(300);
+/// And at most this long.
+const MOST: Duration = Duration::from_secs(24 * 3600);
+/// How long programs may use an answer beyond its time.
+const GRACE: Duration = Duration::from_secs(60);
+/// Addresses of one sandbox that are known to be permitted. This only saves commands.
+const KNOWN_MAX: usize = 1024;
+/// A sandbox that learns one address after the other waits this long between them.
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// What holds for the names of one sandbox, until its egress changes.
+#[derive(Debug)]
+pub(crate) struct Rules {
+    pub(crate) policy: Policy,
+    known: Mutex<HashMap<Ipv4Addr, Instant>>,
+}
+
+impl Rules {
+    pub(crate) fn new(policy: Policy) -> Arc<Self> {
+        Arc::new(Self { policy, known: Mutex::default() })
+    }
+
+    /// The addresses of an answer that are to be permitted and for how long, without those that already are.
+    fn unknown(&self, addresses: &[Address]) -> Vec<(Ipv4Addr, Duration)> {
+        let now = Instant::now();
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let times = addresses.iter().filter(|found| ruleset::is_public(found.address)).map(|found| {
+            let time = Duration::from_secs(found.ttl.into()).clamp(LEAST, MOST) + GRACE;
+            (found.address, time)
+        });
+        // Renewed when half of the time is over.
+        let is_known =
+            |address: &Ipv4Addr, time: Duration| known.get(address).is_some_and(|until| *until > now + time / 2);
+        let mut unknown: Vec<_> = times.filter(|(address, time)| !is_known(address, *time)).collect();
+        unknown.sort_unstable_by_key(|(address, time)| (*address, std::cmp::Reverse(*time)));
+        unknown.dedup_by_key(|(address, _)| *address);
+        unknown
+    }
+
+    fn learned(&self, addresses: &[(Ipv4Addr, Duration)]) {
+        let now = Instant::now();
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.len() + addresses.len() > KNOWN_MAX {
+            known.clear();
+        }
+        known.extend(addresses.iter().map(|(address, time)| (*address, now + *time)));
+    }
+}
+
+/// Changes the gateway of one sandbox.
+#[derive(Debug)]
+pub(crate) struct Learner {
+    leases: Arc<Leases>,
+    lease: LeaseId,
+    turn: Turn<()>,
+    /// Commands of all sandboxes that may run at once.
+    commands: Arc<Semaphore>,
+}
+
+impl Learner {
+    pub(crate) fn new(leases: Arc<Leases>, lease: LeaseId, commands: Arc<Semaphore>) -> Self {
+        Self { leases, lease, turn: Turn::default(), commands }
+    }
+
+    /// Permits the addresses. The guard is held until that is done, so that a changed egress comes after it.
+    pub(crate) async fn learn(
+        &self,
+        rules: OwnedRwLockReadGuard<Arc<Rules>>,
+        addresses: &[Address],
+    ) -> Result<(), NetworkError> {
+        if rules.unknown(addresses).is_empty() {
+            return Ok(());
+        }
+        let _turn = self.turn.lock().await;
+        // Another question may have had the same answer meanwhile.
+        let unknown = rules.unknown(addresses);
+        if unknown.is_empty() {
+            return Ok(());
+        }
+        let command = Arc::clone(&self.commands).acquire_owned().await;
+        let (leases, lease) = (Arc::clone(&self.leases), self.lease);
+        let permitting = tokio::task::spawn_blocking(move || {
+            let permitted = leases.permit(lease, &unknown);
+            if permitted.is_ok() {
+                rules.learned(&unknown);
+            }
+            drop((rules, command));
+            permitted
+        });
+        let permitted = permitting.await.map_err(|error| crate::failed("permit the addresses of a name", error))?;
+        tokio::time::sleep(PAUSE).await;
+        permitted
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address(last: u8, ttl: u32) -> Address {
+        Address { address: [198, 51, 100, last].into(), ttl }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn addresses_are_permitted_for_a_bounded_time_and_again_when_half_of_it_is_over() {
+        let rules = Rules::new(Policy::Nothing);
+        let found = rules.unknown(&[address(1, 0), address(2, 3600), address(3, u32::MAX), address(1, 400)]);
+        let times: Vec<u64> = found.iter().map(|(_, time)| time.as_secs()).collect();
+        assert_eq!(times, [460, 3660, 86_460]);
+        rules.learned(&found);
+        assert_eq!(rules.unknown(&[address(1, 0), address(2, 3600)]), []);
+        tokio::time::advance(Duration::from_secs(1900)).await;
+        let again: Vec<_> = rules.unknown(&[address(1, 0), address(2, 3600), address(3, u32::MAX)]);
+        assert_eq!(again.iter().map(|(address, _)| address.octets()[3]).collect::<Vec<_>>(), [1, 2]);
+    }
+
+    #[test]
+    fn private_addresses_are_never_permitted() {
+        let rules = Rules::new(Policy::Nothing);
+        let forged = [[10, 0, 0, 1], [169, 254, 169, 254], [192, 168, 1, 1], [127, 0, 0, 1], [168, 63, 129, 16]];
+        assert_eq!(rules.unknown(&forged.map(|address| Address { address: address.into(), ttl: 60 })), []);
+    }
+
+    #[test]
+    fn what_is_known_stays_bounded() {
+        let rules = Rules::new(Policy::Nothing);
+        for number in 0..10_000_u32 {
+            rules.learned(&[(Ipv4Addr::from(number), LEAST)]);
+        }
+        assert!(rules.known.lock().unwrap().len() <= KNOWN_MAX);
+    }
+}
