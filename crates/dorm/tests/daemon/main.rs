@@ -21,6 +21,7 @@ mod remote;
 mod reseed;
 mod restarts;
 mod rewinds;
+mod secrets;
 mod shared_images;
 mod shutdown;
 mod silent;
