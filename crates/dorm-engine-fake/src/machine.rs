@@ -189,6 +189,7 @@ impl Machine {
             memory_bytes: guest.memory().0,
             processes: u64::from(guest.metrics().processes),
             disk_bytes: None,
+            disk_io: None,
         })
     }
 

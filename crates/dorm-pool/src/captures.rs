@@ -18,6 +18,7 @@ mod flatten;
 pub(crate) mod fuzzing;
 mod listing;
 mod manifest;
+mod room;
 #[cfg(test)]
 mod tests;
 mod transfer;
@@ -31,6 +32,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use dorm_lifecycle::{CaptureId, Digest, Resources, SandboxId, Timestamp};
@@ -170,6 +172,8 @@ pub(crate) struct Captures {
     live: Mutex<BTreeMap<CaptureId, Live>>,
     /// Trees that this process has written, or has read to their last byte.
     trusted: Mutex<BTreeSet<CaptureId>>,
+    /// What trees of guests leave free of the disk.
+    keep_bytes: AtomicU64,
 }
 
 impl Captures {
@@ -183,7 +187,15 @@ impl Captures {
                 tracing::warn!(%error, "part of a removed capture stays until the next start");
             }
         }
-        Ok(Self { directory, steps, live: Mutex::default(), trusted: Mutex::default() })
+        Ok(Self { directory, steps, live: Mutex::default(), trusted: Mutex::default(), keep_bytes: AtomicU64::new(0) })
+    }
+
+    pub(crate) fn keep_bytes(&self) -> u64 {
+        self.keep_bytes.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_keep_bytes(&self, bytes: u64) {
+        self.keep_bytes.store(bytes, Ordering::Relaxed);
     }
 
     pub(crate) fn steps(&self) -> &Steps {

@@ -62,6 +62,13 @@ impl Pool {
         Ok(Self { images: Arc::new(images), ..self })
     }
 
+    /// The same pool, in which files that are read out of memory images leave `bytes` of the disk free.
+    #[must_use]
+    pub fn keeping_free(self, bytes: u64) -> Self {
+        self.captures.set_keep_bytes(bytes);
+        self
+    }
+
     /// Says that the owner of this pool needs an image, until [`Pool::release_image`]. Durable when this returns.
     ///
     /// # Errors

@@ -6,9 +6,11 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
 mod backup;
+mod bounds;
 mod cli;
 mod client;
 mod clock;
+mod confine;
 mod data;
 mod data_disk;
 mod identity;
@@ -25,6 +27,13 @@ use clap::Parser as _;
 
 fn main() -> ExitCode {
     let arguments = cli::Arguments::parse();
+    // Each thread has these properties for itself, so the daemon needs them before it has a second one.
+    if arguments.is_daemon()
+        && let Err(error) = confine::process()
+    {
+        eprintln!("error: {:#}", anyhow::Error::from(error));
+        return ExitCode::from(cli::FAILED);
+    }
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {

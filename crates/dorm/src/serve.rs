@@ -17,7 +17,9 @@ use tokio::net::TcpListener;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::bounds::BoundOptions;
 use crate::cli::values::Kept;
+use crate::confine;
 use crate::data::Data;
 use crate::data_disk::HostDisk;
 use crate::identity::{self, Identity};
@@ -40,6 +42,9 @@ pub(crate) struct ServeOptions {
     /// The runsc to use.
     #[arg(long, env = "DORM_RUNSC", default_value = "runsc")]
     runsc: PathBuf,
+    /// An older runsc, for sandboxes and snapshots whose memory it has written. Nothing new begins with it
+    #[arg(long, env = "DORM_RUNSC_ALSO", value_name = "PATH", value_delimiter = ':')]
+    runsc_also: Vec<PathBuf>,
     /// How many prepared sandboxes of each kind (booted, empty, without a network) wait for use. 0 for none: everything
     /// works, slower.
     #[arg(long, env = "DORM_HULLS", default_value_t = 1)]
@@ -118,6 +123,8 @@ pub(crate) struct ServeOptions {
     /// time; what does not is found again by the next start. A second signal ends the daemon at once
     #[arg(long, env = "DORM_SHUTDOWN_LIMIT", value_name = "TIME", default_value = "60s", value_parser = crate::cli::values::duration)]
     shutdown_limit: f64,
+    #[command(flatten)]
+    bounds: BoundOptions,
     /// Report each step at this Unix socket and wait there to be let on: `dorm prove`.
     #[arg(long, hide = true, value_name = "SOCKET")]
     steps: Option<PathBuf>,
@@ -143,6 +150,7 @@ pub(crate) async fn serve(options: ServeOptions) -> Result<()> {
         .with_context(|| format!("listen on {}: choose another address with --listen", options.listen))?;
     let asked = identity::Asked { new_store: options.new_store, as_copy: options.as_copy };
     let (identity, store) = identity::open(data.path(), asked).await?;
+    let _group = confine::group(&identity.prefix, options.bounds.daemon_memory_mib)?;
     let store = Arc::new(store);
     let filed = Arc::new(FiledStore::new(store.clone(), data.path()));
     let service = open(&options, &data, identity, filed.clone(), (budgets, disk)).await?;
@@ -202,23 +210,26 @@ async fn open(
     let engine = GvisorEngine::open(dorm_engine_gvisor::Config {
         directory: path.join("gvisor"),
         runsc: crate::program::find(&options.runsc),
+        runsc_also: options.runsc_also.iter().map(|path| crate::program::find(path)).collect(),
         agent,
         network: Arc::new(network),
         hulls: options.hulls,
         cgroup_prefix: format!("dormouse-{prefix}"),
         owner: id,
+        files: options.bounds.files(),
+        io: options.bounds.io(),
+        unlimited_disks: options.bounds.allow_unlimited_disks,
         steps: steps.clone(),
     })
     .await?;
     let images = options.images.clone().unwrap_or_else(|| path.join("images"));
     // Engines are told whole paths: their processes do not stand where the daemon does.
     let images = std::path::absolute(&images).with_context(|| format!("find {}", images.display()))?;
-    let pool = Pool::open_with(path, &images, steps.clone())?.owned_by(owner)?;
+    let pool = Pool::open_with(path, &images, steps.clone())?.owned_by(owner)?.keeping_free(budgets.disk_reserve_bytes);
     let pulls = dorm_oci::Config { steps: steps.clone(), ..dorm_oci::Config::new(path.join("pulls")) };
     let registry = dorm_oci::open(pulls, pool.clone())
         .with_context(|| format!("open {} for pulls", path.join("pulls").display()))?;
-    let limiting = dorm_service::Limiting::WherePossible;
-    let volumes = dorm_service::Volumes::with_steps(path.join("volumes"), limiting, steps.clone());
+    let volumes = dorm_service::Volumes::with_steps(path.join("volumes"), options.bounds.limiting(), steps.clone());
     let store: Arc<dyn Store> = match options.steps {
         Some(_) => Arc::new(SteppedStore::new(store, steps)),
         None => store,

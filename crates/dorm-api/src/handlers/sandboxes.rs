@@ -279,5 +279,12 @@ pub(crate) async fn usage(State(api): State<Api>, Sandbox(id): Sandbox) -> Resul
         memory_bytes: usage.memory_bytes,
         processes: usage.processes,
         disk_bytes: usage.disk_bytes,
+        disk_io: usage.disk_io.map(|io| wire::DiskIo {
+            read_bytes: io.read_bytes,
+            written_bytes: io.written_bytes,
+            read_limit: io.read_limit,
+            write_limit: io.write_limit,
+            operations_limit: io.operations_limit,
+        }),
     }))
 }

@@ -581,4 +581,22 @@ pub struct Usage {
     pub processes: u64,
     /// What of its disk is taken; none where its disk has no size of its own on this host.
     pub disk_bytes: Option<u64>,
+    /// What it has read from its disk and written to it. Left out where that is not counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disk_io: Option<DiskIo>,
+}
+
+/// How a sandbox uses its disk since its present run began, and how fast it may.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct DiskIo {
+    /// Bytes read.
+    pub read_bytes: u64,
+    /// Bytes written. A host with control groups of version 1 does not count what is written back later.
+    pub written_bytes: u64,
+    /// Bytes that may be read a second; none for any number.
+    pub read_limit: Option<u64>,
+    /// Bytes that may be written a second; none for any number.
+    pub write_limit: Option<u64>,
+    /// Reads a second, and writes a second; none for any number.
+    pub operations_limit: Option<u64>,
 }

@@ -16,6 +16,8 @@ pub(crate) enum FilesError {
     Different { what: String },
     #[error("the image's files do not make a tree: {what}")]
     Unsound { what: String },
+    #[error("{what}; delete files inside, or start the daemon with a larger number")]
+    TooMuch { what: String },
     #[error("cannot {operation} {file}")]
     File {
         operation: &'static str,
@@ -48,7 +50,7 @@ impl FilesError {
     pub(crate) fn host_error(&self) -> Option<&io::Error> {
         match self {
             Self::File { source, .. } | Self::Sink { source, .. } => Some(source),
-            Self::Damaged { .. } | Self::Different { .. } | Self::Unsound { .. } => None,
+            Self::Damaged { .. } | Self::Different { .. } | Self::Unsound { .. } | Self::TooMuch { .. } => None,
         }
     }
 }

@@ -136,9 +136,9 @@ impl CaptureDraft {
     /// # Errors
     /// [`PoolError::Io`] when it cannot be made, as when there is one.
     pub async fn begin_tree(&self, below: Below) -> Result<TreeWriter, PoolError> {
-        let directory = self.directory.clone();
+        let (directory, keep) = (self.directory.clone(), self.captures.keep_bytes());
         blocking(&self.captures.steps, move || {
-            TreeWriter::create(&directory, below).map_err(failed("make a tree in", &directory))
+            TreeWriter::create(&directory, below, keep).map_err(failed("make a tree in", &directory))
         })
         .await
     }
@@ -152,7 +152,8 @@ impl CaptureDraft {
 
     /// [`CaptureDraft::begin_tree`], on a thread that may block.
     pub(super) fn tree(&self, below: Below) -> Result<TreeWriter, PoolError> {
-        TreeWriter::create(&self.directory, below).map_err(failed("make a tree in", &self.directory))
+        TreeWriter::create(&self.directory, below, self.captures.keep_bytes())
+            .map_err(failed("make a tree in", &self.directory))
     }
 
     /// Syncs what `tree` has written and makes it a capture, without the memory it came from. When this returns, the

@@ -14,6 +14,7 @@ use rustix::fs::{AtFlags, CWD, FileType, Gid, Mode, OFlags, ResolveFlags, Timesp
 use super::batch::{Batch, kept};
 use super::diff::{View, above};
 use super::listing;
+use super::room::{Metered, Room};
 use crate::images::{GUEST_ID_BASE, GUEST_ID_COUNT};
 
 /// The tree, in the directory of a capture.
@@ -44,6 +45,7 @@ struct Writer {
     root: OwnedFd,
     listing: BufWriter<File>,
     batch: Batch,
+    room: Room,
     /// The directory that was used last.
     parent: Option<(Vec<u8>, Arc<OwnedFd>)>,
     /// Times of directories, to be set when nothing is added to them any more.
@@ -64,8 +66,8 @@ impl Below {
 }
 
 impl TreeWriter {
-    /// An empty tree in `directory`.
-    pub(super) fn create(directory: &Path, below: Below) -> io::Result<Self> {
+    /// An empty tree in `directory`, which leaves `keep_bytes` of the disk free.
+    pub(super) fn create(directory: &Path, below: Below, keep_bytes: u64) -> io::Result<Self> {
         let path = directory.join(ROOT);
         fs::create_dir(&path)?;
         let flags = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::RDONLY | OFlags::NOFOLLOW;
@@ -76,12 +78,15 @@ impl TreeWriter {
         rustix::fs::fchmod(&root, Mode::from_raw_mode(0o755))?;
         let listing = BufWriter::with_capacity(64 << 10, File::create_new(directory.join(LISTING))?);
         let replacing = BTreeSet::new();
+        let mut room = Room::new(root.try_clone()?, keep_bytes);
+        room.look()?;
         let writer = Writer {
             below,
             replacing,
             root,
             listing,
             batch: Batch::default(),
+            room,
             parent: None,
             directories: Vec::new(),
             facts: TreeFacts::default(),
@@ -122,6 +127,7 @@ impl FileSink for TreeWriter {
 impl Writer {
     /// Writes what waits in the batch.
     fn settle(&mut self) -> io::Result<()> {
+        self.room.look()?;
         let listed = self.batch.write()?;
         listed.iter().try_for_each(|listed| listing::write(&mut self.listing, listed))
     }
@@ -175,7 +181,8 @@ impl Writer {
             }
             EntryKind::File { bytes } => {
                 self.facts.bytes += bytes;
-                return self.batch.file(entry, (parent, name), *bytes, content);
+                let mut content = Metered { content, room: &mut self.room };
+                return self.batch.file(entry, (parent, name), *bytes, &mut content);
             }
             EntryKind::Symlink(target) => {
                 rustix::fs::symlinkat(&target[..], parent, name)?;

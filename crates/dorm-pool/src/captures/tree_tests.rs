@@ -361,3 +361,12 @@ async fn layers_that_are_merged_look_as_they_did() {
         assert_eq!(seen(&[&merged], &image, scratch.path()), seen(&all, &image, scratch.path()), "seed {seed}");
     }
 }
+
+#[tokio::test]
+async fn a_tree_leaves_the_disk_what_is_to_stay_free() {
+    let place = tempfile::tempdir().unwrap();
+    let pool = open(place.path(), pass()).keeping_free(u64::MAX);
+    let draft = pool.begin(&id(1), 0).await.unwrap();
+    let refused = draft.begin_tree(Below::default()).await.err().unwrap();
+    assert!(matches!(refused, PoolError::DiskFull { .. }), "{refused:?}");
+}

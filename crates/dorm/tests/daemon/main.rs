@@ -3,6 +3,8 @@
 
 mod bad_input;
 mod build;
+mod builds;
+mod confined;
 mod deleted;
 mod disks;
 mod endurance;
@@ -28,4 +30,5 @@ mod silent;
 mod sleep;
 mod soundness;
 mod transfer;
+mod unit;
 mod volumes;
