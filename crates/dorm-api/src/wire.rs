@@ -37,8 +37,9 @@ pub use process::{
 };
 pub use remote::{PullSnapshot, PushSnapshot, PushedSnapshot};
 pub use sandbox::{
-    Cause, CauseKind, CloneRequest, Cloned, CreateSandbox, Egress, ForkChild, ForkRequest, Forked, ForkedChild, Hold,
-    HoldRequest, Keep, NetworkUsage, OnSuspendFailure, OnTimeout, OnUnrestorable, Operation, PromoteRequest, Promoted,
+    Cause, CauseKind, CloneRequest, Cloned, CreateSandbox, DiskIo, Egress, ForkChild, ForkRequest, Forked, ForkedChild,
+    Hold, HoldRequest, Keep, NetworkUsage, OnSuspendFailure, OnTimeout, OnUnrestorable, Operation, PromoteRequest,
+    Promoted,
     Residence, Resources, ResourcesRequest, RestartRequest, Restarted, Restored, RewindRequest, Rewound, Sandbox,
     SandboxPage, SetKeeping, SetTimeouts, SleepImage, State, SuspendFailures, Unreachable, Usage,
 };

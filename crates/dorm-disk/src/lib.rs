@@ -191,6 +191,20 @@ impl Disk {
         self.image().exists()
     }
 
+    /// The numbers of its block device; `None` of an unlimited disk.
+    ///
+    /// # Errors
+    /// When it is gone.
+    pub fn device(&self) -> Result<Option<(u32, u32)>, DiskError> {
+        if !self.is_limited() {
+            return Ok(None);
+        }
+        let path = self.path();
+        let facts =
+            rustix::fs::stat(&path).map_err(|error| DiskError::file("look at the device of", &path, error.into()))?;
+        Ok(Some((rustix::fs::major(facts.st_dev), rustix::fs::minor(facts.st_dev))))
+    }
+
     /// How full it is. For an unlimited disk this is the file system it lies on.
     ///
     /// # Errors

@@ -69,6 +69,7 @@ impl Story {
             resources: Resources { memory_bytes: 256 << 20, ..Resources::default() },
             egress: Egress::None,
             mounts: Vec::new(),
+            build: None,
         }
     }
 

@@ -35,8 +35,14 @@ struct Call<'e> {
 
 impl FakeEngine {
     pub(crate) fn new(host: FakeHost, number: u64, build: &str) -> Self {
-        let capabilities =
-            Capabilities { name: "fake", build: build.to_owned(), cpu: "fake".to_owned(), holds_after_restore: false };
+        let capabilities = Capabilities {
+            name: "fake",
+            build: build.to_owned(),
+            also: Vec::new(),
+            released: None,
+            cpu: "fake".to_owned(),
+            holds_after_restore: false,
+        };
         Self { host, number, capabilities }
     }
 
@@ -182,7 +188,8 @@ impl Engine for FakeEngine {
             }
         }
         let stopped = machine.pause().ok_or_else(|| call.ended())?;
-        Ok(Captured { files, stopped })
+        let build = self.capabilities.build.clone();
+        Ok(Captured { files, stopped, build })
     }
 
     async fn read_files(&self, image: &Path, mut sink: Box<dyn FileSink>) -> Result<LeftOut, EngineError> {

@@ -190,6 +190,7 @@ impl Machine {
             processes: u64::from(guest.metrics().processes),
             disk_bytes: None,
             network: None,
+            disk_io: None,
         })
     }
 

@@ -19,6 +19,7 @@ fn spec(number: u8) -> RunSpec {
         resources: Resources::default(),
         egress: Egress::Public,
         mounts: Vec::new(),
+        build: None,
     }
 }
 

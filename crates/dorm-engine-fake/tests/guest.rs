@@ -25,6 +25,7 @@ fn spec() -> RunSpec {
         resources: Resources::default(),
         egress: Egress::Public,
         mounts: Vec::new(),
+        build: None,
     }
 }
 

@@ -130,7 +130,9 @@ impl Engine for Flawed {
         if self.has(Flaw::GoOnBegetsAnother) {
             let (image, rootfs) = image();
             let (layers, resources, egress, mounts) = Default::default();
-            return self.boot(&RunSpec { run: run.clone(), image, rootfs, layers, resources, egress, mounts }).await;
+            return self
+                .boot(&RunSpec { run: run.clone(), image, rootfs, layers, resources, egress, mounts, build: None })
+                .await;
         }
         self.engine.go_on(run).await
     }

@@ -102,7 +102,7 @@ impl Shared {
     ) -> Result<(), GvisorError> {
         let _busy = self.spares.hold_back();
         let asked = Instant::now();
-        let order = order(spec);
+        let order = self.order(spec);
         if order.layers.is_empty() {
             self.spares.used(&spec.image, &spec.rootfs);
         }
@@ -146,6 +146,7 @@ impl Shared {
                 return Err(hull.died());
             }
         }
+        hull.limit_io(hull.io).await;
         turn.set(Phase::Running)?;
         hull.reach("gvisor: run noted")
     }
@@ -170,6 +171,21 @@ impl Shared {
         Ok(Spare { hull, note, progress: Progress::Empty })
     }
 
+    fn order(&self, spec: &RunSpec) -> Order {
+        Order {
+            root: root_key(&spec.image, &spec.layers),
+            rootfs: spec.rootfs.clone(),
+            layers: spec.layers.clone(),
+            reach: match spec.egress {
+                Egress::None => Reach::Alone,
+                Egress::Public | Egress::Allow(_) => Reach::Networked,
+            },
+            disk_bytes: spec.resources.disk_bytes,
+            limits: Limits::for_guest(&spec.resources),
+            build: spec.build.clone().filter(|build| build != self.host.builds.newest()),
+        }
+    }
+
     /// Waits until the agent inside answers.
     pub(crate) async fn greet(&self, hull: &Hull, generation: u64) -> Result<(), GvisorError> {
         let (stream, _thread) = in_place(|| stream::open(&hull.home))?;
@@ -191,18 +207,4 @@ async fn claim(hull: &Hull, note: &Note, order: &Order) -> Result<(), GvisorErro
         group.set_limits(&limits)
     })
     .await
-}
-
-fn order(spec: &RunSpec) -> Order {
-    Order {
-        root: root_key(&spec.image, &spec.layers),
-        rootfs: spec.rootfs.clone(),
-        layers: spec.layers.clone(),
-        reach: match spec.egress {
-            Egress::None => Reach::Alone,
-            Egress::Public | Egress::Allow(_) => Reach::Networked,
-        },
-        disk_bytes: spec.resources.disk_bytes,
-        limits: Limits::for_guest(&spec.resources),
-    }
 }

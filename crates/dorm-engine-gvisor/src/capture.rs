@@ -14,6 +14,7 @@ use dorm_engine::{Captured, CapturedFile, EngineError};
 use dorm_lifecycle::RunId;
 
 use crate::boot::IMAGE_FILES;
+use crate::cgroup::IoLimits;
 use crate::control::{ImageFiles, SOON};
 use crate::disk::Disk;
 use crate::engine::Shared;
@@ -36,6 +37,8 @@ impl Shared {
         end_relief(&run, hull).await;
         pause(hull, &mut turn).await.map_err(|error| error.of(OPERATION, id))?;
         run.set_short(false);
+        // The image is the daemon's to wait for: nothing of the guest runs meanwhile.
+        hull.limit_io(IoLimits::NONE).await;
         let written = async {
             lost::refuse(hull, &mut turn).await?;
             let files = write_image(hull, into).await?;
@@ -44,7 +47,9 @@ impl Shared {
             Ok(files)
         };
         let files = written.await.map_err(|error: GvisorError| error.of(OPERATION, id))?;
-        Ok(Captured { files, stopped: turn.stood() })
+        let build = turn.note().and_then(|note| note.build.clone());
+        let build = build.unwrap_or_else(|| self.host.builds.newest().to_owned());
+        Ok(Captured { files, stopped: turn.stood(), build })
     }
 
     /// [`dorm_engine::Engine::pause`].
@@ -152,6 +157,7 @@ pub(crate) async fn resume(hull: &Hull, turn: &mut Turn) -> Result<(), GvisorErr
     hull.reach("gvisor: going on noted")?;
     hull.group(crate::cgroup::Cgroup::thaw).await?;
     hull.reach("gvisor: thawed")?;
+    hull.limit_io(hull.io).await;
     hull.control.resume().await?;
     hull.reach("gvisor: going on")?;
     turn.set_if_possible(Phase::Running);

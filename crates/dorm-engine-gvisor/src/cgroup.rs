@@ -13,6 +13,8 @@
 mod error;
 mod file;
 mod layout;
+mod own;
+mod speed;
 mod threshold;
 mod v1;
 mod v2;
@@ -28,6 +30,8 @@ use dorm_lifecycle::Resources;
 pub use error::CgroupError;
 pub use layout::{Controller, Support, Version};
 use layout::{Layout, Place};
+pub use own::OwnGroup;
+pub use speed::{Device, IoLimits, IoUsage, unlimit_device};
 pub use threshold::{Threshold, soft_threshold};
 
 /// How long [`Cgroup::freeze`] and [`Cgroup::thaw`] wait for the last process.

@@ -10,7 +10,7 @@ use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use crate::cgroup::Cgroup;
+use crate::cgroup::{Cgroup, Device, unlimit_device};
 use crate::disk::Disk;
 use crate::error::GvisorError;
 use crate::hull::{Host, blocking, in_place};
@@ -111,6 +111,7 @@ impl Host {
         blocking(move || {
             slots::remove(&home)?;
             root::remove(&home.root())?;
+            release_device(&home)?;
             Disk::remove_with(&home.disk(), &steps)?;
             for path in [home.input(), home.output(), home.bundle().join("config.json")] {
                 remove_file(&path)?;
@@ -129,6 +130,15 @@ impl Host {
             None => Ok(()),
         }
     }
+}
+
+/// Takes the limits off the device of a disk, before it is another's.
+fn release_device(home: &Home) -> Result<(), GvisorError> {
+    let device = Disk::find(&home.disk())?.map(|disk| disk.device()).transpose()?.flatten();
+    if let Some((major, minor)) = device {
+        unlimit_device(Device { major, minor })?;
+    }
+    Ok(())
 }
 
 fn remove_file(path: &Path) -> Result<(), GvisorError> {

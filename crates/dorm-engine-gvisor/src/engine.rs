@@ -17,15 +17,16 @@ use dorm_lifecycle::{Digest, RunCondition, RunId};
 use dorm_steps::AnySteps;
 use dorm_worker::Program;
 use rustix::fs::FlockOperation;
-use tokio::sync::mpsc;
+use tokio::sync::{Semaphore, SemaphorePermit, mpsc};
 
 use crate::boot::Origin;
-use crate::cgroup::Cgroup;
+use crate::builds::Builds;
+use crate::cgroup::{Cgroup, IoLimits};
 use crate::error::GvisorError;
-use crate::files;
+use crate::files::{self, FilesLimits};
 use crate::hull::{Host, blocking, in_place};
 use crate::notes::Phase;
-use crate::probe::{self, Probe};
+use crate::probe::Probe;
 use crate::process;
 use crate::root;
 use crate::run::Runs;
@@ -34,6 +35,9 @@ use crate::spares::{self, Spare, Spares};
 use crate::stream;
 
 pub(crate) const NAME: &str = "gvisor";
+
+const NO_LIMIT: &str = "the disks of sandboxes would have no limit: load the module loop and install e2fsprogs, or start the \
+                        daemon with --allow-unlimited-disks where every guest is trusted";
 
 /// How long it is waited for that an agent is told to go on. A sandbox that is stopped does it later all the same.
 const ROUSE: Duration = Duration::from_secs(1);
@@ -45,6 +49,8 @@ pub struct Config {
     pub directory: PathBuf,
     /// The `runsc` program.
     pub runsc: PathBuf,
+    /// Older builds of it, for the memory images that they have written.
+    pub runsc_also: Vec<PathBuf>,
     /// The agent's static binary.
     pub agent: PathBuf,
     /// The network; used by this engine alone.
@@ -58,6 +64,12 @@ pub struct Config {
     pub guest_ids: GuestIds,
     /// The id of the data directory. Runs whose notes carry another are left alone.
     pub owner: String,
+    /// The limits for reading files out of memory images.
+    pub files: FilesLimits,
+    /// How fast each sandbox may use its disk.
+    pub io: IoLimits,
+    /// Whether sandboxes may have disks without a limit where there are no loop devices.
+    pub unlimited_disks: bool,
     /// Who is asked at each step that changes the host; [`dorm_steps::pass`] where nobody is.
     pub steps: AnySteps,
     /// The program whose workers parse memory images, with the roles [`crate::READERS`]; this process does it itself
@@ -91,6 +103,9 @@ pub(crate) struct Shared {
     pub(crate) spares: Spares,
     reader: Option<Program>,
     pub(crate) listener: Mutex<Option<mpsc::Sender<Notice>>>,
+    files: FilesLimits,
+    /// What readings of memory images may take, in MiB.
+    reading: Semaphore,
     capabilities: Capabilities,
     /// Locked as long as the engine lives.
     _lock: fs::File,
@@ -98,6 +113,12 @@ pub(crate) struct Shared {
 
 fn unusable(hint: impl Into<String>, source: impl std::error::Error + Send + Sync + 'static) -> EngineError {
     EngineError::Unusable { engine: NAME, hint: hint.into(), source: Some(Box::new(source)) }
+}
+
+async fn can_limit_disks() -> Result<(), EngineError> {
+    let probed = tokio::task::spawn_blocking(crate::disk::Disk::probe).await;
+    let probed = probed.map_err(|source| unusable("this is a bug: please report it", source))?;
+    probed.map_err(|source| unusable(NO_LIMIT, source))
 }
 
 impl GvisorEngine {
@@ -109,12 +130,28 @@ impl GvisorEngine {
     /// [`EngineError::Unusable`], with what to do.
     #[allow(clippy::disallowed_methods, reason = "nothing else runs before the engine is open")]
     pub async fn open(config: Config) -> Result<Arc<Self>, EngineError> {
-        let Config { directory, runsc, agent, network, hulls, cgroup_prefix, guest_ids, owner, steps, reader } = config;
-        let program = runsc.clone();
-        let found = tokio::task::spawn_blocking(move || probe::probe(&program)).await;
-        let found = found.map_err(|source| unusable("this is a bug: please report it", source))?;
-        found.usable()?;
-        let Probe { build, cpu, .. } = found;
+        let Config {
+            directory,
+            runsc,
+            runsc_also,
+            agent,
+            network,
+            hulls,
+            cgroup_prefix,
+            guest_ids,
+            owner,
+            files,
+            io,
+            unlimited_disks,
+            steps,
+            reader,
+        } = config;
+        let opened = tokio::task::spawn_blocking(move || Builds::open(&runsc, &runsc_also)).await;
+        let (builds, found) = opened.map_err(|source| unusable("this is a bug: please report it", source))??;
+        if !unlimited_disks {
+            can_limit_disks().await?;
+        }
+        let Probe { build, released, cpu, .. } = found;
         fs::metadata(&agent)
             .map_err(|source| unusable("install the agent", GvisorError::file("use", &agent, source)))?;
         let make = |name: &str| {
@@ -132,7 +169,7 @@ impl GvisorEngine {
         rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
             .map_err(|source| unusable("run it where prctl is allowed", io::Error::from(source)))?;
         let host = Host {
-            runsc,
+            builds,
             agent,
             network,
             hulls: hull_homes,
@@ -141,18 +178,23 @@ impl GvisorEngine {
             cgroup_prefix,
             guest_ids,
             owner,
+            unlimited_disks,
+            io,
             boot: process::boot(),
             leasing: tokio::sync::RwLock::default(),
             made: Mutex::default(),
             steps,
         };
+        let also = host.builds.older();
         let shared = Arc::new(Shared {
             host,
             runs: Runs::default(),
             spares: Spares::new(hulls),
             reader,
             listener: Mutex::default(),
-            capabilities: Capabilities { name: NAME, build, cpu, holds_after_restore: false },
+            files,
+            reading: Semaphore::new(mib(files.memory_bytes) as usize),
+            capabilities: Capabilities { name: NAME, build, also, released, cpu, holds_after_restore: false },
             _lock: lock,
         });
         shared.adopt().map_err(|source| unusable("see the cause", source))?;
@@ -192,7 +234,19 @@ fn lock_directory(directory: &Path) -> Result<fs::File, EngineError> {
     Ok(file)
 }
 
+/// Rounded up, and what a semaphore can hold at most.
+fn mib(bytes: u64) -> u32 {
+    u32::try_from(bytes.div_ceil(1 << 20)).unwrap_or(u32::MAX).clamp(1, 1 << 24)
+}
+
 impl Shared {
+    /// Waits until the files of `image` may be read beside others: all of them share one limit of memory.
+    async fn reserve_to_read(&self, image: &Path) -> Result<SemaphorePermit<'_>, EngineError> {
+        let share = in_place(|| files::share(image, self.files));
+        let permit = self.reading.acquire_many(mib(share)).await;
+        permit.map_err(|source| unusable("this is a bug: please report it", source))
+    }
+
     /// [`Engine::stop`].
     pub(crate) async fn stop(&self, id: &RunId) -> Result<(), EngineError> {
         const OPERATION: &str = "stop";
@@ -273,6 +327,7 @@ impl Shared {
                 ),
                 None => None,
             },
+            disk_io: hull.io_usage().await,
         })
     }
 }
@@ -305,10 +360,12 @@ impl Engine for GvisorEngine {
     async fn read_files(&self, image: &Path, sink: Box<dyn FileSink>) -> Result<LeftOut, EngineError> {
         let image = image.to_owned();
         self.to_its_end(|shared| async move {
-            let (directory, mut sink) = (image.clone(), sink);
-            let read = blocking(move || match &shared.reader {
-                Some(program) => files::read_by(program, &directory, sink.as_mut()),
-                None => files::read(&directory, sink.as_mut()),
+            let limits = shared.files;
+            let _memory = shared.reserve_to_read(&image).await?;
+            let (directory, mut sink, reader) = (image.clone(), sink, shared.reader.clone());
+            let read = blocking(move || match &reader {
+                Some(program) => files::read_by(program, &directory, limits, sink.as_mut()),
+                None => files::read(&directory, limits, sink.as_mut()),
             });
             let read = read.await;
             read.map_err(|error| EngineError::Files { image, source: error.into() })

@@ -57,6 +57,8 @@ pub(crate) enum GvisorError {
     Refused { method: &'static str, said: String },
     #[error("not done after {} s: {operation}", limit.as_secs())]
     Late { operation: &'static str, limit: Duration },
+    #[error("there is no {0} on this host: start the daemon with --runsc-also and its path")]
+    NoBuild(String),
     #[error("the sandbox ended: {said}")]
     Died { said: String },
     #[error("the task was ended from outside")]

@@ -12,6 +12,7 @@
 
 #![allow(clippy::disallowed_methods, reason = "everything here is called in place or on threads that may block")]
 
+mod budget;
 mod error;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
@@ -32,6 +33,8 @@ use std::path::Path;
 use dorm_engine::{FileSink, LeftOut};
 use dorm_worker::Program;
 
+use self::budget::Budget;
+pub use self::budget::FilesLimits;
 pub(crate) use self::error::FilesError;
 use self::graph::{Graph, Part};
 use self::pages::{MemoryFiles, Source};
@@ -49,12 +52,17 @@ const KERNEL: &str = "pkg/sentry/kernel.Kernel";
 const META_MAX: u64 = 1 << 30;
 
 /// As [`read`], parsed by a worker that is `program`.
-pub(crate) fn read_by(program: &Program, image: &Path, sink: &mut dyn FileSink) -> Result<LeftOut, GvisorError> {
-    told::read(program, image, sink).map_err(|source| GvisorError::Files { image: image.to_owned(), source })
+pub(crate) fn read_by(
+    program: &Program,
+    image: &Path,
+    limits: FilesLimits,
+    sink: &mut dyn FileSink,
+) -> Result<LeftOut, GvisorError> {
+    told::read(program, image, limits, sink).map_err(|source| GvisorError::Files { image: image.to_owned(), source })
 }
 
 /// Hands every change of the guest's root file system, and what is in its `/tmp`, to `sink`. Blocks.
-pub(crate) fn read(image: &Path, sink: &mut dyn FileSink) -> Result<LeftOut, GvisorError> {
+pub(crate) fn read(image: &Path, limits: FilesLimits, sink: &mut dyn FileSink) -> Result<LeftOut, GvisorError> {
     let open = |name: &str| {
         let path = image.join(name);
         let file = fs::File::open(&path).map_err(|source| GvisorError::file("open", &path, source))?;
@@ -63,34 +71,43 @@ pub(crate) fn read(image: &Path, sink: &mut dyn FileSink) -> Result<LeftOut, Gvi
     };
     let [first, second, third] = IMAGE_FILES;
     let files = [open(first)?, open(second)?, open(third)?];
-    read_open(files, sink).map_err(|source| GvisorError::Files { image: image.to_owned(), source })
+    read_open(files, limits, sink).map_err(|source| GvisorError::Files { image: image.to_owned(), source })
 }
 
-fn read_open(files: [(fs::File, u64); 3], sink: &mut dyn FileSink) -> Result<LeftOut, FilesError> {
+/// What of the limits' memory reading `image` may take.
+pub(crate) fn share(image: &Path, limits: FilesLimits) -> u64 {
+    let [state, meta, _] = IMAGE_FILES;
+    let length = |name| fs::metadata(image.join(name)).map_or(0, |facts| facts.len());
+    limits.share_of(length(state).saturating_add(length(meta)))
+}
+
+fn read_open(files: [(fs::File, u64); 3], limits: FilesLimits, sink: &mut dyn FileSink) -> Result<LeftOut, FilesError> {
     let [(mut checkpoint, checkpoint_bytes), (mut meta, meta_bytes), (pages, pages_bytes)] = files;
     if meta_bytes > META_MAX {
         return Err(FilesError::unsound("pages_meta.img is too long"));
     }
-    let mut text = Vec::new();
+    let budget = Budget::new(limits, checkpoint_bytes.saturating_add(meta_bytes));
+    budget.take_memory(meta_bytes)?;
+    let mut text = Vec::with_capacity(usize::try_from(meta_bytes).unwrap_or(0));
     std::io::Read::read_to_end(&mut meta, &mut text).map_err(FilesError::read("pages_meta.img"))?;
-    let memory = MemoryFiles::read(&text)?;
+    let memory = MemoryFiles::read(&text, &budget)?;
     if memory.bytes != pages_bytes {
         let [expected, found] = [memory.bytes, pages_bytes];
         return Err(FilesError::unsound(format!("pages.img should have {expected} bytes and has {found}")));
     }
-    let content = unframe::unframe(&mut checkpoint, checkpoint_bytes)?;
+    let content = unframe::unframe(&mut checkpoint, checkpoint_bytes, &budget)?;
     drop(checkpoint);
-    let graph = kernel(&content)?;
+    let graph = kernel(&content, &budget)?;
     let (upper, tmp) = tree::find(&graph, &memory)?;
-    Walk::new(&graph, Source::new(pages, pages_bytes), sink).run(&upper, tmp.as_ref())
+    Walk::new(&graph, Source::new(pages, pages_bytes), sink, &budget).run(&upper, tmp.as_ref())
 }
 
 /// The saved state of the sandbox's kernel.
-fn kernel(content: &[u8]) -> Result<Graph<'_>, FilesError> {
+fn kernel<'a>(content: &'a [u8], budget: &Budget) -> Result<Graph<'a>, FilesError> {
     let mut wire = Wire::new(content);
     let mut found = None;
     while !wire.is_at_end() {
-        match graph::next(CHECKPOINT, &mut wire)? {
+        match graph::next(CHECKPOINT, &mut wire, budget)? {
             Part::Graph(graph) if graph.kind_of(0) == Some(KERNEL.as_bytes()) => found = Some(graph),
             Part::Graph(_) => {}
             Part::Bytes(_) => return Err(FilesError::different("checkpoint.img has pages in it")),

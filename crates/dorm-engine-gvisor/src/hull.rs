@@ -16,13 +16,14 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use dorm_engine::{Layer, Lease, Network};
+use dorm_engine::{DiskIo, Layer, Lease, Network};
 use dorm_guest_ids::GuestIds;
 use dorm_steps::AnySteps;
 use serde::Deserialize;
 use tokio::sync::RwLock;
 
-use crate::cgroup::{Cgroup, Entry as GroupEntry, Limits};
+use crate::builds::Builds;
+use crate::cgroup::{Cgroup, Device, Entry as GroupEntry, IoLimits, Limits};
 use crate::control::Control;
 use crate::disk::{Disk, DiskError};
 use crate::error::{GvisorError, chain};
@@ -40,7 +41,7 @@ const CREATE_LIMIT: Duration = Duration::from_secs(180);
 
 /// What hulls are made with on this host.
 pub(crate) struct Host {
-    pub(crate) runsc: PathBuf,
+    pub(crate) builds: Builds,
     pub(crate) agent: PathBuf,
     pub(crate) network: Arc<dyn Network>,
     pub(crate) hulls: PathBuf,
@@ -53,6 +54,8 @@ pub(crate) struct Host {
     pub(crate) guest_ids: GuestIds,
     /// The data directory's id, which is in every note.
     pub(crate) owner: String,
+    pub(crate) unlimited_disks: bool,
+    pub(crate) io: IoLimits,
     pub(crate) boot: String,
     /// Held for reading while a lease is on its way from the network into a note.
     pub(crate) leasing: RwLock<()>,
@@ -71,6 +74,8 @@ pub(crate) struct Order {
     pub(crate) reach: Reach,
     pub(crate) disk_bytes: u64,
     pub(crate) limits: Limits,
+    /// The build that is to run it; none for the newest.
+    pub(crate) build: Option<String>,
 }
 
 /// One hull's unchanging facts.
@@ -83,10 +88,51 @@ pub(crate) struct Hull {
     pub(crate) group: Cgroup,
     /// None where it cannot be taken in.
     pub(crate) said: Option<Said>,
+    /// How fast it may use its disk.
+    pub(crate) io: IoLimits,
     pub(crate) steps: AnySteps,
 }
 
+/// Limits how fast `group` may use the disk in `home`, if that is a device of its own.
+#[allow(clippy::disallowed_methods, reason = "it is called where it may block")]
+pub(crate) fn limit_io(group: &Cgroup, home: &Home, limits: &IoLimits) -> Result<(), GvisorError> {
+    let disk = Disk::find(&home.disk())?;
+    let device = disk.map(|disk| disk.device()).transpose()?.flatten();
+    if let Some((major, minor)) = device {
+        group.limit_io(Device { major, minor }, limits)?;
+    }
+    Ok(())
+}
+
 impl Hull {
+    /// Lets the disk be used no faster than `limits`.
+    pub(crate) async fn limit_io(&self, limits: IoLimits) {
+        let (group, home) = (self.group.clone(), self.home.clone());
+        if let Err(error) = blocking(move || limit_io(&group, &home, &limits)).await {
+            tracing::warn!(hull = self.home.id(), error = %chain(&error), "how fast a sandbox uses its disk cannot be limited");
+        }
+    }
+
+    /// What it has read from its disk and written to it, where that is counted.
+    pub(crate) async fn io_usage(&self) -> Option<DiskIo> {
+        let (home, limits) = (self.home.disk(), self.io);
+        let group = self.group.clone();
+        let used = blocking(move || {
+            let device = Disk::find(&home)?.map(|disk| disk.device()).transpose()?.flatten();
+            let Some((major, minor)) = device else { return Ok(None) };
+            Ok(group.io_usage(Device { major, minor })?)
+        });
+        let used = used.await.ok().flatten()?;
+        let limit = |limit: u64| Some(limit).filter(|limit| *limit > 0);
+        Some(DiskIo {
+            read_bytes: used.read_bytes,
+            written_bytes: used.written_bytes,
+            read_limit: limit(limits.read_bytes),
+            write_limit: limit(limits.write_bytes),
+            operations_limit: limit(limits.operations),
+        })
+    }
+
     pub(crate) fn is_alive(&self) -> bool {
         self.processes.sandbox.is_alive()
     }
@@ -196,6 +242,7 @@ impl Host {
             processes: None,
             duty,
             lost_writes: None,
+            build: Some(order.build.clone().unwrap_or_else(|| self.builds.newest().to_owned())),
         };
         let asking = self.leasing.read().await;
         in_place(|| home.write(&note))?;
@@ -219,7 +266,7 @@ impl Host {
             Said::open(home)
         })?;
         self.reach("gvisor: bundle written")?;
-        self.create(home, order.reach, entry, &said).await?;
+        self.create(home, order, entry, &said).await?;
         self.reach("gvisor: hull created")?;
         let processes = in_place(|| self.processes(home, &said))?;
         note.processes = Some(processes.clone());
@@ -237,7 +284,7 @@ impl Host {
         control.links(links::describe(lease.as_ref()), packets).await?;
         self.reach("gvisor: links made")?;
         let steps = self.steps.clone();
-        let hull = Hull { home: home.clone(), processes, control, lease, group, said: Some(said), steps };
+        let hull = Hull { home: home.clone(), processes, control, lease, group, said: Some(said), io: self.io, steps };
         Ok((hull, note))
     }
 
@@ -272,8 +319,9 @@ impl Host {
     async fn make_disk_and_group(&self, home: &Home, order: &Order) -> Result<(Cgroup, GroupEntry), GvisorError> {
         let (disk, bytes, blanks) = (home.disk(), order.disk_bytes, self.blanks.clone());
         let (name, limits, steps, ids) = (self.group_name(home), order.limits, self.steps.clone(), self.guest_ids);
+        let unlimited_disks = self.unlimited_disks;
         blocking(move || {
-            make_disk(&disk, ids, bytes, &blanks, &steps)?;
+            make_disk(&disk, ids, bytes, (&blanks, unlimited_disks), &steps)?;
             let group = Cgroup::create(&name, &limits)?;
             steps.reach("gvisor: group made")?;
             let entry = group.entry()?;
@@ -282,14 +330,17 @@ impl Host {
         .await
     }
 
-    async fn create(&self, home: &Home, reach: Reach, entry: GroupEntry, said: &Said) -> Result<(), GvisorError> {
+    async fn create(&self, home: &Home, order: &Order, entry: GroupEntry, said: &Said) -> Result<(), GvisorError> {
         let (disk, streams) = in_place(|| {
             let [input, output, said] = [home.input(), home.output(), home.said()].map(|path| stream::fifo(&path));
             Ok::<_, GvisorError>((disk_of(home)?, (input?, output?, said?)))
         })?;
-        let mut command = tokio::process::Command::new(&self.runsc);
+        let build = order.build.as_deref();
+        let program = self.builds.program(build).ok_or_else(|| GvisorError::NoBuild(build.unwrap_or("").to_owned()))?;
+        let mut command = tokio::process::Command::new(&program);
+        command.arg0("runsc");
         command.arg(flag("--root", &self.root)).args(["--platform=systrap", "--ignore-cgroups", "--net-disconnect-ok"]);
-        command.arg(match reach {
+        command.arg(match order.reach {
             Reach::Networked => "--network=sandbox",
             Reach::Alone => "--network=none",
         });
@@ -298,7 +349,7 @@ impl Host {
         command.stdin(streams.0).stdout(streams.1).stderr(streams.2);
         command.env_clear().current_dir("/");
         enter_before_exec(&mut command, entry);
-        let mut child = command.spawn().map_err(|source| GvisorError::file("execute", &self.runsc, source))?;
+        let mut child = command.spawn().map_err(|source| GvisorError::file("execute", &program, source))?;
         self.reach("gvisor: runsc create begun")?;
         let waited = tokio::time::timeout(CREATE_LIMIT, child.wait()).await;
         let late = |_| GvisorError::Late { operation: "runsc create", limit: CREATE_LIMIT };
@@ -364,9 +415,15 @@ fn disk_of(home: &Home) -> Result<PathBuf, GvisorError> {
     disk.ok_or_else(|| GvisorError::file("find the disk in", home.disk(), io::ErrorKind::NotFound))
 }
 
-fn make_disk(directory: &Path, ids: GuestIds, bytes: u64, blanks: &Path, steps: &AnySteps) -> Result<(), GvisorError> {
+fn make_disk(
+    directory: &Path,
+    ids: GuestIds,
+    bytes: u64,
+    (blanks, unlimited_disks): (&Path, bool),
+    steps: &AnySteps,
+) -> Result<(), GvisorError> {
     match Disk::create_with(directory, ids, bytes, blanks, steps) {
-        Err(error @ DiskError::NoLoop { .. }) => {
+        Err(error @ DiskError::NoLoop { .. }) if unlimited_disks => {
             tracing::warn!(error = %chain(&error), "a sandbox's disk has no limit on this host");
             Disk::unlimited(directory, ids)?;
         }
@@ -384,9 +441,13 @@ fn flag(name: &str, value: &Path) -> std::ffi::OsString {
 
 #[allow(unsafe_code)]
 fn enter_before_exec(command: &mut tokio::process::Command, entry: GroupEntry) {
-    // SAFETY: the closure runs between fork and exec; `GroupEntry::enter` only writes to open descriptors.
+    let is_spared = crate::process::is_spared_from_oom();
+    // SAFETY: the closure runs between fork and exec; it only opens a file by a constant path and writes to descriptors.
     unsafe {
-        command.pre_exec(move || entry.enter());
+        command.pre_exec(move || {
+            entry.enter()?;
+            if is_spared { crate::process::be_an_ordinary_oom_victim() } else { Ok(()) }
+        });
     }
 }
 

@@ -17,7 +17,7 @@ use crate::cgroup::Cgroup;
 use crate::control::Control;
 use crate::engine::Shared;
 use crate::error::{GvisorError, chain};
-use crate::hull::{Host, Hull, in_place};
+use crate::hull::{Host, Hull, in_place, limit_io};
 use crate::notes::{Home, Note, Phase, Processes};
 use crate::relief::adopt_relief;
 use crate::run::{Run, lock};
@@ -39,6 +39,12 @@ impl Shared {
             if let Some(hull) = run.hull().filter(|_| is_alive) {
                 if limit > 0 && hull.group.memory_limit().is_ok_and(|now| now > limit + (limit >> 4)) {
                     adopt_relief(&run, hull, limit);
+                }
+                // The daemon before may have had other limits. A guest that stands still gets them when it goes on.
+                if run.is_moving()
+                    && let Err(error) = limit_io(&hull.group, &hull.home, &hull.io)
+                {
+                    tracing::warn!(run = %run.id, error = %chain(&error), "how fast a sandbox uses its disk cannot be limited");
                 }
                 self.watch(&run);
             }
@@ -228,6 +234,6 @@ impl Host {
             }
         };
         let (home, lease, steps) = (home.clone(), note.lease(), self.steps.clone());
-        Ok(Some(Hull { home, processes, control, lease, group, said, steps }))
+        Ok(Some(Hull { home, processes, control, lease, group, said, io: self.io, steps }))
     }
 }

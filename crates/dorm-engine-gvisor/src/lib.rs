@@ -12,6 +12,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::disallowed_methods))]
 
 mod boot;
+mod builds;
 mod bundle;
 mod capture;
 pub mod cgroup;
@@ -29,6 +30,7 @@ mod notes;
 mod notices;
 mod probe;
 mod process;
+mod release;
 mod relief;
 mod root;
 mod run;
@@ -38,7 +40,7 @@ mod spares;
 mod stream;
 
 pub use engine::{Config, GvisorEngine};
-pub use files::READERS;
+pub use files::{FilesLimits, READERS};
 #[cfg(any(test, feature = "fuzzing"))]
 pub use files::fuzzing;
 pub use notes::{NotedRun, noted_runs};
@@ -53,5 +55,5 @@ pub fn read_files(
     image: &std::path::Path,
     sink: &mut dyn dorm_engine::FileSink,
 ) -> Result<dorm_engine::LeftOut, Box<dyn std::error::Error + Send + Sync>> {
-    Ok(files::read(image, sink)?)
+    Ok(files::read(image, FilesLimits::default(), sink)?)
 }

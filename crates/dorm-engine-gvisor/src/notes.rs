@@ -135,6 +135,9 @@ pub(crate) struct Note {
     /// What its disk has lost of what the guest wrote. The kernel tells of it once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) lost_writes: Option<String>,
+    /// The build of `runsc` that runs it; none in a note of before that was written down.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) build: Option<String>,
 }
 
 /// What a hull's root filesystem is made of, as it is written down.

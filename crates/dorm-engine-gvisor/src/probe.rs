@@ -13,6 +13,7 @@ use dorm_engine::EngineError;
 use crate::cgroup::{CgroupError, Support};
 use crate::engine::NAME;
 use crate::error::chain;
+use crate::release::released;
 
 /// What was found. Facts only; [`Probe::usable`] judges.
 #[derive(Debug)]
@@ -22,6 +23,8 @@ pub struct Probe {
     /// Its version and a digest of its binary: a memory image is only good for the same one. Empty when it cannot be
     /// executed.
     pub build: String,
+    /// The day of its release, such as `2024-07-29`; `None` when its version names none.
+    pub released: Option<String>,
     /// What executing it said when it failed.
     pub failure: Option<io::Error>,
     /// What we need and this build does not offer.
@@ -52,6 +55,7 @@ pub fn probe(runsc: &Path) -> Probe {
     let missing = if failure.is_none() { missing(runsc) } else { Vec::new() };
     Probe {
         runsc: runsc.to_owned(),
+        released: build.rsplit_once(' ').and_then(|(version, _)| released(version)),
         build,
         failure,
         missing,

@@ -128,6 +128,21 @@ fn children() -> HashSet<i32> {
     found
 }
 
+/// Whether the kernel spares this process when the host's memory runs out, which its children would inherit.
+pub(crate) fn is_spared_from_oom() -> bool {
+    let text = fs::read_to_string("/proc/self/oom_score_adj").unwrap_or_default();
+    text.trim().parse::<i32>().is_ok_and(|score| score < 0)
+}
+
+/// Makes the calling process one that the kernel does not spare. Allocates nothing and takes no lock, so it may be called
+/// in `pre_exec`.
+pub(crate) fn be_an_ordinary_oom_victim() -> io::Result<()> {
+    let flags = rustix::fs::OFlags::WRONLY | rustix::fs::OFlags::CLOEXEC;
+    let file = rustix::fs::open(c"/proc/self/oom_score_adj", flags, rustix::fs::Mode::empty())?;
+    rustix::io::write(file, b"0")?;
+    Ok(())
+}
+
 /// What tells this boot of the host from any other.
 pub(crate) fn boot() -> String {
     fs::read_to_string("/proc/sys/kernel/random/boot_id").map(|text| text.trim().to_owned()).unwrap_or_default()

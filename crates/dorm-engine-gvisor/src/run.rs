@@ -76,6 +76,11 @@ impl Run {
         run
     }
 
+    /// Whether its guest runs, as far as that is noted; a run that somebody works at is taken to.
+    pub(crate) fn is_moving(&self) -> bool {
+        self.turn.try_lock().map_or(true, |turn| turn.phase() == Phase::Running)
+    }
+
     /// Waits for the run's turn.
     pub(crate) async fn turn(&self) -> OwnedMutexGuard<Turn> {
         self.turn.clone().lock_owned().await

@@ -100,6 +100,10 @@ impl Spares {
 
     /// A hull that fits `order`, which is the caller's from now on; one of `progress` if there is any, else an empty one.
     pub(crate) fn take(&self, order: &Order, progress: Progress) -> Option<Spare> {
+        // They are of the newest build.
+        if order.build.is_some() {
+            return None;
+        }
         let mut shelf = lock(&self.shelf);
         let find = |progress| {
             shelf.ready.iter().position(|spare| {
@@ -188,6 +192,7 @@ impl Spares {
                         disk_bytes: resources.disk_bytes,
                         // Whoever is at work goes first.
                         limits: Limits { precedence: Precedence::Last, ..Limits::for_guest(&resources) },
+                        build: None,
                     };
                     return Some((order, progress));
                 }

@@ -45,11 +45,22 @@ pub struct Capabilities {
     pub name: &'static str,
     /// The exact build: a memory image is only good for the same one.
     pub build: String,
+    /// Other builds, for whose memory images there are programs on this host. Nothing else begins with them.
+    pub also: Vec<String>,
+    /// The day on which that build was released, such as `2024-07-29`, where it is known.
+    pub released: Option<String>,
     /// The CPU features a memory image of this host depends on, as a digest of their names.
     pub cpu: String,
     /// Whether user code can be held back after a restore until the agent has done its work. `false` means there is
     /// a window of some milliseconds.
     pub holds_after_restore: bool,
+}
+
+impl Capabilities {
+    /// Whether memory images of `build` can be used.
+    pub fn restores(&self, build: &str) -> bool {
+        self.build == build || self.also.iter().any(|also| also == build)
+    }
 }
 
 /// What a run needs from the host, whichever way it begins.
@@ -69,6 +80,8 @@ pub struct RunSpec {
     pub egress: Egress,
     /// Directories of the host that it sees from its beginning.
     pub mounts: Vec<Mount>,
+    /// The build that is to run it: that of the memory image it begins with. None for the engine's own.
+    pub build: Option<String>,
 }
 
 /// Files that lie on a root filesystem, immutable like it and owned like it: a directory in the form of the upper layer
@@ -89,6 +102,8 @@ pub struct Captured {
     pub files: Vec<CapturedFile>,
     /// How long the guest stood still so far.
     pub stopped: Duration,
+    /// The build that wrote it and alone can use it.
+    pub build: String,
 }
 
 /// One file of an image that was just written.
@@ -131,6 +146,23 @@ pub struct Usage {
     pub disk_bytes: Option<u64>,
     /// Its traffic since the run began; `None` without a network of its own.
     pub network: Option<Traffic>,
+    /// What it has read from its disk and written to it; `None` where that is not counted.
+    pub disk_io: Option<DiskIo>,
+}
+
+/// How a run uses its disk.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct DiskIo {
+    /// Bytes read since the run began.
+    pub read_bytes: u64,
+    /// Bytes written since the run began, as far as the host counts what it writes back later.
+    pub written_bytes: u64,
+    /// Bytes that may be read a second.
+    pub read_limit: Option<u64>,
+    /// Bytes that may be written a second.
+    pub write_limit: Option<u64>,
+    /// Reads a second, and writes a second.
+    pub operations_limit: Option<u64>,
 }
 
 /// A fact that nobody asked for.

@@ -169,6 +169,13 @@ impl Keeping {
 #[derive(Clone, PartialEq, Eq, Default)]
 pub struct Variables(pub BTreeMap<String, String>);
 
+impl Variables {
+    /// Forgets every value, and keeps the names.
+    pub fn blank(&mut self) {
+        self.0.values_mut().for_each(|value| *value = String::new());
+    }
+}
+
 impl fmt::Debug for Variables {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_set().entries(self.0.keys()).finish()

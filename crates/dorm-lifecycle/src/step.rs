@@ -342,6 +342,10 @@ pub fn step(sandbox: &Sandbox, input: &Input, context: &Context) -> Result<Step,
         made.next.unreachable = None;
         made.next.suspend_failures = None;
     }
+    // Nothing is started with them any more. Their names say what memory snapshots may hold.
+    if matches!(made.next.state, State::Terminated { .. }) {
+        made.next.spec.secrets.blank();
+    }
     Ok(made)
 }
 

@@ -194,6 +194,7 @@ async fn spec(task: &Task, run: &RunId) -> Result<RunSpec, Failure> {
         resources: task.sandbox.spec.resources,
         egress: task.sandbox.spec.egress.clone(),
         mounts: task.shared.mounts(&task.sandbox).await?,
+        build: None,
     })
 }
 

@@ -24,7 +24,11 @@ struct Setting {
     images: PathBuf,
     log: PathBuf,
     options: Vec<String>,
+    prepare: Prepare,
 }
+
+/// What is done to a daemon's process before it becomes the daemon.
+pub type Prepare = fn(&mut Command);
 
 /// A running daemon.
 #[derive(Debug)]
@@ -52,10 +56,25 @@ impl Daemon {
     /// # Errors
     /// With its log, when it does not become ready.
     pub fn start(dorm: &Path, data: &Path, images: &Path, log: &Path, options: &[&str]) -> Result<Self> {
+        Self::start_prepared(dorm, data, images, log, options, |_| {})
+    }
+
+    /// The same, and whenever it is started its process is prepared.
+    ///
+    /// # Errors
+    /// With its log, when it does not become ready.
+    pub fn start_prepared(
+        dorm: &Path,
+        data: &Path,
+        images: &Path,
+        log: &Path,
+        options: &[&str],
+        prepare: Prepare,
+    ) -> Result<Self> {
         std::fs::create_dir_all(data).with_context(|| format!("make {}", data.display()))?;
         let options = options.iter().map(|option| (*option).to_owned()).collect();
         let (dorm, images, log) = (dorm.to_owned(), images.to_owned(), log.to_owned());
-        Self::launch(Setting { dorm, data: data.to_owned(), images, log, options })
+        Self::launch(Setting { dorm, data: data.to_owned(), images, log, options, prepare })
     }
 
     fn launch(setting: Setting) -> Result<Self> {
@@ -64,7 +83,8 @@ impl Daemon {
             .append(true)
             .open(&setting.log)
             .with_context(|| format!("write {}", setting.log.display()))?;
-        let mut child = Command::new(&setting.dorm)
+        let mut command = Command::new(&setting.dorm);
+        command
             .args(["serve", "--listen", "127.0.0.1:0", "--data"])
             .arg(&setting.data)
             .arg("--images")
@@ -72,9 +92,9 @@ impl Daemon {
             .args(&setting.options)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
-            .stderr(log)
-            .spawn()
-            .with_context(|| format!("start {}", setting.dorm.display()))?;
+            .stderr(log);
+        (setting.prepare)(&mut command);
+        let mut child = command.spawn().with_context(|| format!("start {}", setting.dorm.display()))?;
         let stdout = child.stdout.take().context("the daemon's output")?;
         let (send, receive) = std::sync::mpsc::channel();
         std::thread::spawn(move || {
@@ -101,8 +121,14 @@ impl Daemon {
     /// it ends it.
     pub fn attach(address: &str, key: &str, data: &Path) -> Self {
         let (data, nothing) = (data.to_owned(), PathBuf::new());
-        let setting =
-            Setting { dorm: nothing.clone(), data, images: nothing.clone(), log: nothing, options: Vec::new() };
+        let setting = Setting {
+            dorm: nothing.clone(),
+            data,
+            images: nothing.clone(),
+            log: nothing,
+            options: Vec::new(),
+            prepare: |_| {},
+        };
         Self {
             child: None,
             address: address.to_owned(),
@@ -299,6 +325,15 @@ impl Daemon {
         child.kill().context("kill the daemon")?;
         child.wait().context("wait for the daemon")?;
         Ok(())
+    }
+
+    /// Waits until the daemon ends. Answers its exit code; none when a signal has ended it.
+    ///
+    /// # Errors
+    /// When it cannot be waited for.
+    pub fn wait(&mut self) -> Result<Option<i32>> {
+        let Some(child) = &mut self.child else { bail!("a daemon in this process cannot be waited for") };
+        Ok(child.wait().context("wait for the daemon")?.code())
     }
 
     /// Starts another daemon on the same directory, after [`Daemon::stop`] or [`Daemon::kill`].

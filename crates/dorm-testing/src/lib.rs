@@ -7,7 +7,7 @@ mod host;
 pub mod matrix;
 pub mod project;
 
-pub use daemon::{Answer, Daemon, until};
+pub use daemon::{Answer, Daemon, Prepare, until};
 pub use host::{held_by_kernel, left_overs, loop_device, processes_of, sandbox_process};
 
 /// Sends a signal to a process of one's own, without a program that a small host may not have.

@@ -42,6 +42,8 @@ const OWNERS: &str = "owners.journal";
 /// Whether sizes are limited.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Limiting {
+    /// A volume that cannot be limited is not made.
+    Always,
     /// Where the host can; else a warning is logged.
     WherePossible,
     /// Never: for tests without loop devices.
@@ -277,11 +279,11 @@ impl Inner {
     fn fill(&self, id: &VolumeId, draft: &Path, bytes: u64) -> Result<(), VolumeError> {
         let wrong = |source| VolumeError::Disk { operation: "make", id: id.clone(), source };
         let made = match self.limiting {
-            Limiting::WherePossible => KeptDisk::make(draft, self.ids, bytes).map(Some),
+            Limiting::Always | Limiting::WherePossible => KeptDisk::make(draft, self.ids, bytes).map(Some),
             Limiting::Never => Ok(None),
         };
         let disk = match made {
-            Err(error @ DiskError::NoLoop { .. }) => {
+            Err(error @ DiskError::NoLoop { .. }) if self.limiting == Limiting::WherePossible => {
                 tracing::warn!(%id, error = %chain(&error), "a volume has no limit on this host");
                 None
             }

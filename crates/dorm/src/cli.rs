@@ -49,6 +49,13 @@ pub(crate) struct Arguments {
     verb: Verb,
 }
 
+impl Arguments {
+    /// Whether this process is to be the daemon.
+    pub(crate) fn is_daemon(&self) -> bool {
+        matches!(self.verb, Verb::Serve(_))
+    }
+}
+
 #[derive(Debug, Subcommand)]
 enum Verb {
     /// Run the daemon until SIGTERM or SIGINT; sandboxes outlive it

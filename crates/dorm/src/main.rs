@@ -6,9 +6,11 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
 mod backup;
+mod bounds;
 mod cli;
 mod client;
 mod clock;
+mod confine;
 mod data;
 mod data_disk;
 mod guest_ids;
@@ -30,6 +32,13 @@ fn main() -> ExitCode {
         return dorm_worker::run(std::env::args_os().skip(2), &[dorm_pool::READERS, dorm_engine_gvisor::READERS]);
     }
     let arguments = cli::Arguments::parse();
+    // Each thread has these properties for itself, so the daemon needs them before it has a second one.
+    if arguments.is_daemon()
+        && let Err(error) = confine::process()
+    {
+        eprintln!("error: {:#}", anyhow::Error::from(error));
+        return ExitCode::from(cli::FAILED);
+    }
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {

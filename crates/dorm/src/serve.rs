@@ -20,7 +20,9 @@ use tokio::net::TcpListener;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::bounds::BoundOptions;
 use crate::cli::values::Kept;
+use crate::confine;
 use crate::data::Data;
 use crate::data_disk::HostDisk;
 use crate::guest_ids;
@@ -57,6 +59,9 @@ pub(crate) struct ServeOptions {
     /// The runsc to use.
     #[arg(long, env = "DORM_RUNSC", default_value = "runsc")]
     runsc: PathBuf,
+    /// An older runsc, for sandboxes and snapshots whose memory it has written. Nothing new begins with it
+    #[arg(long, env = "DORM_RUNSC_ALSO", value_name = "PATH", value_delimiter = ':')]
+    runsc_also: Vec<PathBuf>,
     /// How many prepared sandboxes of each kind (booted, empty, without a network) wait for use. 0 for none: everything
     /// works, slower.
     #[arg(long, env = "DORM_HULLS", default_value_t = 1)]
@@ -162,6 +167,8 @@ pub(crate) struct ServeOptions {
     /// 1879048192 for a new one. They change only while no sandbox of the data directory runs
     #[arg(long, env = "DORM_GUEST_IDS", value_name = "BASE")]
     guest_ids: Option<GuestIds>,
+    #[command(flatten)]
+    bounds: BoundOptions,
     /// Report each step at this Unix socket and wait there to be let on: `dorm prove`.
     #[arg(long, hide = true, value_name = "SOCKET")]
     steps: Option<PathBuf>,
@@ -192,6 +199,7 @@ pub(crate) async fn serve(options: ServeOptions) -> Result<()> {
     let asked = identity::Asked { new_store: options.new_store, as_copy: options.as_copy };
     let (identity, store) = identity::open(data.path(), asked).await?;
     guest_ids.record_change(data.path())?;
+    let _group = confine::group(&identity.prefix, options.bounds.daemon_memory_mib)?;
     let store = Arc::new(store);
     let filed = Arc::new(FiledStore::new(store.clone(), data.path()));
     let service = open(&options, &data, (identity, guest_ids.ids), filed.clone(), (budgets, disk)).await?;
@@ -256,12 +264,16 @@ async fn open(
     let engine = GvisorEngine::open(dorm_engine_gvisor::Config {
         directory: path.join("gvisor"),
         runsc: crate::program::find(&options.runsc),
+        runsc_also: options.runsc_also.iter().map(|path| crate::program::find(path)).collect(),
         agent,
         network: Arc::new(network),
         hulls: options.hulls,
         cgroup_prefix: format!("dormouse-{prefix}"),
         guest_ids,
         owner: id,
+        files: options.bounds.files(),
+        io: options.bounds.io(),
+        unlimited_disks: options.bounds.allow_unlimited_disks,
         steps: steps.clone(),
         reader: Some(Program::this(worker(guest_ids))),
     })
@@ -276,7 +288,7 @@ async fn open(
     let pulls = dorm_oci::Config { steps: steps.clone(), ..dorm_oci::Config::new(path.join("pulls")) };
     let registry = dorm_oci::open(pulls, pool.clone())
         .with_context(|| format!("open {} for pulls", path.join("pulls").display()))?;
-    let limiting = dorm_service::Limiting::WherePossible;
+    let limiting = options.bounds.limiting();
     let volumes = dorm_service::Volumes::for_guests(path.join("volumes"), limiting, guest_ids, steps.clone());
     let store: Arc<dyn Store> = match options.steps {
         Some(_) => Arc::new(SteppedStore::new(store, steps)),

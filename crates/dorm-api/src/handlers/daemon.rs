@@ -26,6 +26,8 @@ pub(crate) async fn info(State(api): State<Api>) -> axum::Json<wire::Info> {
         engine: wire::Engine {
             name: engine.name.to_owned(),
             build: engine.build.clone(),
+            also: engine.also.clone(),
+            released: engine.released.clone(),
             cpu: engine.cpu.clone(),
             holds_after_restore: engine.holds_after_restore,
         },

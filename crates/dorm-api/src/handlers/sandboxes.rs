@@ -284,5 +284,12 @@ pub(crate) async fn usage(State(api): State<Api>, Sandbox(id): Sandbox) -> Resul
             received_bytes: traffic.received_bytes,
             limit_bytes_per_second: traffic.limit_bytes_per_second,
         }),
+        disk_io: usage.disk_io.map(|io| wire::DiskIo {
+            read_bytes: io.read_bytes,
+            written_bytes: io.written_bytes,
+            read_limit: io.read_limit,
+            write_limit: io.write_limit,
+            operations_limit: io.operations_limit,
+        }),
     }))
 }

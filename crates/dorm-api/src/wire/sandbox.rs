@@ -591,6 +591,9 @@ pub struct Usage {
     pub disk_bytes: Option<u64>,
     /// Its traffic; none without a network.
     pub network: Option<NetworkUsage>,
+    /// What it has read from its disk and written to it. Left out where that is not counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disk_io: Option<DiskIo>,
 }
 
 /// The traffic of a sandbox with other hosts since its present run was prepared.
@@ -602,4 +605,19 @@ pub struct NetworkUsage {
     pub received_bytes: u64,
     /// How many bytes a second it may send, and receive; none for any number.
     pub limit_bytes_per_second: Option<u64>,
+}
+
+/// How a sandbox uses its disk since its present run began, and how fast it may.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct DiskIo {
+    /// Bytes read.
+    pub read_bytes: u64,
+    /// Bytes written. A host with control groups of version 1 does not count what is written back later.
+    pub written_bytes: u64,
+    /// Bytes that may be read a second; none for any number.
+    pub read_limit: Option<u64>,
+    /// Bytes that may be written a second; none for any number.
+    pub write_limit: Option<u64>,
+    /// Reads a second, and writes a second; none for any number.
+    pub operations_limit: Option<u64>,
 }

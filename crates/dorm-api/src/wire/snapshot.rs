@@ -221,6 +221,12 @@ pub struct Engine {
     pub name: String,
     /// Its exact build: memory snapshots are only good for the same one.
     pub build: String,
+    /// Other builds whose memory snapshots can be used on this host.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub also: Vec<String>,
+    /// The day on which that build was released, such as `2024-07-29`. Left out when it is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub released: Option<String>,
     /// The CPU features that memory snapshots of this host depend on, as a digest.
     pub cpu: String,
     /// Whether user code is held back after a resume until the sandbox knows its new generation. If not, there is a

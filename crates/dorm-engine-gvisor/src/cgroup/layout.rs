@@ -21,11 +21,13 @@ pub enum Controller {
     CpuAccounting,
     /// Limits processes and threads.
     Pids,
+    /// Limits and counts reads and writes of disks.
+    Io,
 }
 
 impl Controller {
     /// All of them.
-    pub const ALL: [Self; 5] = [Self::Freezer, Self::Memory, Self::Cpu, Self::CpuAccounting, Self::Pids];
+    pub const ALL: [Self; 6] = [Self::Freezer, Self::Memory, Self::Cpu, Self::CpuAccounting, Self::Pids, Self::Io];
 
     /// The kernel's name for it.
     pub fn name(self) -> &'static str {
@@ -35,6 +37,8 @@ impl Controller {
             Self::Cpu => "cpu",
             Self::CpuAccounting => "cpuacct",
             Self::Pids => "pids",
+            // Of version 1; see `v2_name`.
+            Self::Io => "blkio",
         }
     }
 
@@ -46,6 +50,7 @@ impl Controller {
             Self::Cpu => "CPU time is not limited",
             Self::CpuAccounting => "CPU time is not counted",
             Self::Pids => "host threads are not limited",
+            Self::Io => "reads and writes of disks are not limited",
         }
     }
 
@@ -60,6 +65,7 @@ impl Controller {
             Self::Memory => Some("memory"),
             Self::Cpu => Some("cpu"),
             Self::Pids => Some("pids"),
+            Self::Io => Some("io"),
             Self::Freezer | Self::CpuAccounting => None,
         }
     }

@@ -61,7 +61,7 @@ impl Tree {
     }
 }
 
-const FILES: [(&str, &str); 14] = [
+const FILES: [(&str, &str); 16] = [
     ("cgroup.controllers", "cpuset cpu io memory pids\n"),
     ("cgroup.subtree_control", ""),
     ("cgroup.procs", ""),
@@ -76,6 +76,8 @@ const FILES: [(&str, &str); 14] = [
     ("memory.stat", "anon 1\nfile 9\ninactive_file 6000000\nactive_file 4000000\n"),
     ("memory.events", "low 0\nhigh 0\nmax 0\noom 0\noom_kill 2\n"),
     ("pids.max", "max\n"),
+    ("io.max", ""),
+    ("io.stat", "7:3 rbytes=4096 wbytes=8192 rios=1 wios=2 dbytes=0 dios=0\n7:31 rbytes=9 wbytes=9 rios=1 wios=1\n"),
 ];
 
 fn text(dir: &Path, name: &str) -> String {
@@ -87,7 +89,7 @@ fn version_2_hands_controllers_down_and_sets_limits() {
     let tree = Tree::new("limits");
     let group = Cgroup::create_in(&tree.layout, "dormouse/a", &LIMITS).unwrap();
     for dir in [tree.root.to_path_buf(), tree.root.join("dormouse")] {
-        assert_eq!(text(&dir, "cgroup.subtree_control"), "+pids", "the last of three words written");
+        assert_eq!(text(&dir, "cgroup.subtree_control"), "+io", "the last of four words written");
     }
     assert_eq!(text(&tree.leaf(), "cgroup.subtree_control"), "", "nothing is handed down from the group itself");
     assert_eq!(text(&tree.leaf(), "cpu.max"), "150000 100000");
@@ -95,6 +97,21 @@ fn version_2_hands_controllers_down_and_sets_limits() {
     assert_eq!(text(&tree.leaf(), "memory.max"), (128 << 20).to_string());
     assert_eq!(text(&tree.leaf(), "pids.max"), "264");
     assert_eq!(group.memory_limit().unwrap(), 128 << 20);
+}
+
+#[test]
+fn version_2_limits_and_counts_one_disk() {
+    let tree = Tree::new("io");
+    let group = Cgroup::find_in(&tree.layout, "dormouse/a").unwrap().unwrap();
+    let disk = Device { major: 7, minor: 3 };
+    let limits = IoLimits { read_bytes: 1000, write_bytes: 0, operations: 10 };
+    assert!(group.limit_io(disk, &limits).unwrap());
+    assert_eq!(text(&tree.leaf(), "io.max"), "7:3 rbps=1000 wbps=max riops=10 wiops=10");
+    assert!(group.limit_io(disk, &IoLimits::NONE).unwrap());
+    assert_eq!(text(&tree.leaf(), "io.max"), "7:3 rbps=max wbps=max riops=max wiops=max");
+    assert_eq!(group.io_usage(disk).unwrap(), Some(IoUsage { read_bytes: 4096, written_bytes: 8192 }));
+    let other = Device { major: 7, minor: 4 };
+    assert_eq!(group.io_usage(other).unwrap(), Some(IoUsage::default()));
 }
 
 #[test]

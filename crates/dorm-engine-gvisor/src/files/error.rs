@@ -17,6 +17,8 @@ pub(crate) enum FilesError {
     Different { what: String },
     #[error("the image's files do not make a tree: {what}")]
     Unsound { what: String },
+    #[error("{what}; delete files inside, or start the daemon with a larger number")]
+    TooMuch { what: String },
     #[error("cannot {operation} {file}")]
     File {
         operation: &'static str,
@@ -56,6 +58,7 @@ impl FilesError {
             Self::Damaged { .. }
             | Self::Different { .. }
             | Self::Unsound { .. }
+            | Self::TooMuch { .. }
             | Self::Told { .. }
             | Self::Worker(_) => None,
         }

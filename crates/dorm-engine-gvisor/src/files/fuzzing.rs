@@ -6,6 +6,7 @@ use std::io;
 
 use dorm_engine::{Content, Entry, EntryKind, FileSink};
 
+use super::budget::{Budget, FilesLimits};
 use super::pages::{MemoryFiles, Source};
 use super::walk::Walk;
 use super::{kernel, tree, unframe};
@@ -26,23 +27,24 @@ pub fn image(data: &[u8]) {
     let [how, low, high] = *head;
     let length = usize::from(u16::from_le_bytes([low, high])).min(rest.len());
     let (meta, state) = rest.split_at(length);
-    let Ok(memory) = MemoryFiles::read(meta) else { return };
+    let budget = Budget::new(FilesLimits::default(), data.len() as u64);
+    let Ok(memory) = MemoryFiles::read(meta, &budget) else { return };
     if memory.bytes > PAGES_MAX {
         return;
     }
     let state = match how & FRAMED {
         0 => state.to_vec(),
-        _ => match unframe::unframe(&mut &state[..], state.len() as u64) {
+        _ => match unframe::unframe(&mut &state[..], state.len() as u64, &budget) {
             Ok(state) => state,
             Err(_) => return,
         },
     };
-    let Ok(graph) = kernel(&state) else { return };
+    let Ok(graph) = kernel(&state, &budget) else { return };
     let Ok((upper, tmp)) = tree::find(&graph, &memory) else { return };
     let pages = File::from(rustix::fs::memfd_create("pages", rustix::fs::MemfdFlags::CLOEXEC).expect("a file"));
     pages.set_len(memory.bytes).expect("to give it its length");
     let mut sink = Counted::default();
-    let _ = Walk::new(&graph, Source::new(pages, memory.bytes), &mut sink).run(&upper, tmp.as_ref());
+    let _ = Walk::new(&graph, Source::new(pages, memory.bytes), &mut sink, &budget).run(&upper, tmp.as_ref());
 }
 
 #[derive(Default)]

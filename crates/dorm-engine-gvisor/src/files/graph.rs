@@ -6,6 +6,7 @@
 
 use std::cell::Cell;
 
+use super::budget::Budget;
 use super::error::FilesError;
 use super::wire::{Fault, Items, Pairs, Ref, Step, Struct, Value, Wire};
 
@@ -15,6 +16,11 @@ const OBJECTS: u64 = 1 << 63;
 const STEPS_MAX: usize = 16;
 /// How often everything may be passed over in search of fields; real images need less than a tenth.
 const SEARCH_FACTOR: u64 = 100;
+/// What an object takes: here, and in what a walk notes of each.
+const OBJECT_BYTES: u64 = (size_of::<Object>() + size_of::<usize>() + 1) as u64;
+/// What a type takes, and each of its fields at most.
+const TYPE_BYTES: u64 = size_of::<Type<'_>>() as u64;
+const TOO_MUCH: &str = "it takes too much memory";
 /// Numbers that may be changed by several at once are structs of one field.
 const ATOMIC: &str = "pkg/atomicbitops.";
 
@@ -66,28 +72,37 @@ pub(super) struct Field<'a> {
 }
 
 /// Reads the next part of a stream.
-pub(super) fn next<'a>(file: &'static str, wire: &mut Wire<'a>) -> Result<Part<'a>, FilesError> {
+pub(super) fn next<'a>(file: &'static str, wire: &mut Wire<'a>, budget: &Budget) -> Result<Part<'a>, FilesError> {
     let damaged = |fault: Fault| FilesError::Damaged { file, what: fault.what, at: fault.at };
     let header = wire.uint().map_err(damaged)?;
     if header & OBJECTS == 0 {
         return Ok(Part::Bytes(header));
     }
     let mut graph = Graph { file, start: *wire, types: Vec::new(), objects: Vec::new(), search: Cell::new(0) };
-    graph.index(header & !OBJECTS, wire).map_err(damaged)?;
+    let indexed = graph.index(header & !OBJECTS, wire, budget);
+    indexed.map_err(|fault| budget.memory_error().unwrap_or_else(|| damaged(fault)))?;
     Ok(Part::Graph(graph))
 }
 
 impl<'a> Graph<'a> {
     /// Notes where each object is.
-    fn index(&mut self, count: u64, wire: &mut Wire<'a>) -> Result<(), Fault> {
+    fn index(&mut self, count: u64, wire: &mut Wire<'a>, budget: &Budget) -> Result<(), Fault> {
         // Two bytes of number and one of value are the least.
         if count == 0 || count > wire.left() / 3 {
             return wire.fault("it ends before the objects it announces");
         }
+        if !budget.has_memory(count.saturating_mul(OBJECT_BYTES)) {
+            return wire.fault(TOO_MUCH);
+        }
+        // All at once, since a vector that grows takes twice what it needs.
+        self.objects.reserve_exact(usize::try_from(count).unwrap_or(0));
         while (self.objects.len() as u64) < count {
             if wire.is_type()? {
                 let name = wire.text()?;
                 let fields = wire.count()?;
+                if !budget.has_memory(fields.saturating_add(1).saturating_mul(TYPE_BYTES)) {
+                    return wire.fault(TOO_MUCH);
+                }
                 let fields = (0..fields).map(|_| wire.text()).collect::<Result<_, _>>()?;
                 self.types.push(Type { name, fields });
                 continue;

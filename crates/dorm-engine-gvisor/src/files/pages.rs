@@ -10,6 +10,7 @@ use std::os::unix::fs::FileExt;
 
 use dorm_engine::Content;
 
+use super::budget::Budget;
 use super::error::FilesError;
 use super::graph::{self, Graph, Part};
 use super::wire::{Items, Wire};
@@ -20,6 +21,8 @@ const SEGMENT: &str = "pkg/sentry/pgalloc.memAcctFlatSegment";
 const INFO: &str = "pkg/sentry/pgalloc.memAcctInfo";
 const OWNERS: &str = "pkg/sentry/kernel.privateMemoryFileMetadata";
 const FILE_SEGMENT: &str = "pkg/sentry/fsutil.FileRangeFlatSegment";
+/// A sandbox has a few of them.
+const FILES_MAX: usize = 1024;
 /// The biggest piece that is handed out at once.
 const PIECE_BYTES: u64 = 1 << 20;
 
@@ -46,7 +49,7 @@ struct PagePart {
 
 impl MemoryFiles {
     /// Reads `pages_meta.img`.
-    pub(super) fn read(bytes: &[u8]) -> Result<Self, FilesError> {
+    pub(super) fn read(bytes: &[u8], budget: &Budget) -> Result<Self, FilesError> {
         let mut wire = Wire::new(bytes);
         let mut files = vec![(Vec::new(), MemoryFile::default())];
         let mut offset = 0_u64;
@@ -54,7 +57,7 @@ impl MemoryFiles {
         let mut written = 0;
         let mut owners_seen = false;
         while !wire.is_at_end() {
-            match graph::next(FILE, &mut wire)? {
+            match graph::next(FILE, &mut wire, budget)? {
                 Part::Bytes(length) => {
                     let at = wire.position();
                     let wrong = FilesError::Damaged { file: FILE, what: "a part of the pages is not where it was", at };
@@ -72,7 +75,7 @@ impl MemoryFiles {
                     let Some((_, file)) = files.get_mut(sets) else {
                         return Err(FilesError::different("there are more memory files than names of them"));
                     };
-                    file.parts = committed(&graph)?;
+                    file.parts = committed(&graph, budget)?;
                     (sets, written) = (sets + 1, 0);
                 }
                 Part::Graph(graph) if graph.kind_of(0) == Some(OWNERS.as_bytes()) => {
@@ -117,7 +120,7 @@ impl MemoryFiles {
 }
 
 /// The parts whose pages were written, without knowing yet where.
-fn committed(graph: &Graph<'_>) -> Result<Vec<PagePart>, FilesError> {
+fn committed(graph: &Graph<'_>, budget: &Budget) -> Result<Vec<PagePart>, FilesError> {
     let [root] = graph.fields(graph.root()?.value, SET, ["root"])?;
     let mut parts: Vec<PagePart> = Vec::new();
     let Some((_, mut items)) = graph.items(root)? else { return Ok(parts) };
@@ -131,6 +134,8 @@ fn committed(graph: &Graph<'_>) -> Result<Vec<PagePart>, FilesError> {
         }
         last = end;
         if graph.truth(is_committed)? {
+            // A vector grows to twice its length.
+            budget.take_memory(2 * size_of::<PagePart>() as u64)?;
             parts.push(PagePart { start, end, offset: 0 });
         }
     }
@@ -147,6 +152,9 @@ fn owners(graph: &Graph<'_>) -> Result<Vec<Vec<u8>>, FilesError> {
         };
         if name.is_empty() || names.iter().any(|other| other == name) {
             return Err(FilesError::unsound("two memory files have the same name"));
+        }
+        if names.len() >= FILES_MAX {
+            return Err(FilesError::unsound(format!("there are more than {FILES_MAX} memory files")));
         }
         names.push(name.to_owned());
     }

@@ -88,10 +88,15 @@ impl Image {
         self.root_entries.push((text(name), reference(dentry, "")));
     }
 
-    fn read(mut self) -> Result<Vec<(Entry, Vec<Piece>)>, FilesError> {
+    fn read(self) -> Result<Vec<(Entry, Vec<Piece>)>, FilesError> {
+        self.read_within(FilesLimits::default())
+    }
+
+    fn read_within(mut self, limits: FilesLimits) -> Result<Vec<(Entry, Vec<Piece>)>, FilesError> {
         let children = self.saved.add(map(&self.root_entries));
         self.directory(self.root, b"", children);
-        read_image(&self.saved.bytes(), &[(0, 8192, true), (8192, 12_288, false), (12_288, 16_384, true)])
+        let parts = [(0, 8192, true), (8192, 12_288, false), (12_288, 16_384, true)];
+        read_within(&self.saved.bytes(), &parts, limits)
     }
 }
 
@@ -153,9 +158,17 @@ fn file_of(bytes: &[u8]) -> (fs::File, u64) {
 
 /// Reads an image whose root file system's memory file has `parts`; each page of it is full of its own number.
 fn read_image(state: &[u8], parts: &[PartOf]) -> Result<Vec<(Entry, Vec<Piece>)>, FilesError> {
+    read_within(state, parts, FilesLimits::default())
+}
+
+fn plenty() -> Budget {
+    Budget::new(FilesLimits::default(), 0)
+}
+
+fn read_within(state: &[u8], parts: &[PartOf], limits: FilesLimits) -> Result<Vec<(Entry, Vec<Piece>)>, FilesError> {
     let [checkpoint, meta, pages] = image_of(state, parts);
     let mut sink = Collected::default();
-    read_open([file_of(&checkpoint), file_of(&meta), file_of(&pages)], &mut sink)?;
+    read_open([file_of(&checkpoint), file_of(&meta), file_of(&pages)], limits, &mut sink)?;
     Ok(sink.0)
 }
 
@@ -337,7 +350,7 @@ fn an_absurd_length_is_refused() {
 }
 
 #[test]
-fn a_very_deep_tree_is_read_without_running_out_of_stack() {
+fn a_very_deep_tree_is_read_to_where_paths_end_without_running_out_of_stack() {
     const DEPTH: usize = 20_000;
     let mut image = Image::new();
     let mut below = 0;
@@ -357,22 +370,24 @@ fn a_very_deep_tree_is_read_without_running_out_of_stack() {
         }
     }
     let bytes = image.saved.bytes();
-    let graph = kernel(&bytes).unwrap();
+    let graph = kernel(&bytes, &plenty()).unwrap();
     let meta = [memory_file(&[]), owners(&[b"a:/"]), memory_file(&[])].concat();
-    let memory = MemoryFiles::read(&meta).unwrap();
+    let memory = MemoryFiles::read(&meta, &plenty()).unwrap();
     let (upper, tmp) = tree::find(&graph, &memory).unwrap();
     let mut sink = Deepest(0);
     let (pages, length) = file_of(b"");
-    Walk::new(&graph, Source::new(pages, length), &mut sink).run(&upper, tmp.as_ref()).unwrap();
-    assert_eq!(sink.0, DEPTH * 2 - 1);
+    let read = Walk::new(&graph, Source::new(pages, length), &mut sink, &plenty()).run(&upper, tmp.as_ref());
+    let error = read.unwrap_err();
+    assert!(error.to_string().contains("longer than paths can be"), "{error}");
+    assert_eq!(sink.0, 4095);
 }
 
 #[test]
 fn pages_that_are_not_where_they_should_be_are_an_error() {
     let whole = [memory_file(&[(0, 4096, true)]), owners(&[b"a:/"]), memory_file(&[(0, 4096, true)])].concat();
-    assert_eq!(MemoryFiles::read(&whole).unwrap().bytes, 8192);
+    assert_eq!(MemoryFiles::read(&whole, &plenty()).unwrap().bytes, 8192);
     for length in 0..whole.len() {
-        assert!(MemoryFiles::read(&whole[..length]).is_err(), "{length}");
+        assert!(MemoryFiles::read(&whole[..length], &plenty()).is_err(), "{length}");
     }
     for wrong in [
         [memory_file(&[]), memory_file(&[]), owners(&[b"a:/"])].concat(),
@@ -382,7 +397,7 @@ fn pages_that_are_not_where_they_should_be_are_an_error() {
         [whole.clone(), sample::number(4096)].concat(),
         [memory_file(&[(4096, 8192, true), (0, 4096, true)]), owners(&[])].concat(),
     ] {
-        assert!(MemoryFiles::read(&wrong).is_err());
+        assert!(MemoryFiles::read(&wrong, &plenty()).is_err());
     }
 }
 
@@ -409,4 +424,68 @@ fn images_that_fuzzers_begin_with_pass() {
     for seed in fs::read_dir(SEEDS).unwrap() {
         fuzzing::image(&fs::read(seed.unwrap().path()).unwrap());
     }
+}
+
+/// An image with so many empty files.
+fn files(count: usize) -> Image {
+    let mut image = Image::new();
+    for number in 0..count {
+        let file = image.file(0, &[], 0);
+        image.enter(format!("file-{number:06}").as_bytes(), file);
+    }
+    image
+}
+
+#[test]
+fn more_files_than_allowed_are_refused_with_the_option() {
+    let limits = FilesLimits { entries: 20, ..FilesLimits::default() };
+    assert_eq!(files(20).read_within(limits).unwrap().len(), 21, "the root does not count");
+    let error = files(21).read_within(limits).unwrap_err();
+    assert!(error.to_string().contains("--snapshot-files 20"), "{error}");
+}
+
+#[test]
+fn an_image_that_takes_more_memory_than_allowed_is_refused_with_the_option() {
+    let limits = FilesLimits { memory_bytes: 1 << 20, ..FilesLimits::default() };
+    assert_eq!(files(100).read_within(limits).unwrap().len(), 101);
+    let error = files(10_000).read_within(limits).unwrap_err();
+    assert!(error.to_string().contains("--snapshot-memory-mib 1 "), "{error}");
+}
+
+#[test]
+fn objects_that_are_announced_and_tiny_take_no_more_than_allowed() {
+    // Each takes three bytes of the image, and more than thirty of memory.
+    let count = 2_000_000_u64;
+    let mut state = sample::number((1 << 63) | count);
+    for number in 1..=count {
+        state.extend(uint(number));
+        state.extend(nil());
+    }
+    let limits = FilesLimits { memory_bytes: 32 << 20, ..FilesLimits::default() };
+    let error = read_within(&state, &[(0, 4096, true)], limits).unwrap_err();
+    assert!(error.to_string().contains("--snapshot-memory-mib 32 "), "{error}");
+}
+
+#[test]
+fn directories_in_directories_end_where_paths_do() {
+    let mut image = Image::new();
+    let name = [b'd'; 255];
+    let mut inner = 0;
+    for _ in 0..20 {
+        let directory = image.saved.room();
+        image.directory(directory, &name, inner);
+        inner = image.saved.add(map(&[(text(&name), reference(directory, "dentry"))]));
+    }
+    image.directory(image.root, b"", inner);
+    let error = read_image(&image.saved.bytes(), &[(0, 4096, true)]).unwrap_err();
+    assert!(error.to_string().contains("longer than paths can be"), "{error}");
+}
+
+#[test]
+fn long_paths_count_as_several_files() {
+    let limits = FilesLimits { entries: 4, ..FilesLimits::default() };
+    let budget = Budget::new(limits, 0);
+    budget.take_entry(&[b'x'; 900]).unwrap();
+    let error = budget.take_entry(&[b'x'; 900]).unwrap_err();
+    assert!(error.to_string().contains("--snapshot-files 4"), "{error}");
 }

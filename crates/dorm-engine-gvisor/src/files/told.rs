@@ -11,6 +11,7 @@ use std::process::Stdio;
 use dorm_engine::{Content, Entry, EntryKind, FileSink, LeftOut, NoContent};
 use dorm_worker::{Fields, Frames, Limits, Program, Role, Sender, Work, WorkerError, legible};
 
+use super::budget::FilesLimits;
 use super::error::FilesError;
 use super::walk::is_component;
 use crate::boot::IMAGE_FILES;
@@ -45,18 +46,26 @@ const MEMORY: u64 = 384 * MIB;
 const MEMORY_MAX: u64 = 4096 * MIB;
 
 /// Hands every change in the image `directory` to `sink`, as a worker tells it. Blocks.
-pub(super) fn read(program: &Program, directory: &Path, sink: &mut dyn FileSink) -> Result<LeftOut, FilesError> {
+pub(super) fn read(
+    program: &Program,
+    directory: &Path,
+    limits: FilesLimits,
+    sink: &mut dyn FileSink,
+) -> Result<LeftOut, FilesError> {
     let bytes =
         |name: &'static str| directory.join(name).metadata().map(|facts| facts.len()).map_err(FilesError::read(name));
     let [checkpoint, meta, _] = IMAGE_FILES;
     let (checkpoint, meta) = (bytes(checkpoint)?, bytes(meta)?);
     // What is in the frames is a quarter of them; what is made of it is less than three times as much.
     let memory_bytes = MEMORY.saturating_add(checkpoint).saturating_add(meta.saturating_mul(4)).min(MEMORY_MAX);
-    let limits = Limits { memory_bytes, cpu_seconds: 3600, silence_seconds: 300 };
+    let bounds = Limits { memory_bytes, cpu_seconds: 3600, silence_seconds: 300 };
+    let (entries, memory) = (limits.entries.to_string(), limits.memory_bytes.to_string());
     let place = directory.to_str().ok_or_else(|| FilesError::unsound("the path of the image is no text"))?;
-    let mut worker = program.spawn(NAME, &[place], limits, (Stdio::null(), Stdio::piped()))?;
+    let mut worker = program.spawn(NAME, &[place, &entries, &memory], bounds, (Stdio::null(), Stdio::piped()))?;
     let output = worker.output().ok_or_else(|| worker.refused("it has no pipe"))?;
-    match take(&mut Frames::new(output), checkpoint / ENTRY_BYTES_MIN, sink) {
+    // The root is an entry, too, and not counted as one.
+    let most = (checkpoint / ENTRY_BYTES_MIN).min(limits.entries.saturating_add(1));
+    match take(&mut Frames::new(output), most, sink) {
         Err(Stopped::Files(error)) => Err(error),
         Err(Stopped::Worker(error)) => Err(worker.failed(error).into()),
         Ok(left) => Ok(left),
@@ -208,16 +217,21 @@ fn path(path: Vec<u8>) -> io::Result<Vec<u8>> {
 }
 
 fn open(arguments: &[String]) -> io::Result<Vec<File>> {
-    let [directory] = arguments else { return Err(io::Error::other("an image is to be named")) };
+    let [directory, _, _] = arguments else { return Err(io::Error::other("an image is to be named")) };
     IMAGE_FILES.iter().map(|name| File::open(Path::new(directory).join(name))).collect()
 }
 
 fn run(work: Work) -> io::Result<()> {
+    let number = |at: usize| work.arguments.get(at).and_then(|number| number.parse().ok());
+    let (Some(entries), Some(memory_bytes)) = (number(1), number(2)) else {
+        return Err(io::Error::other("the limits of an image are to be named"));
+    };
+    let limits = FilesLimits { entries, memory_bytes };
     let files = work.files.into_iter().map(|file| file.metadata().map(|facts| (file, facts.len())));
     let files: Vec<_> = files.collect::<io::Result<_>>()?;
     let files = files.try_into().map_err(|_| io::Error::other("an image has three files"))?;
     let mut telling = Telling { sender: Sender::new(work.output), fields: Fields::default() };
-    match super::read_open(files, &mut telling) {
+    match super::read_open(files, limits, &mut telling) {
         Ok(left) => {
             telling.fields.clear();
             telling.fields.put(left.sockets);

@@ -9,6 +9,7 @@
 use std::collections::BTreeMap;
 use std::io::Read;
 
+use super::budget::Budget;
 use super::error::FilesError;
 
 const FILE: &str = "checkpoint.img";
@@ -19,19 +20,28 @@ const HEAD_MAX: u64 = 1 << 20;
 const BUFFER_BYTES: usize = 1 << 20;
 
 /// What stands in the frames of an image of `length` bytes.
-pub(super) fn unframe(input: &mut impl Read, length: u64) -> Result<Vec<u8>, FilesError> {
+pub(super) fn unframe(input: &mut impl Read, length: u64, budget: &Budget) -> Result<Vec<u8>, FilesError> {
+    budget.take_memory(length / 4)?;
     let mut content = Vec::with_capacity(usize::try_from(length / 4).unwrap_or(0));
-    frames(input, |now| content.extend_from_slice(now))?;
+    frames(input, |now| {
+        let more = (content.len() + now.len()).saturating_sub(content.capacity());
+        if more > 0 {
+            // A vector grows to twice its length.
+            budget.take_memory(content.capacity().max(more) as u64)?;
+        }
+        content.extend_from_slice(now);
+        Ok(())
+    })?;
     Ok(content)
 }
 
 /// Whether the image ends with a frame: what is in the frames is not kept.
 pub(super) fn ends_whole(input: &mut impl Read) -> Result<(), FilesError> {
-    frames(input, |_| {})
+    frames(input, |_| Ok(()))
 }
 
 /// Gives what stands in the frames to `take`, piece by piece.
-fn frames(input: &mut impl Read, mut take: impl FnMut(&[u8])) -> Result<(), FilesError> {
+fn frames(input: &mut impl Read, mut take: impl FnMut(&[u8]) -> Result<(), FilesError>) -> Result<(), FilesError> {
     read_head(input)?;
     let mut length = 0;
     let mut buffer = vec![0_u8; BUFFER_BYTES];
@@ -46,7 +56,7 @@ fn frames(input: &mut impl Read, mut take: impl FnMut(&[u8])) -> Result<(), File
         let mut rest = buffer.get(..filled).unwrap_or_default();
         loop {
             let (now, later) = rest.split_at(left_of_frame.min(rest.len()));
-            take(now);
+            take(now)?;
             length += now.len();
             left_of_frame -= now.len();
             rest = later;
@@ -104,6 +114,7 @@ fn damaged(what: &'static str, at: usize) -> FilesError {
 
 #[cfg(test)]
 mod tests {
+    use super::super::budget::FilesLimits;
     use super::*;
 
     fn image(frames: &[u8]) -> Vec<u8> {
@@ -114,6 +125,10 @@ mod tests {
         image.extend([7; DIGEST_BYTES]);
         image.extend(frames);
         image
+    }
+
+    fn unframe_all(input: &mut impl Read) -> Result<Vec<u8>, FilesError> {
+        unframe(input, 0, &Budget::new(FilesLimits::default(), 0))
     }
 
     /// Gives one byte at a time.
@@ -129,8 +144,8 @@ mod tests {
     #[test]
     fn frames_are_joined_however_the_bytes_arrive() {
         let image = image(b"\0\0\0\x01a\0\0\0\0\0\0\0\x03bcd");
-        assert_eq!(unframe(&mut image.as_slice(), 0).unwrap(), b"abcd");
-        assert_eq!(unframe(&mut Slow(&image), 0).unwrap(), b"abcd");
+        assert_eq!(unframe_all(&mut image.as_slice()).unwrap(), b"abcd");
+        assert_eq!(unframe_all(&mut Slow(&image)).unwrap(), b"abcd");
     }
 
     #[test]
@@ -139,7 +154,7 @@ mod tests {
         let mut frames = u32::try_from(long.len()).unwrap().to_be_bytes().to_vec();
         frames.extend(&long);
         frames.extend(b"\0\0\0\x01x");
-        let content = unframe(&mut image(&frames).as_slice(), 0).unwrap();
+        let content = unframe_all(&mut image(&frames).as_slice()).unwrap();
         assert_eq!(content.len(), long.len() + 1);
         assert_eq!(content.last(), Some(&b'x'));
     }
@@ -150,7 +165,7 @@ mod tests {
         for length in 0..whole.len() {
             let cut = whole.get(..length).unwrap();
             let ends_between_frames = length == whole.len() - 6;
-            assert_eq!(unframe(&mut &*cut, 0).is_ok(), ends_between_frames, "{length}");
+            assert_eq!(unframe_all(&mut &*cut).is_ok(), ends_between_frames, "{length}");
         }
     }
 
@@ -158,7 +173,7 @@ mod tests {
     fn another_format_is_named() {
         let mut other = image(b"");
         other[0] ^= 1;
-        let error = unframe(&mut other.as_slice(), 0).unwrap_err();
+        let error = unframe_all(&mut other.as_slice()).unwrap_err();
         assert!(error.to_string().contains("this build of the engine"), "{error}");
     }
 }

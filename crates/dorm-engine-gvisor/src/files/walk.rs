@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use dorm_engine::{Content, Entry, EntryKind, FileSink, LeftOut, NoContent};
 
+use super::budget::Budget;
 use super::error::FilesError;
 use super::graph::{Graph, Place};
 use super::pages::{FileContent, Source};
@@ -14,6 +15,9 @@ use super::tree::{self, Facts, Kind, Tree};
 use super::wire::Value;
 
 const NAME_MAX: usize = 255;
+const PATH_MAX: usize = 4095;
+/// What an entry takes: in the list of its directory and in the list of names, which grow to twice their lengths.
+const CHILD_BYTES: u64 = 2 * (size_of::<(&[u8], Place<'_>)>() + size_of::<Name<'_>>()) as u64;
 /// Where the second tree belongs.
 const TMP: &[u8] = b"tmp";
 
@@ -38,6 +42,7 @@ pub(super) struct Walk<'a, 's> {
     graph: &'s Graph<'a>,
     source: Source,
     sink: &'s mut dyn FileSink,
+    budget: &'s Budget,
     entry: Entry,
     names: Vec<Name<'a>>,
     /// For each object of the graph: whether it was used.
@@ -48,7 +53,7 @@ pub(super) struct Walk<'a, 's> {
 }
 
 impl<'a, 's> Walk<'a, 's> {
-    pub(super) fn new(graph: &'s Graph<'a>, source: Source, sink: &'s mut dyn FileSink) -> Self {
+    pub(super) fn new(graph: &'s Graph<'a>, source: Source, sink: &'s mut dyn FileSink, budget: &'s Budget) -> Self {
         let entry = Entry {
             path: Vec::new(),
             kind: EntryKind::Removed,
@@ -62,6 +67,7 @@ impl<'a, 's> Walk<'a, 's> {
             graph,
             source,
             sink,
+            budget,
             entry,
             names: Vec::new(),
             used: vec![false; graph.len()],
@@ -100,6 +106,10 @@ impl<'a, 's> Walk<'a, 's> {
                 self.entry.path.push(b'/');
             }
             self.entry.path.extend_from_slice(name);
+            if self.entry.path.len() > PATH_MAX {
+                return Err(FilesError::unsound("a path is longer than paths can be"));
+            }
+            self.budget.take_entry(&self.entry.path)?;
             self.names.push(Name { parent, name });
             let name = self.names.len() - 1;
             levels.extend(self.visit(tree, dentry, name)?);
@@ -242,6 +252,7 @@ impl<'a, 's> Walk<'a, 's> {
                 if !is_component(name) {
                     return Err(FilesError::unsound(format!("'{}' is no name", name.escape_ascii())));
                 }
+                self.budget.take_memory(CHILD_BYTES)?;
                 children.push((name, tree::child(self.graph, &reference, name)?));
             }
         }

@@ -10,6 +10,7 @@ use std::path::Path;
 
 use dorm_engine::CapturedFile;
 
+use super::budget::{Budget, FilesLimits};
 use super::error::FilesError;
 use super::pages::MemoryFiles;
 use super::unframe;
@@ -59,7 +60,7 @@ fn account(mut meta: &fs::File, bytes: u64) -> Result<u64, FilesError> {
     }
     let mut text = Vec::new();
     meta.read_to_end(&mut text).map_err(FilesError::read("pages_meta.img"))?;
-    Ok(MemoryFiles::read(&text)?.bytes)
+    Ok(MemoryFiles::read(&text, &Budget::new(FilesLimits::default(), bytes))?.bytes)
 }
 
 /// Another build may keep other accounts; one that ends early was cut.
@@ -70,6 +71,7 @@ fn believed(error: FilesError, found: u64) -> Result<u64, FilesError> {
         | FilesError::Unsound { .. }
         | FilesError::Told { .. }
         | FilesError::Worker(_)
+        | FilesError::TooMuch { .. }
         | FilesError::Sink { .. } => {
             tracing::debug!(%error, "the lengths of a memory image are taken from its files");
             Ok(found)

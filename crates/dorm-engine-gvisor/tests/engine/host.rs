@@ -74,11 +74,15 @@ impl Place {
         GvisorEngine::open(Config {
             directory: self.path().join("engine"),
             runsc: runsc(),
+            runsc_also: Vec::new(),
             agent: agent(),
             network: self.network.clone(),
             hulls,
             cgroup_prefix: self.prefix.clone(),
             guest_ids: GuestIds::DEFAULT,
+            files: dorm_engine_gvisor::FilesLimits::default(),
+            io: dorm_engine_gvisor::cgroup::IoLimits::default(),
+            unlimited_disks: false,
             owner: self.owner.clone(),
             steps: dorm_steps::pass(),
             reader: None,
@@ -98,6 +102,7 @@ impl Place {
             resources: Resources { disk_bytes: 64 << 20, memory_bytes: 256 << 20, ..Resources::default() },
             egress: Egress::None,
             mounts: Vec::new(),
+            build: None,
         }
     }
 

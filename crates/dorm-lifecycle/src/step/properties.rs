@@ -267,6 +267,17 @@ fn a_rewind_that_fails_leads_back_to_the_present() {
     );
 }
 
+#[test]
+fn the_end_of_a_sandbox_leaves_the_names_of_its_secrets_alone() {
+    let mut running = seen(&fresh(true), Observation::Started).next;
+    running.spec.secrets.0.insert("TOKEN".into(), "hunter2".into());
+    let asleep = given(&running, Command::Suspend, 1_000_000);
+    assert_eq!(asleep.spec.secrets, running.spec.secrets, "it wakes with them");
+    let ended = seen(&given(&running, Command::Terminate, 1_000_000), Observation::Stopped).next;
+    assert!(matches!(ended.state, State::Terminated { .. }));
+    assert_eq!(ended.spec.secrets.0, [("TOKEN".to_owned(), String::new())].into());
+}
+
 fn volume(seed: u8) -> Attachment {
     let path = format!("/data{seed}").parse().expect("path");
     let volume = VolumeId::from_random([seed; 20]);

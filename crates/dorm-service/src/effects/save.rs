@@ -133,6 +133,8 @@ struct Written {
     files: Vec<WrittenFile>,
     /// Where the memory lies.
     memory: PathBuf,
+    /// The build of the engine that wrote it.
+    build: String,
 }
 
 /// Holds the guest still and has its image written.
@@ -168,8 +170,9 @@ async fn write(task: &Task, run: &RunId, progress: &mut Progress) -> Result<Writ
         return Err(why);
     }
     tracing::debug!(%run, took = ?began.elapsed(), stopped = ?written.stopped, "captured");
+    let build = written.build;
     let files = written.files.into_iter().map(|CapturedFile { name, bytes }| WrittenFile { name, bytes });
-    Ok(Written { draft, files: files.collect(), memory: into })
+    Ok(Written { draft, files: files.collect(), memory: into, build })
 }
 
 /// Makes what a guest that stands still has written to its volumes durable: they are part of what is said to be on disk.
@@ -188,11 +191,11 @@ fn unsynced(error: VolumeError) -> Failure {
 /// Makes a capture of what was written, durable and with hashes.
 async fn commit(task: &Task, written: Written) -> Result<Capture, Failure> {
     let began = Instant::now();
+    let facts = CaptureFacts { build: written.build.clone(), ..facts(task) };
     let capture = match task.kind {
-        SnapshotKind::Memory => written.draft.commit(facts(task), &written.files).await,
+        SnapshotKind::Memory => written.draft.commit(facts, &written.files).await,
         SnapshotKind::Filesystem => {
             written.draft.check_memory(&written.files).await?;
-            let facts = facts(task);
             return read_files(task, written.draft, &written.memory, facts).await;
         }
     };

@@ -182,6 +182,7 @@ pub(super) async fn restore(task: &Task, spec: &RunSpec, capture: &CaptureId) ->
         _ => NotRestored::Failed(error.into()),
     })?;
     let verified = Instant::now();
+    let spec = &RunSpec { build: Some(capture.facts.build.clone()), ..spec.clone() };
     task.shared.engine.restore(spec, &capture.directory).await.map_err(|error| NotRestored::Failed(error.into()))?;
     let (verifying, restoring) = (verified - began, verified.elapsed());
     tracing::debug!(run = %spec.run, bytes = capture.bytes(), ?verifying, ?restoring, "restored");
@@ -191,9 +192,12 @@ pub(super) async fn restore(task: &Task, spec: &RunSpec, capture: &CaptureId) ->
 /// Reads a capture to its last byte: it is what was written, and this host's engine can use it.
 pub(crate) async fn verify(shared: &Arc<Shared>, capture: &CaptureId) -> Result<Capture, PoolError> {
     let capabilities = shared.engine.capabilities();
+    // What is wrong with one that cannot be looked at is said by the pool.
+    let written_by = shared.pool.capture(capture).await.map(|capture| capture.facts.build);
+    let build = written_by.ok().filter(|build| capabilities.restores(build));
     let expected = Expected {
         engine: capabilities.name.to_owned(),
-        build: capabilities.build.clone(),
+        build: build.unwrap_or_else(|| capabilities.build.clone()),
         cpu: capabilities.cpu.clone(),
     };
     let verified = shared.pool.verify(capture, &expected).await;

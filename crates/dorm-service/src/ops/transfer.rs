@@ -263,9 +263,10 @@ impl Service {
         // What is wrong with one that cannot be looked at is said by whoever restores it.
         let Ok(capture) = self.shared.pool.capture(&snapshot.capture).await else { return Ok(()) };
         let (needs, has) = (capture.facts, self.shared.engine.capabilities());
+        let build = if has.restores(&needs.build) { needs.build.clone() } else { has.build.clone() };
         let rows = [
             ("engine", needs.engine, has.name.to_owned()),
-            ("build", needs.build, has.build.clone()),
+            ("build", needs.build, build),
             ("cpu", needs.cpu, has.cpu.clone()),
         ];
         match rows.into_iter().find(|(_, needs, has)| needs != has) {

@@ -61,7 +61,17 @@ pub(crate) fn talk(text: &str) {
 
 /// The text without anything that a terminal would obey. It may come from inside a sandbox.
 pub(crate) fn harmless(text: &str) -> String {
-    text.chars().map(|symbol| if symbol.is_control() && symbol != '\n' { '�' } else { symbol }).collect()
+    text.chars().map(|symbol| if is_harmless(symbol) { symbol } else { '�' }).collect()
+}
+
+/// Whether a character neither commands a terminal nor turns the direction of what follows, or is seen as nothing.
+fn is_harmless(symbol: char) -> bool {
+    let is_hidden = matches!(
+        symbol,
+        '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
+            | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}'
+    );
+    symbol == '\n' || !symbol.is_control() && !is_hidden
 }
 
 fn render(titles: &[&str], rows: &[Vec<String>], width: Option<usize>) -> String {
@@ -119,5 +129,16 @@ mod tests {
     #[test]
     fn nothing_from_inside_commands_the_terminal() {
         assert_eq!(harmless("a\u{1b}[2Jb\rc\nü"), "a�[2Jb�c\nü");
+    }
+
+    #[test]
+    fn nothing_from_inside_turns_the_direction_of_a_table_or_hides_in_it() {
+        // In a terminal that orders text, the first name would read `ok-exe.txt`.
+        for (name, shown) in
+            [("ok-\u{202e}txt.exe", "ok-�txt.exe"), ("\u{2066}a\u{2069}", "�a�"), ("we\u{200b}b", "we�b")]
+        {
+            let text = render(&["NAME", "STATE"], &[vec![name.to_owned(), "running".to_owned()]], None);
+            assert!(text.contains(&format!("{shown} ")), "{text:?}");
+        }
     }
 }

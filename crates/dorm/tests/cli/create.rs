@@ -82,8 +82,14 @@ async fn a_name_is_given_once() {
 #[tokio::test]
 async fn a_secret_is_given_to_processes_shown_to_nobody_and_follows_only_when_it_is_named() {
     let world = World::new().await;
-    let mut create =
-        world.command(&["sbx", "create", "web", "--secret", "TOKEN", "--secret", "KEY=hunter3", "-o", "json"]);
+    let directory = tempfile::tempdir().unwrap();
+    let file = |name: &str, value: &str| {
+        let path = directory.path().join(name);
+        std::fs::write(&path, format!("{value}\n")).unwrap();
+        format!("KEY=@{}", path.display())
+    };
+    let (key, other) = (file("key", "hunter3"), file("other", "new"));
+    let mut create = world.command(&["sbx", "create", "web", "--secret", "TOKEN", "--secret", &key, "-o", "json"]);
     create.env("TOKEN", "hunter2");
     let made = crate::world::end(create, b"").await;
     assert_eq!(made.code, 0, "{made:?}");
@@ -98,10 +104,16 @@ async fn a_secret_is_given_to_processes_shown_to_nobody_and_follows_only_when_it
     }
     assert_eq!(world.dorm(&["sbx", "fork", "web", "--name", "none"]).await.code, 0);
     assert_eq!(world.dorm(&["sbx", "fork", "web", "--name", "one", "--secret", "TOKEN"]).await.code, 0);
-    assert_eq!(world.dorm(&["sbx", "clone", "web", "--name", "two", "--secret", "KEY=new"]).await.code, 0);
+    assert_eq!(world.dorm(&["sbx", "clone", "web", "--name", "two", "--secret", &other]).await.code, 0);
     for (name, expected) in [("none-1", ""), ("one-1", "hunter2"), ("two", "new")] {
         assert_eq!(world.dorm(&ask(name)).await.text().trim(), expected, "{name}");
     }
     world.dorm(&["sbx", "fork", "web", "--secret", "OTHER"]).await.failed(2, "no secret 'OTHER'");
     world.dorm(&["sbx", "create", "--secret", "NOT_SET"]).await.failed(2, "the secret 'NOT_SET' has no value");
+    world.dorm(&["sbx", "create", "--secret", "A=@/nonexistent"]).await.failed(1, "read secret 'A' from /nonexistent");
+    for verb in [&["sbx", "create"][..], &["sbx", "fork", "web"], &["sbx", "clone", "web"]] {
+        let refused = world.dorm(&[verb, &["--secret", "TOKEN=hunter4"]].concat()).await;
+        refused.failed(2, "the value of secret 'TOKEN' is among the arguments");
+        assert!(!refused.stderr.contains("hunter"), "{refused:?}");
+    }
 }

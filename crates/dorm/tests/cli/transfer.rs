@@ -86,7 +86,9 @@ async fn the_files_of_a_memory_snapshot_make_one_of_files() {
 #[tokio::test]
 async fn memory_in_which_secrets_may_be_is_not_exported_but_its_files_are() {
     let world = World::new().await;
-    assert_eq!(world.dorm(&["sbx", "create", "web", "--secret", "TOKEN=hunter2"]).await.code, 0);
+    let mut create = world.command(&["sbx", "create", "web", "--secret", "TOKEN"]);
+    create.env("TOKEN", "hunter2");
+    assert_eq!(crate::world::end(create, b"").await.code, 0);
     let id = snapshot(&world, "memory").await;
     let clone = world.json(&["sbx", "clone", "web", "--name", "twin", "-o", "json"]).await;
     assert_eq!(clone["sandbox"]["name"], "twin");

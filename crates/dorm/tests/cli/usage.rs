@@ -23,8 +23,11 @@ async fn what_it_uses_is_told() {
     let world = World::new().await;
     world.named("web").await;
     let rows = world.table(&["sbx", "usage", "web"]).await;
-    assert_eq!(rows[0], ["CPU TIME", "MEMORY", "DISK", "HOST PROCESSES", "SENT", "RECEIVED", "NETWORK LIMIT"]);
-    assert_eq!(rows[1].len(), 7);
+    assert_eq!(
+        rows[0].join(", "),
+        "CPU TIME, MEMORY, DISK, HOST PROCESSES, DISK READ, DISK WRITTEN, SENT, RECEIVED, NETWORK LIMIT"
+    );
+    assert_eq!(rows[1].len(), 9);
     let usage = world.json(&["sbx", "usage", "web", "-o", "json"]).await;
     assert!(usage["cpu_secs"].is_number() && usage["memory_bytes"].is_number(), "{usage}");
     world.dorm(&["sbx", "usage", "nobody"]).await.failed(3, "there is no sandbox 'nobody'");

@@ -3,6 +3,8 @@
 
 mod bad_input;
 mod build;
+mod builds;
+mod confined;
 mod deleted;
 mod disks;
 mod endurance;
@@ -22,11 +24,13 @@ mod remote;
 mod reseed;
 mod restarts;
 mod rewinds;
+mod secrets;
 mod shared_images;
 mod shutdown;
 mod silent;
 mod sleep;
 mod soundness;
 mod transfer;
+mod unit;
 mod volumes;
 mod workers;

@@ -2,18 +2,24 @@
 
 use anyhow::{Result, ensure};
 use dorm_testing::matrix::{BUDGET_MIB, Stage};
-use dorm_testing::{Daemon, processes_of};
+use dorm_testing::{Daemon, Prepare, processes_of};
 
 use crate::place::Place;
 
 const COUNTING: &str = r#"n=0; while read -r line; do n=$((n+1)); echo "$1 $n"; done"#;
 
-struct Gvisor(Place);
+pub(crate) struct Gvisor(Place);
 
 impl Gvisor {
     fn new() -> Self {
+        Self::prepared(|_| {})
+    }
+
+    /// A daemon whose process is prepared whenever it is started.
+    pub(crate) fn prepared(prepare: Prepare) -> Self {
         let budget = BUDGET_MIB.to_string();
-        Self(Place::with(&["--hulls", "0", "--memory-budget-mib", &budget, "--memory-reserve-mib", "0"]))
+        let options = ["--hulls", "0", "--memory-budget-mib", &budget, "--memory-reserve-mib", "0"];
+        Self(Place::prepared(&options, prepare))
     }
 }
 

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use dorm_testing::{Daemon, left_overs, until};
+use dorm_testing::{Daemon, Prepare, left_overs, until};
 use serde_json::{Value, json};
 
 /// How long anything may take on a busy machine before a test gives up.
@@ -27,12 +27,17 @@ impl Place {
     }
 
     pub(crate) fn with(options: &[&str]) -> Self {
+        Self::prepared(options, |_| {})
+    }
+
+    /// One whose process is prepared whenever it is started.
+    pub(crate) fn prepared(options: &[&str], prepare: Prepare) -> Self {
         use std::os::unix::fs::PermissionsExt as _;
         let directory = tempfile::Builder::new().prefix("dormouse-test-").tempdir_in("/var/tmp").unwrap();
         std::fs::set_permissions(directory.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
         let (data, log) = (directory.path().join("data"), directory.path().join("log"));
         let dorm = Path::new(env!("CARGO_BIN_EXE_dorm"));
-        let daemon = Daemon::start(dorm, &data, &images(), &log, options).unwrap();
+        let daemon = Daemon::start_prepared(dorm, &data, &images(), &log, options, prepare).unwrap();
         Self { directory, daemon: Some(daemon) }
     }
 

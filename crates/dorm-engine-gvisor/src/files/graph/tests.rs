@@ -1,8 +1,13 @@
+use super::super::budget::FilesLimits;
 use super::super::sample::{self, Saved};
 use super::*;
 
+fn plenty() -> Budget {
+    Budget::new(FilesLimits::default(), 0)
+}
+
 fn graph(bytes: &[u8]) -> Result<Graph<'_>, FilesError> {
-    match next("sample", &mut Wire::new(bytes))? {
+    match next("sample", &mut Wire::new(bytes), &plenty())? {
         Part::Graph(graph) => Ok(graph),
         Part::Bytes(length) => panic!("{length} bytes"),
     }
@@ -95,5 +100,5 @@ fn objects_out_of_order_are_an_error() {
 
 #[test]
 fn bytes_between_objects_are_told_by_their_length() {
-    assert!(matches!(next("sample", &mut Wire::new(&sample::number(4096))), Ok(Part::Bytes(4096))));
+    assert!(matches!(next("sample", &mut Wire::new(&sample::number(4096)), &plenty()), Ok(Part::Bytes(4096))));
 }

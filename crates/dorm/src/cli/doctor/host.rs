@@ -47,7 +47,26 @@ fn runsc_itself(probe: &Probe) -> Check {
         let missing = probe.missing.join(", ");
         return Check::fail("runsc", format!("{} has no {missing}", probe.build), "use release 20240729.0 or newer");
     }
-    Check::ok("runsc", probe.build.clone())
+    age(&probe.build, probe.released.as_deref(), jiff::Timestamp::now())
+}
+
+/// After so many days without an update a build is behind on fixes.
+const OLD_DAYS: i64 = 183;
+
+fn age(build: &str, released: Option<&str>, now: jiff::Timestamp) -> Check {
+    const NEXT: &str = "install a newer release: docs/operations.md says how to keep the memory of suspended sandboxes";
+    let day = released.and_then(|day| day.parse::<jiff::civil::Date>().ok());
+    let Some(day) = day else {
+        let found = format!("{build}; its version does not say when it was released");
+        return Check::warn("runsc", found, NEXT);
+    };
+    let today = now.to_zoned(jiff::tz::TimeZone::UTC).date();
+    let days = (today - day).get_days().max(0);
+    let found = format!("{build}, released on {day}");
+    if i64::from(days) > OLD_DAYS {
+        return Check::warn("runsc", format!("{found}, {days} days ago: it lacks fixes made since"), NEXT);
+    }
+    Check::ok("runsc", found)
 }
 
 fn groups(probe: &Probe) -> Check {
@@ -139,6 +158,18 @@ mod tests {
         let check = connections(Some("65536\n"));
         assert_eq!(check.verdict, Verdict::Warn);
         assert!(check.found.contains("for 16 sandboxes") && check.next_step.contains("262144"), "{check:?}");
+    }
+
+    #[test]
+    fn a_runsc_older_than_six_months_is_a_warning_with_a_next_step() {
+        let now = "2026-11-24T12:00:00Z".parse().unwrap();
+        let verdict = |released| age("runsc release-1 ab", released, now);
+        assert_eq!(verdict(Some("2026-06-01")).verdict, Verdict::Ok);
+        assert_eq!(verdict(Some("2026-12-01")).verdict, Verdict::Ok, "the host's clock is behind");
+        let old = verdict(Some("2026-05-01"));
+        assert_eq!(old.verdict, Verdict::Warn);
+        assert!(old.found.contains("2026-05-01, 207 days ago") && old.next_step.contains("operations.md"), "{old:?}");
+        assert_eq!(verdict(None).verdict, Verdict::Warn);
     }
 
     #[test]

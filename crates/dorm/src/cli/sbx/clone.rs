@@ -17,8 +17,8 @@ pub(crate) struct CloneOptions {
     /// The clone's name; it is ephemeral without one
     #[arg(long)]
     name: Option<String>,
-    /// A secret it gets: NAME for the source's own value, or NAME=VALUE. No other one follows
-    #[arg(long, value_name = "NAME[=VALUE]", value_parser = secrets::named)]
+    /// A secret it gets: NAME for the source's own value, or NAME=@FILE for the content of a file. No other one follows
+    #[arg(long, value_name = "NAME[=@FILE]", value_parser = secrets::named)]
     secret: Vec<secrets::Named>,
     /// Attach the source's volumes to it as they are, to be read, or not at all. One that takes a single writer, and to which
     /// the source writes, cannot be attached as it is [default: same]
@@ -29,7 +29,7 @@ pub(crate) struct CloneOptions {
 /// Clones it; it goes on. The snapshot between the two stays.
 pub(super) async fn run(client: &Client, options: CloneOptions, format: Format) -> Done {
     let volumes = options.volumes.map(Into::into).unwrap_or_default();
-    let asked = wire::CloneRequest { name: options.name, secrets: secrets::following(options.secret), volumes };
+    let asked = wire::CloneRequest { name: options.name, secrets: secrets::following(options.secret)?, volumes };
     let progress = Progress::new(&format!("cloning {}", options.id));
     let cloned = client.clone_sandbox(&options.id, &asked).await?;
     drop(progress);

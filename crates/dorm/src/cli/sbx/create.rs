@@ -121,9 +121,9 @@ pub(super) struct NewSandbox {
     /// A variable for everything in it
     #[arg(short, long, value_name = "KEY=VALUE", value_parser = values::pair)]
     env: Vec<(String, String)>,
-    /// A secret for everything in it: NAME, with the value it has in the environment of this command, or NAME=VALUE. It
-    /// is never shown, and no clone or fork gets it unless it is named
-    #[arg(long, value_name = "NAME[=VALUE]", value_parser = secrets::named)]
+    /// A secret for everything in it: NAME, with the value it has in the environment of this command, or NAME=@FILE for
+    /// the content of a file. It is never shown, and no clone or fork gets it unless it is named
+    #[arg(long, value_name = "NAME[=@FILE]", value_parser = secrets::named)]
     secret: Vec<secrets::Named>,
     /// A label
     #[arg(long, value_name = "KEY=VALUE", value_parser = values::pair)]

@@ -30,8 +30,8 @@ pub(crate) struct ForkOptions {
     /// A label of the children, over those of the source
     #[arg(long, value_name = "KEY=VALUE", value_parser = values::pair)]
     label: Vec<(String, String)>,
-    /// A secret the children get: NAME for the source's own value, or NAME=VALUE. No other one follows
-    #[arg(long, value_name = "NAME[=VALUE]", value_parser = secrets::named)]
+    /// A secret the children get: NAME for the source's own value, or NAME=@FILE for the content of a file. No other one follows
+    #[arg(long, value_name = "NAME[=@FILE]", value_parser = secrets::named)]
     secret: Vec<secrets::Named>,
     /// Keep none when one cannot be made; without, the others stay
     #[arg(long)]
@@ -63,7 +63,7 @@ impl From<Volumes> for wire::FollowingVolumes {
 pub(super) async fn run(client: &Client, options: ForkOptions, format: Format) -> Done {
     let ForkOptions { id, count, name, env, label, secret, all_or_none, volumes } = options;
     let volumes = volumes.map(Into::into).unwrap_or_default();
-    let secrets = secrets::following(secret);
+    let secrets = secrets::following(secret)?;
     let (env, labels) = (env.into_iter().collect::<BTreeMap<_, _>>(), label.into_iter().collect::<BTreeMap<_, _>>());
     let child = |number: u32| wire::ForkChild {
         name: name.as_ref().map(|name| format!("{name}-{number}")),

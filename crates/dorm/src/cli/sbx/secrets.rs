@@ -1,18 +1,30 @@
-//! Secrets as they are given on the command line. Their values are neither printed nor part of a complaint.
+//! Secrets as they are given on the command line: by name, with the value in this command's environment or in a file. A
+//! value among the arguments would be seen by every user of the host, so there is no way to write one. No value is printed
+//! or part of a complaint.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::fmt;
+use std::path::PathBuf;
 
 use dorm_api::wire::{NamedSecret, Secret};
 
 use crate::cli::problem::Problem;
 
-/// `NAME` or `NAME=VALUE`.
+/// `NAME` or `NAME=@FILE`.
 #[derive(Clone)]
 pub(super) struct Named {
     name: String,
-    value: Option<String>,
+    from: From,
+}
+
+#[derive(Clone)]
+enum From {
+    /// What has that name already.
+    Name,
+    File(PathBuf),
+    /// The argument has the value in it, which is forgotten at once.
+    Argument,
 }
 
 impl fmt::Debug for Named {
@@ -24,24 +36,52 @@ impl fmt::Debug for Named {
 /// Reads one. Nothing is refused here, since what is refused is shown.
 #[allow(clippy::unnecessary_wraps, reason = "it is the form of such a function")]
 pub(super) fn named(text: &str) -> Result<Named, Infallible> {
-    let (name, value) = text.split_once('=').map_or((text, None), |(name, value)| (name, Some(value.to_owned())));
-    Ok(Named { name: name.to_owned(), value })
+    let (name, from) = match text.split_once('=') {
+        None => (text, From::Name),
+        Some((name, value)) => (name, value.strip_prefix('@').map_or(From::Argument, |path| From::File(path.into()))),
+    };
+    Ok(Named { name: name.to_owned(), from })
 }
 
-/// For a new sandbox: one without a value is taken from this program's own environment, so that it is in no history of
-/// a shell.
+impl Named {
+    /// Its value; `None` when only the name was given.
+    fn value(&self) -> Result<Option<Secret>, Problem> {
+        let path = match &self.from {
+            From::Name => return Ok(None),
+            From::File(path) => path,
+            From::Argument => {
+                return Err(Problem::usage(
+                    format!(
+                        "the value of secret '{}' is among the arguments, where every user of this host sees it",
+                        self.name
+                    ),
+                    "write NAME=@FILE for a value in a file, or NAME alone, and replace this value: it has been seen",
+                ));
+            }
+        };
+        let what = format!("read secret '{}' from {}", self.name, path.display());
+        let mut value = std::fs::read_to_string(path).map_err(|error| Problem::host(&what, &error))?;
+        // Editors and `echo` end a file with a line feed.
+        if value.ends_with('\n') {
+            value.pop();
+        }
+        Ok(Some(Secret(value)))
+    }
+}
+
+/// For a new sandbox: one without a file has its value in this program's own environment.
 pub(super) fn given(named: Vec<Named>) -> Result<BTreeMap<String, Secret>, Problem> {
-    let value = |named: Named| match named.value.or_else(|| std::env::var(&named.name).ok()) {
-        Some(value) => Ok((named.name, Secret(value))),
+    let value = |named: Named| match named.value()?.or_else(|| std::env::var(&named.name).ok().map(Secret)) {
+        Some(value) => Ok((named.name, value)),
         None => Err(Problem::usage(
             format!("the secret '{}' has no value", named.name),
-            "set a variable of that name for this command, or write NAME=VALUE",
+            "set a variable of that name for this command, or write NAME=@FILE",
         )),
     };
     named.into_iter().map(value).collect()
 }
 
-/// For a sandbox that goes on from another: one without a value keeps that of the source.
-pub(super) fn following(named: Vec<Named>) -> BTreeMap<String, NamedSecret> {
-    named.into_iter().map(|named| (named.name, NamedSecret(named.value.map(Secret)))).collect()
+/// For a sandbox that goes on from another: one without a file keeps the value of the source.
+pub(super) fn following(named: Vec<Named>) -> Result<BTreeMap<String, NamedSecret>, Problem> {
+    named.into_iter().map(|named| Ok((named.name.clone(), NamedSecret(named.value()?)))).collect()
 }

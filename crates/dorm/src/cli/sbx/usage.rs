@@ -16,6 +16,14 @@ pub(crate) struct UsageOptions {
     id: String,
 }
 
+/// Bytes, and how many there may be a second.
+fn used(bytes: u64, limit: Option<u64>) -> String {
+    match limit {
+        Some(limit) => format!("{} (at most {}/s)", shown::size(bytes), shown::size(limit)),
+        None => shown::size(bytes),
+    }
+}
+
 /// Prints what it uses now.
 pub(super) async fn run(client: &Client, options: UsageOptions, format: Format) -> Done {
     let usage = client.usage(&options.id).await?;
@@ -31,6 +39,8 @@ pub(super) async fn run(client: &Client, options: UsageOptions, format: Format) 
                 shown::size(usage.memory_bytes),
                 usage.disk_bytes.map_or_else(shown::none, shown::size),
                 usage.processes.to_string(),
+                usage.disk_io.map_or_else(shown::none, |io| used(io.read_bytes, io.read_limit)),
+                usage.disk_io.map_or_else(shown::none, |io| used(io.written_bytes, io.write_limit)),
                 traffic(|network| network.sent_bytes),
                 traffic(|network| network.received_bytes),
                 usage.network.and_then(|network| network.limit_bytes_per_second).map_or_else(shown::none, rate),

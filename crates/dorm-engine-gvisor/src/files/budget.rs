@@ -1,0 +1,101 @@
+//! How much memory the reading of an image may take, and how many files may come out of it. Both are the choice of the
+//! guest, which makes as many files, and names as long, as it likes.
+
+use std::cell::Cell;
+
+use super::error::FilesError;
+
+/// What a name takes on average at most, with the path before it.
+const NAME_BYTES: u64 = 256;
+/// An image that takes more than so many times its own length to be read was made up.
+const FACTOR: u64 = 4;
+/// What the smallest image may take.
+const LEAST: u64 = 16 << 20;
+
+/// The limits for reading the files out of memory images.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FilesLimits {
+    /// How many files, directories and links a guest may have changed.
+    pub entries: u64,
+    /// How much of the host's memory all readings together may take, in bytes.
+    pub memory_bytes: u64,
+}
+
+impl Default for FilesLimits {
+    fn default() -> Self {
+        Self { entries: 1_000_000, memory_bytes: 512 << 20 }
+    }
+}
+
+impl FilesLimits {
+    /// What reading an image may take whose state is in files of `bytes` bytes.
+    pub(crate) fn share_of(&self, bytes: u64) -> u64 {
+        bytes.saturating_mul(FACTOR).max(LEAST).min(self.memory_bytes)
+    }
+}
+
+/// What is left of the limits for one reading.
+pub(super) struct Budget {
+    limits: FilesLimits,
+    memory: Cell<u64>,
+    is_exceeded: Cell<bool>,
+    entries: Cell<u64>,
+    names: Cell<u64>,
+}
+
+impl Budget {
+    /// For an image whose state is in files of `bytes` bytes.
+    pub(super) fn new(limits: FilesLimits, bytes: u64) -> Self {
+        Self {
+            limits,
+            memory: Cell::new(limits.share_of(bytes)),
+            is_exceeded: Cell::new(false),
+            entries: Cell::new(limits.entries),
+            names: Cell::new(limits.entries.saturating_mul(NAME_BYTES)),
+        }
+    }
+
+    /// Takes `bytes` of memory, if there are as many left.
+    pub(super) fn has_memory(&self, bytes: u64) -> bool {
+        match self.memory.get().checked_sub(bytes) {
+            Some(left) => self.memory.set(left),
+            None => self.is_exceeded.set(true),
+        }
+        !self.is_exceeded.get()
+    }
+
+    /// The same, or the error that says so.
+    pub(super) fn take_memory(&self, bytes: u64) -> Result<(), FilesError> {
+        if self.has_memory(bytes) { Ok(()) } else { Err(self.exceeded()) }
+    }
+
+    /// The error, after more memory was asked for than there is.
+    pub(super) fn memory_error(&self) -> Option<FilesError> {
+        self.is_exceeded.get().then(|| self.exceeded())
+    }
+
+    fn exceeded(&self) -> FilesError {
+        let limit = self.limits.memory_bytes >> 20;
+        FilesError::TooMuch {
+            what: format!("its files take more memory to be read than --snapshot-memory-mib {limit} allows"),
+        }
+    }
+
+    /// Counts an entry with its path.
+    pub(super) fn take_entry(&self, path: &[u8]) -> Result<(), FilesError> {
+        let left = (self.entries.get().checked_sub(1), self.names.get().checked_sub(path.len() as u64));
+        let (Some(entries), Some(names)) = left else {
+            let limit = self.limits.entries;
+            let what = match left.0 {
+                None => format!("it has changed more files than --snapshot-files {limit} allows"),
+                Some(_) => format!(
+                    "the paths of its files are longer than --snapshot-files {limit} allows: {NAME_BYTES} bytes for each"
+                ),
+            };
+            return Err(FilesError::TooMuch { what });
+        };
+        self.entries.set(entries);
+        self.names.set(names);
+        Ok(())
+    }
+}

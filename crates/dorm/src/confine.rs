@@ -1,0 +1,79 @@
+//! What the daemon gives up at its start, before it has a second thread: capabilities and system calls that it never
+//! uses, the way to gain privileges by executing a program, and core dumps.
+//!
+//! ```text
+//! capabilities ─► no new privileges ─► system calls ─► core dumps
+//! ```
+//!
+//! Every program that the daemon starts inherits all of it but the last. A sandbox is not affected: its user namespace
+//! has capabilities of its own, and the filter that gVisor installs decides before this one. `packaging/dormouse.service`
+//! has the same lists; a test compares them.
+//!
+//! Later, when it knows its name, the daemon enters a control group of its own, whose end is not that of a sandbox.
+
+pub(crate) mod capabilities;
+pub(crate) mod syscalls;
+
+use std::io;
+
+use anyhow::Context as _;
+use dorm_engine_gvisor::cgroup::OwnGroup;
+use rustix::process::{DumpableBehavior, Resource, Rlimit};
+use thiserror::Error;
+
+/// Why the daemon could not give something up.
+#[derive(Debug, Error)]
+pub(crate) enum ConfineError {
+    /// The kernel refused.
+    #[error("cannot {operation}: run the daemon where prctl and seccomp are allowed")]
+    System {
+        /// What was tried.
+        operation: &'static str,
+        /// What the kernel said.
+        #[source]
+        source: io::Error,
+    },
+    /// The filter could not be made.
+    #[error("cannot install the filter of system calls: run the daemon on a kernel with seccomp filters")]
+    Filter(#[source] seccompiler::Error),
+}
+
+fn system(operation: &'static str) -> impl FnOnce(rustix::io::Errno) -> ConfineError {
+    move |source| ConfineError::System { operation, source: source.into() }
+}
+
+/// Confines the calling thread, and with it every thread and program that it starts.
+///
+/// # Errors
+/// When the kernel refuses. What was given up until then stays so.
+pub(crate) fn process() -> Result<(), ConfineError> {
+    capabilities::reduce()?;
+    rustix::thread::set_no_new_privs(true).map_err(system("renounce new privileges"))?;
+    syscalls::deny()?;
+    forbid_core_dumps()
+}
+
+/// How many threads and helper programs the daemon may have at once: far more than it uses, and a bound all the same.
+const THREADS: u64 = 32_768;
+
+/// Moves the daemon into a control group of its own, in which it stays as long as the answer is kept. `None` when
+/// `memory_mib` is 0.
+pub(crate) fn group(prefix: &str, memory_mib: u64) -> anyhow::Result<Option<OwnGroup>> {
+    if memory_mib == 0 {
+        return Ok(None);
+    }
+    let entered = OwnGroup::enter(&format!("dormouse-{prefix}-daemon"), memory_mib.saturating_mul(1 << 20), THREADS);
+    let hint =
+        || "limit the daemon's own memory: mount the control groups of this host, or choose --daemon-memory-mib 0";
+    entered.map(Some).with_context(hint)
+}
+
+/// A core dump of the daemon has every secret and key in it. The limit is inherited, the other is not.
+fn forbid_core_dumps() -> Result<(), ConfineError> {
+    let none = Rlimit { current: Some(0), maximum: Some(0) };
+    rustix::process::setrlimit(Resource::Core, none).map_err(system("forbid core dumps"))?;
+    rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(system("forbid core dumps"))
+}
+
+#[cfg(test)]
+mod tests;
