@@ -228,6 +228,18 @@ async fn a_registry_that_lies_is_named_and_nothing_of_it_stays() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_pull_stops_before_it_takes_the_reserve_of_the_disk() {
+    let mut world = World::new().await;
+    world.server.image("1", &["one"]);
+    world.pool = world.pool.clone().limited(u64::MAX, dorm_pool::ImportLimits::default());
+    world.registry = open(world.home.path(), &world.pool);
+    let error = world.pull(":1").await.unwrap_err();
+    let RegistryError::Pool { source, .. } = &error else { panic!("{error}") };
+    assert!(source.is_no_room() && source.to_string().contains("nearly full"), "{source}");
+    assert!(world.is_clean());
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_layer_that_is_not_what_its_configuration_says_is_refused_and_not_kept() {
     let world = World::new().await;
     world.server.image_with_wrong_diff_id("1", "one");

@@ -8,7 +8,7 @@ use crate::room::{Meter, as_io};
 
 /// A shorter run of zeros is written: holes of a few pages only scatter a file over the disk.
 const RUN: usize = 64 << 10;
-const ZEROS: [u8; RUN] = [0; RUN];
+static ZEROS: [u8; RUN] = [0; RUN];
 
 /// Writes one file from its beginning to its end.
 pub(crate) struct SparseFile<'a> {

@@ -119,3 +119,18 @@ async fn nothing_of_who_the_sandbox_was_gets_into_an_image() {
     let made = compose(&pool, &base, 1).await.unwrap();
     assert!(!made.rootfs.join("run/dormouse/sandbox").exists());
 }
+
+#[tokio::test]
+async fn an_image_is_not_composed_into_the_reserve_of_the_disk() {
+    let home = tempfile::tempdir().unwrap();
+    let pool = open(home.path(), pass());
+    let base = image(home.path(), &pool).await;
+    stack(&pool, &base, 7, 2).await;
+    let before = pool.images().await.unwrap();
+    let full = open(home.path(), pass()).limited(u64::MAX, crate::ImportLimits::default());
+    let error = compose(&full, &base, 2).await.unwrap_err();
+    assert!(matches!(error, PoolError::Reserve { .. }), "{error}");
+    assert_eq!(full.images().await.unwrap(), before);
+    let left = fs::read_dir(home.path().join("images")).unwrap().map(|entry| entry.unwrap().file_name());
+    assert!(!left.into_iter().any(|name| name.to_string_lossy().starts_with(".import")));
+}

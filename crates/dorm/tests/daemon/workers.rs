@@ -172,15 +172,20 @@ async fn import(place: &Place, source: &Path) -> (bool, String) {
     (output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned())
 }
 
-#[tokio::test]
-async fn a_killed_worker_is_an_error_of_its_import_alone() {
-    let place = Place::without_images();
-    let daemon = place.daemon().pid();
-    // Long enough to be met: half a gigabyte that takes no room.
+/// An archive whose reading is long enough to be met: half a gigabyte that takes no room.
+fn long(place: &Place) -> PathBuf {
     let source = place.directory().join("long.tar");
     let file = File::create(&source).unwrap();
     file.write_all_at(header("zeros", tar::EntryType::Regular, 512 << 20).as_bytes(), 0).unwrap();
     file.set_len((512 << 20) + 1536).unwrap();
+    source
+}
+
+#[tokio::test]
+async fn a_killed_worker_is_an_error_of_its_import_alone() {
+    let place = Place::without_images();
+    let daemon = place.daemon().pid();
+    let source = long(&place);
     let kill = async {
         until(PATIENCE, "a worker reads it", || async {
             Ok(workers_of(daemon).iter().any(|worker| signal(*worker, Signal::KILL).is_ok()))
@@ -214,5 +219,41 @@ async fn an_archive_that_asks_for_gigabytes_takes_them_of_its_worker() {
     let grown = most_memory(daemon) - before;
     assert!(grown < 64 << 20, "the daemon took {grown} bytes for it");
     assert_eq!(workers_of(daemon), [0; 0]);
+    place.end(&[]).await;
+}
+
+#[tokio::test]
+async fn workers_end_with_their_daemon_and_the_next_one_clears_what_they_were_read_for() {
+    let mut place = Place::without_images();
+    let daemon = place.daemon().pid();
+    let source = long(&place);
+    let met = async {
+        let mut workers = Vec::new();
+        until(PATIENCE, "a worker reads it", || {
+            workers = workers_of(daemon);
+            let is_met = !workers.is_empty();
+            async move { Ok(is_met) }
+        })
+        .await
+        .unwrap();
+        signal(daemon, Signal::KILL).unwrap();
+        workers
+    };
+    let ((imported, _), workers) = tokio::join!(import(&place, &source), met);
+    assert!(!imported);
+    let are_gone = || async {
+        let is_here =
+            |worker: &u32| fs::read(format!("/proc/{worker}/cmdline")).is_ok_and(|line| has(&line, b"\0worker\0"));
+        Ok(!workers.iter().any(is_here))
+    };
+    until(PATIENCE, "the workers are gone", are_gone).await.unwrap();
+    place.daemon_mut().kill().unwrap();
+    place.daemon_mut().start_again().unwrap();
+    fs::write(place.directory().join("small"), "").unwrap();
+    let (imported, said) = import(&place, &place.directory().join("small")).await;
+    assert!(!imported, "{said}");
+    let images = fs::read_dir(place.daemon().images()).unwrap().map(|entry| entry.unwrap().file_name());
+    let left: Vec<_> = images.filter(|name| name.to_string_lossy().starts_with(".import")).collect();
+    assert!(left.is_empty(), "{left:?}");
     place.end(&[]).await;
 }

@@ -317,3 +317,23 @@ proptest! {
         });
     }
 }
+
+#[tokio::test]
+async fn nothing_is_imported_or_read_into_the_reserve_of_the_disk() {
+    let home = tempfile::tempdir().unwrap();
+    let pool = open(home.path(), pass());
+    of_memory(&pool).await;
+    for number in [1, 3] {
+        let (_, file) = exported(&pool, number).await;
+        let other = tempfile::tempdir().unwrap();
+        let full = open(other.path(), pass()).limited(u64::MAX, crate::ImportLimits::default());
+        let error = imported(&full, &file).await.unwrap_err();
+        assert!(matches!(error, PoolError::Reserve { .. }), "{error}");
+        assert_eq!((full.captures().await.unwrap(), full.drafts().await.unwrap()), (Vec::new(), Vec::new()));
+        // Files that are read out of a memory image go the same way.
+        let draft = full.begin(&id(9), 0).await.unwrap();
+        let mut tree = draft.tree(Below::default()).unwrap();
+        let error = tree.take(&entry(b"a", EntryKind::Fifo), &mut NoContent).unwrap_err();
+        assert_eq!(error.kind(), std::io::ErrorKind::StorageFull, "{error}");
+    }
+}

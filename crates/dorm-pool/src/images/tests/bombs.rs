@@ -78,7 +78,7 @@ impl SmallDisk {
                 let path = self.path().join("neighbour");
                 while !over.load(Ordering::Relaxed) {
                     let mut file = fs::File::create(&path).unwrap();
-                    file.write_all(&[9; 256 << 10]).and_then(|()| file.sync_all()).unwrap();
+                    file.write_all(&[9; 16 << 10]).and_then(|()| file.sync_all()).unwrap();
                 }
                 fs::remove_file(path).unwrap();
             });
