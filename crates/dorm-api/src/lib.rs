@@ -8,12 +8,15 @@
 //!
 //! ```text
 //! connection ─► gateway::pass_on ─┬─► a port inside, through Service::connect
-//!                                 └─► key ─► routes ─► handlers ─► Service
+//!                                 └─► key, or the owner's door ─► routes ─► handlers ─► Service
 //! ```
 
+mod connections;
 mod convert;
 mod error;
 mod extract;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzzing;
 mod gateway;
 mod handlers;
 mod keys;
@@ -25,5 +28,6 @@ mod webhooks;
 
 pub mod wire;
 
+pub use connections::ConnectionLimits;
 pub use keys::Keys;
-pub use serve::{serve, serve_with_grace};
+pub use serve::{Doors, serve, serve_with_grace};

@@ -36,7 +36,7 @@ pub(crate) fn make_directory(path: &Path) -> Result<(), GvisorError> {
 /// Mounts `parts`, the topmost first, over one another at `path`, which is made.
 pub(crate) fn mount(path: &Path, parts: &[PathBuf]) -> Result<(), GvisorError> {
     let options = options(parts).map_err(|source| GvisorError::file("mount", path, source))?;
-    fs::DirBuilder::new().mode(0o755).create(path).map_err(|source| GvisorError::file("create", path, source))?;
+    fs::DirBuilder::new().mode(0o700).create(path).map_err(|source| GvisorError::file("create", path, source))?;
     let flags = MountFlags::RDONLY | MountFlags::NOATIME | MountFlags::NODEV | MountFlags::NOSUID;
     let mounted = rustix::mount::mount("dormouse", path, "overlay", flags, options.as_c_str());
     mounted.map_err(|error| {

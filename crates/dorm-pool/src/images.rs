@@ -28,6 +28,7 @@ mod node;
 mod references;
 mod settings;
 mod sound;
+mod spool;
 mod tags;
 #[cfg(test)]
 mod tests;
@@ -51,6 +52,7 @@ pub(crate) use import::Limits;
 pub use import::{Progress, Stage};
 pub use references::{Foreign, Owner};
 pub use settings::{ImageConfig, ImageSource};
+pub use spool::Spool;
 pub use users::numbered_user;
 
 /// The host's user and group id that root of a sandbox has. Ids inside, 0 to 65,535, are that many higher outside.
@@ -110,6 +112,17 @@ struct About {
     layers: Vec<String>,
 }
 
+/// The nearest directory above `directory` that guests' ids cannot pass through, if there is one: nothing below it can be
+/// used by a sandbox.
+pub fn closed_to_guests(directory: &Path) -> Option<PathBuf> {
+    let whole = fs::canonicalize(directory).unwrap_or_else(|_| directory.to_owned());
+    let lets_pass =
+        |facts: &Metadata| facts.mode() & 0o001 != 0 || (facts.gid() == GUEST_ID_BASE && facts.mode() & 0o010 != 0);
+    // What is not there yet is made so that they can.
+    let closed = whole.ancestors().skip(1).find(|above| fs::metadata(above).is_ok_and(|facts| !lets_pass(&facts)));
+    closed.map(Path::to_owned)
+}
+
 /// All images of one directory.
 pub(crate) struct Images {
     directory: PathBuf,
@@ -154,11 +167,7 @@ impl Images {
     }
 
     pub(crate) fn closed_to_guests(&self) -> Option<PathBuf> {
-        let whole = fs::canonicalize(&self.directory).unwrap_or_else(|_| self.directory.clone());
-        let lets_pass =
-            |facts: &Metadata| facts.mode() & 0o001 != 0 || (facts.gid() == GUEST_ID_BASE && facts.mode() & 0o010 != 0);
-        let closed = whole.ancestors().skip(1).find(|above| !fs::metadata(above).is_ok_and(|facts| lets_pass(&facts)));
-        closed.map(Path::to_owned)
+        closed_to_guests(&self.directory)
     }
 
     pub(crate) fn list(&self) -> Result<Vec<Image>, PoolError> {

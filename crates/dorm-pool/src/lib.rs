@@ -49,8 +49,8 @@ pub use images::documents::{
     BlobDigest, Configuration, DOCUMENT_BYTES_MAX, Descriptor, Document, Manifest, Packing, choose, host_architecture,
 };
 pub use images::{
-    ExportedImage, Foreign, GUEST_ID_BASE, GUEST_ID_COUNT, Image, ImageConfig, ImageSource, Owner, Progress, Stage,
-    numbered_user,
+    ExportedImage, Foreign, GUEST_ID_BASE, GUEST_ID_COUNT, Image, ImageConfig, ImageSource, Owner, Progress, Spool,
+    Stage, closed_to_guests, numbered_user,
 };
 pub use pace::Pace;
 pub use pool::Pool;

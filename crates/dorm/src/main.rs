@@ -9,9 +9,11 @@ mod backup;
 mod cli;
 mod client;
 mod clock;
+mod confine;
 mod data;
 mod data_disk;
 mod identity;
+mod owner_socket;
 mod program;
 mod records;
 mod repair;
@@ -25,6 +27,9 @@ use clap::Parser as _;
 
 fn main() -> ExitCode {
     let arguments = cli::Arguments::parse();
+    if arguments.writes_data() {
+        confine::mask_modes();
+    }
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
