@@ -19,6 +19,8 @@ pub const AGENT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/dorm-agent"))
 
 const NAME: &str = "dorm-agent";
 const MODE: u32 = 0o755;
+/// Guests' ids pass through to the agent, and list nothing.
+const HOME_MODE: u32 = 0o711;
 
 /// Why the agent could not be put on the disk.
 #[derive(Debug, Error)]
@@ -54,7 +56,7 @@ pub fn install(directory: &Path) -> Result<PathBuf, InstallError> {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(failed("make", home)(error)),
         Ok(()) | Err(_) => {}
     }
-    fs::set_permissions(home, Permissions::from_mode(MODE)).map_err(failed("set the mode of", home))?;
+    fs::set_permissions(home, Permissions::from_mode(HOME_MODE)).map_err(failed("set the mode of", home))?;
     let draft = Draft::write(home)?;
     fs::rename(&draft.0, &path).map_err(failed("rename a draft to", &path))?;
     for directory in [home, directory] {

@@ -16,6 +16,7 @@ use serde::de::DeserializeOwned;
 
 use crate::error::ApiError;
 use crate::routes::Api;
+use crate::serve::Door;
 use crate::wire;
 
 /// The longest JSON body.
@@ -43,6 +44,26 @@ impl<T: DeserializeOwned> FromRequest<Api> for Json<T> {
         serde_json::from_slice(body)
             .map(Self)
             .map_err(|error| ApiError::invalid(format!("the body is not what is expected here: {error}"), ""))
+    }
+}
+
+/// That the caller may name paths of the daemon's host: it came through the owner's door. Over the network a key would
+/// otherwise open every file of the host.
+pub(crate) struct HostPaths;
+
+impl<S: Sync> FromRequestParts<S> for HostPaths {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiError> {
+        match parts.extensions.get::<Door>() {
+            Some(Door::Owner) => Ok(Self),
+            Some(Door::Network(_)) | None => Err(ApiError::new(
+                StatusCode::FORBIDDEN,
+                "forbidden",
+                "paths of the daemon's host are taken over its socket api.sock only, not over the network",
+                "upload the archive with POST /v1/images/upload, or download it with GET /v1/images/{reference}/download",
+            )),
+        }
     }
 }
 

@@ -25,19 +25,22 @@ use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
 
+use crate::connections::Standing;
 use crate::error::ApiError;
 use crate::hosts::Domains;
 use crate::routes::Api;
-use crate::serve::{Life, Peer};
+use crate::serve::{Door, Life, Peer};
 
 pub(crate) use admission::OPEN_LINK;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) use admission::conceal;
 
 const SANDBOX: HeaderName = HeaderName::from_static("x-dormouse-sandbox");
 const PORT: HeaderName = HeaderName::from_static("x-dormouse-port");
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
-const HOP_BY_HOP: [HeaderName; 8] = [
+pub(crate) const HOP_BY_HOP: [HeaderName; 8] = [
     header::CONNECTION,
     HeaderName::from_static("keep-alive"),
     HeaderName::from_static("proxy-connection"),
@@ -63,13 +66,13 @@ pub(crate) async fn pass_on(State(api): State<Api>, request: Request, next: Next
 }
 
 #[derive(PartialEq, Eq, Debug)]
-struct Target {
-    sandbox: SandboxId,
-    port: u16,
+pub(crate) struct Target {
+    pub(crate) sandbox: SandboxId,
+    pub(crate) port: u16,
 }
 
 /// Which port a request is for, if it is for one.
-fn target(domains: &Domains, headers: &HeaderMap, uri: &Uri) -> Result<Option<Target>, ApiError> {
+pub(crate) fn target(domains: &Domains, headers: &HeaderMap, uri: &Uri) -> Result<Option<Target>, ApiError> {
     if headers.contains_key(SANDBOX) || headers.contains_key(PORT) {
         let text = |name: &HeaderName| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or("");
         let (sandbox, port) = (text(&SANDBOX), text(&PORT));
@@ -111,6 +114,13 @@ async fn forward(api: &Api, target: Target, request: Request) -> Result<Response
     admission::check(api, &target, &parts.method, &parts.headers).await?;
     let mut request = Request::from_parts(parts, body);
     let (stream, in_use) = api.service.connect(&target.sandbox, target.port).await.map_err(unreachable)?;
+    if let Some(Door::Network(ticket)) = request.extensions().get::<Door>()
+        && !ticket.stand(Standing::Visitor)
+    {
+        let message = "too many connections to ports of sandboxes are open";
+        let error = ApiError::new(StatusCode::SERVICE_UNAVAILABLE, Code::Unavailable.as_str(), message, "close some");
+        return Err(error.again_later(StatusCode::SERVICE_UNAVAILABLE));
+    }
     api.keys.conceal(request.headers_mut(), |key| api.service.scope_of_key(key).is_some());
     admission::conceal(request.headers_mut());
     exchange(&api.life, &target, stream, in_use, request).await
@@ -181,7 +191,7 @@ fn unreachable(error: ServiceError) -> ApiError {
 }
 
 /// Makes a request what the program inside is to see.
-fn prepare(request: &mut Request) -> Result<(), ApiError> {
+pub(crate) fn prepare(request: &mut Request) -> Result<(), ApiError> {
     let path = request.uri().path_and_query().map_or("/", |path| path.as_str());
     let uri = path.parse::<Uri>().map_err(|error| ApiError::invalid(format!("the path is wrong: {error}"), ""))?;
     let peer = request.extensions().get::<Peer>().copied();

@@ -8,13 +8,16 @@
 //!
 //! ```text
 //! connection ─► gateway::pass_on ─┬─► a port inside, through Service::connect
-//!                                 └─► key ─► routes ─► handlers ─► Service
+//!                                 └─► key, or the owner's door ─► routes ─► handlers ─► Service
 //! ```
 
 mod access;
+mod connections;
 mod convert;
 mod error;
 mod extract;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzzing;
 mod gateway;
 mod handlers;
 mod hosts;
@@ -27,6 +30,7 @@ mod webhooks;
 
 pub mod wire;
 
+pub use connections::ConnectionLimits;
 pub use hosts::{Access, Domains};
 pub use keys::Keys;
-pub use serve::{serve, serve_with_grace};
+pub use serve::{Doors, serve, serve_with_grace};

@@ -122,10 +122,12 @@ routes! {
     get "/v1/diff" View diff::diff;
     get "/v1/images" View images::list;
     post "/v1/images/import" Change images::import;
+    post "/v1/images/upload" Change images::upload;
     post "/v1/images/pull" Change images::pull;
     post "/v1/images/compose" Change images::compose;
     get "/v1/images/{reference}" View images::describe;
     post "/v1/images/{reference}/export" Change images::export;
+    get "/v1/images/{reference}/download" View images::download;
     delete "/v1/images/{reference}" Change images::delete;
     post "/v1/volumes" Change volumes::create;
     get "/v1/volumes" View volumes::list;

@@ -1,8 +1,13 @@
-//! The accept loop: one task for each connection, and an end that does not wait for endless streams.
+//! The accept loop: two doors, one task for each connection, and an end that does not wait for endless streams.
+//!
+//! The network's door needs a key and has limits (see [`crate::connections`]). The owner's door is a Unix socket that only
+//! root and the daemon's own user may connect to: it needs no key, is not limited by what comes through the other, and
+//! takes paths of the host.
 
 use std::convert::Infallible;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
@@ -13,10 +18,12 @@ use hyper::server::conn::http1;
 use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::connections::{Closing, ConnectionLimits, Connections, Counted, Ticket};
 use crate::hosts::Access;
 use crate::{routes, webhooks};
 
@@ -26,10 +33,43 @@ const HEAD_WITHIN: Duration = Duration::from_secs(30);
 const GRACE: Duration = Duration::from_secs(5);
 /// The wait after the system had no room for another connection.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(50);
+/// What the head of a request may have at most.
+const HEADERS_MAX: usize = 100;
+const HEAD_BYTES_MAX: usize = 128 << 10;
 
 /// Where a request comes from.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Peer(pub(crate) IpAddr);
+
+/// Through which door a request came.
+#[derive(Clone, Debug)]
+pub(crate) enum Door {
+    /// The network's, with its place among the connections.
+    Network(Arc<Ticket>),
+    /// The owner's.
+    Owner,
+}
+
+/// Where connections come in.
+#[derive(Debug)]
+pub struct Doors {
+    network: TcpListener,
+    owner: Option<UnixListener>,
+    limits: ConnectionLimits,
+}
+
+impl Doors {
+    /// The network's door with these limits, and the owner's.
+    pub fn new(network: TcpListener, owner: UnixListener, limits: ConnectionLimits) -> Self {
+        Self { network, owner: Some(owner), limits }
+    }
+}
+
+impl From<TcpListener> for Doors {
+    fn from(network: TcpListener) -> Self {
+        Self { network, owner: None, limits: ConnectionLimits::default() }
+    }
+}
 
 /// The life of a server, for streams that outlive the request they began with.
 #[derive(Clone, Debug)]
@@ -48,12 +88,12 @@ pub(crate) struct Life {
 /// # Errors
 /// None at present: whatever befalls one connection ends that one.
 pub async fn serve(
-    listener: TcpListener,
+    doors: impl Into<Doors>,
     service: Service,
     access: impl Into<Access>,
     stop: CancellationToken,
 ) -> io::Result<()> {
-    serve_with_grace(listener, service, access, stop, GRACE).await
+    serve_with_grace(doors, service, access, stop, GRACE).await
 }
 
 /// [`serve`], with another time that requests in progress are given after the stop.
@@ -61,7 +101,7 @@ pub async fn serve(
 /// # Errors
 /// Those of [`serve`].
 pub async fn serve_with_grace(
-    listener: TcpListener,
+    doors: impl Into<Doors>,
     service: Service,
     access: impl Into<Access>,
     stop: CancellationToken,
@@ -70,22 +110,12 @@ pub async fn serve_with_grace(
     let life = Life { stop, cut: CancellationToken::new(), tasks: TaskTracker::new() };
     life.tasks.spawn(webhooks::run(service.clone(), life.stop.clone()));
     let router = routes::router(service, access.into(), life.clone());
-    loop {
-        let accepted = tokio::select! {
-            () = life.stop.cancelled() => break,
-            accepted = listener.accept() => accepted,
-        };
-        match accepted {
-            Ok((stream, peer)) => {
-                life.tasks.spawn(connection(stream, peer, router.clone(), life.clone()));
-            }
-            Err(error) => {
-                tracing::warn!(%error, "a connection could not be accepted");
-                tokio::time::sleep(ACCEPT_AGAIN).await;
-            }
-        }
+    let Doors { network, owner, limits } = doors.into();
+    let mut doors = vec![tokio::spawn(at_network(network, Connections::new(limits), router.clone(), life.clone()))];
+    doors.extend(owner.map(|owner| tokio::spawn(at_owners(owner, router, life.clone()))));
+    for door in doors {
+        let _ = door.await;
     }
-    drop(listener);
     life.tasks.close();
     if tokio::time::timeout(grace, life.tasks.wait()).await.is_err() {
         life.cut.cancel();
@@ -94,19 +124,98 @@ pub async fn serve_with_grace(
     Ok(())
 }
 
-async fn connection(stream: TcpStream, peer: SocketAddr, router: Router, life: Life) {
+/// Takes connections from the network until the stop.
+async fn at_network(listener: TcpListener, connections: Arc<Connections>, router: Router, life: Life) {
+    loop {
+        let accepted = tokio::select! {
+            () = life.stop.cancelled() => return,
+            accepted = listener.accept() => accepted,
+        };
+        match accepted {
+            Ok((stream, peer)) => match connections.enter() {
+                Some((ticket, closing)) => {
+                    life.tasks.spawn(of_network(stream, peer, ticket, closing, router.clone(), life.clone()));
+                }
+                None => connections.refuse(&stream),
+            },
+            Err(error) => {
+                tracing::warn!(%error, "a connection could not be accepted");
+                tokio::time::sleep(ACCEPT_AGAIN).await;
+            }
+        }
+    }
+}
+
+async fn of_network(
+    stream: TcpStream,
+    peer: SocketAddr,
+    ticket: Arc<Ticket>,
+    closing: Closing,
+    router: Router,
+    life: Life,
+) {
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%peer, %error, "a connection stays slow");
     }
+    let (door, from) = (Door::Network(ticket.clone()), Some(Peer(peer.ip())));
+    tokio::select! {
+        () = connection(Counted::new(stream, ticket), door, from, router, life) => {}
+        () = closing.asked() => tracing::debug!(%peer, "a connection that showed no key was closed"),
+    }
+}
+
+/// Takes connections of the owner until the stop.
+async fn at_owners(listener: UnixListener, router: Router, life: Life) {
+    loop {
+        let accepted = tokio::select! {
+            () = life.stop.cancelled() => return,
+            accepted = listener.accept() => accepted,
+        };
+        match accepted {
+            Ok((stream, _)) => match is_owner(&stream) {
+                Ok(()) => {
+                    life.tasks.spawn(connection(stream, Door::Owner, None, router.clone(), life.clone()));
+                }
+                Err(user) => tracing::warn!(user, "a connection to the owner's socket by another user was closed"),
+            },
+            Err(error) => {
+                tracing::warn!(%error, "a connection to the owner's socket could not be accepted");
+                tokio::time::sleep(ACCEPT_AGAIN).await;
+            }
+        }
+    }
+}
+
+/// Whether root or the daemon's own user has connected; else who, as far as that is known.
+fn is_owner(stream: &UnixStream) -> Result<(), Option<u32>> {
+    let user = stream.peer_cred().map_err(|_| None)?.uid();
+    if user == 0 || user == rustix::process::geteuid().as_raw() { Ok(()) } else { Err(Some(user)) }
+}
+
+async fn connection<S>(stream: S, door: Door, peer: Option<Peer>, router: Router, life: Life)
+where
+    S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+{
     let service = service_fn(move |mut request: Request<Incoming>| {
-        request.extensions_mut().insert(Peer(peer.ip()));
+        let under_way = match &door {
+            Door::Network(ticket) => Some(ticket.begin()),
+            Door::Owner => None,
+        };
+        request.extensions_mut().insert(door.clone());
+        peer.map(|peer| request.extensions_mut().insert(peer));
         let answer = TowerToHyperService::new(router.clone()).call(request);
-        async move { Ok::<_, Infallible>(answer.await.unwrap_or_else(|never: Infallible| match never {})) }
+        async move {
+            let answer = answer.await.unwrap_or_else(|never: Infallible| match never {});
+            drop(under_way);
+            Ok::<_, Infallible>(answer)
+        }
     });
     let mut connection = std::pin::pin!(
         http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(HEAD_WITHIN)
+            .max_headers(HEADERS_MAX)
+            .max_buf_size(HEAD_BYTES_MAX)
             .serve_connection(TokioIo::new(stream), service)
             .with_upgrades()
     );
@@ -121,6 +230,6 @@ async fn connection(stream: TcpStream, peer: SocketAddr, router: Router, life: L
         }
     };
     if let Err(error) = ended {
-        tracing::debug!(%peer, error = &error as &dyn std::error::Error, "a connection broke");
+        tracing::debug!(?peer, error = &error as &dyn std::error::Error, "a connection broke");
     }
 }

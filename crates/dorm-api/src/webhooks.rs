@@ -4,6 +4,8 @@
 //! twice when the daemon dies between the two, never not at all. Events are read a page at a time. A store that fails is
 //! asked again, with longer and longer waits, for as long as the webhook is there.
 
+mod receiver;
+
 use std::collections::HashMap;
 use std::future::Future;
 use std::time::Duration;
@@ -11,7 +13,7 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use dorm_lifecycle::WebhookId;
-use dorm_service::{Backoff, Service, ServiceError};
+use dorm_service::{Backoff, Destinations, Service, ServiceError};
 use dorm_store::{EventFilter, EventRecord, WebhookRecord};
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
@@ -21,16 +23,19 @@ use tokio_util::task::TaskTracker;
 
 use crate::wire;
 
+pub(crate) use receiver::check;
+
 /// How many events are read at once.
 const PAGE: usize = 100;
-/// How long a receiver may take to answer.
-const ANSWER: Duration = Duration::from_secs(15);
+/// What lets webhooks go to an address that is not public.
+pub(crate) const ALLOW: &str =
+    "allow its network with `dorm serve --allow-network`, such as --allow-network 127.0.0.0/8";
 /// The waits between attempts: from the first, twice as long each time, up to the last.
 const WAITS: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(300));
 
 /// Sends events until `stop`.
 pub(crate) async fn run(service: Service, stop: CancellationToken) {
-    let client = match reqwest::Client::builder().timeout(ANSWER).redirect(reqwest::redirect::Policy::none()).build() {
+    let client = match receiver::client(service.webhook_destinations().clone()) {
         Ok(client) => client,
         Err(error) => {
             tracing::error!(%error, "no webhook is sent anything");
@@ -138,7 +143,7 @@ async fn send_page(
             return Some(());
         }
         let number = event.number;
-        if let Err(reason) = send(client, webhook, event).await {
+        if let Err(reason) = send(client, service.webhook_destinations(), webhook, event).await {
             metrics::counter!("dorm_webhooks_total", "result" => "refused").increment(1);
             tracing::warn!(webhook = %id, event = number, reason, "a webhook was not taken; it is sent again");
             tokio::select! {
@@ -185,7 +190,13 @@ where
     }
 }
 
-async fn send(client: &reqwest::Client, webhook: &WebhookRecord, event: EventRecord) -> Result<(), String> {
+async fn send(
+    client: &reqwest::Client,
+    destinations: &Destinations,
+    webhook: &WebhookRecord,
+    event: EventRecord,
+) -> Result<(), String> {
+    check(&webhook.url, destinations).map_err(|error| format!("{error}: {ALLOW}"))?;
     let id = format!("{}_{}", webhook.id, event.number);
     let body = serde_json::to_vec(&wire::Event::from(event)).map_err(|error| error.to_string())?;
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
@@ -198,11 +209,17 @@ async fn send(client: &reqwest::Client, webhook: &WebhookRecord, event: EventRec
         .header("webhook-timestamp", time)
         .header("webhook-signature", signature)
         .body(body);
-    let answer = request.send().await.map_err(|error| error.without_url().to_string())?;
+    let answer = request.send().await.map_err(|error| chain(&error.without_url()))?;
     match answer.status().is_success() {
         true => Ok(()),
         false => Err(format!("the receiver answered {}", answer.status())),
     }
+}
+
+/// An error with all its causes: the last says which name had no address.
+fn chain(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(error.source(), |cause| cause.source());
+    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
 }
 
 /// `v1,` and the base64 HMAC-SHA256 of id, time and body, as the Standard Webhooks have it.

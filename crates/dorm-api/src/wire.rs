@@ -39,9 +39,8 @@ pub use remote::{PullSnapshot, PushSnapshot, PushedSnapshot};
 pub use sandbox::{
     Cause, CauseKind, CloneRequest, Cloned, CreateSandbox, DiskIo, Egress, ForkChild, ForkRequest, Forked, ForkedChild,
     Hold, HoldRequest, Keep, NetworkUsage, OnSuspendFailure, OnTimeout, OnUnrestorable, Operation, PromoteRequest,
-    Promoted,
-    Residence, Resources, ResourcesRequest, RestartRequest, Restarted, Restored, RewindRequest, Rewound, Sandbox,
-    SandboxPage, SetKeeping, SetTimeouts, SleepImage, State, SuspendFailures, Unreachable, Usage,
+    Promoted, Residence, Resources, ResourcesRequest, RestartRequest, Restarted, Restored, RewindRequest, Rewound,
+    Sandbox, SandboxPage, SetKeeping, SetTimeouts, SleepImage, State, SuspendFailures, Unreachable, Usage,
 };
 pub use snapshot::{
     CheckpointRequest, Engine, Health, Image, ImageList, ImportImage, ImportProgress, ImportStage, Info, Maker,

@@ -9,12 +9,15 @@
 //! dir/mnt        its mount point, or the plain directory
 //! ```
 //!
+//! [`lock`] has the locks between processes that share a directory.
+//!
 //! A [`KeptDisk`] is the other kind: what is on it outlives whoever wrote it. Does not know what is written. All calls block: some milliseconds, the first of a size some tens.
 
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
 mod error;
 mod kept;
+pub mod lock;
 mod loop_device;
 mod owners;
 mod priority;

@@ -5,11 +5,11 @@
 
 use std::io::{self, IoSlice, Read};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd as _, OwnedFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixStream};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
@@ -24,6 +24,8 @@ pub(crate) const SOON: Duration = Duration::from_secs(60);
 const ROUSED: Duration = Duration::from_millis(5);
 /// A sandbox that is not stopped answers within this.
 const PROMPT: Duration = Duration::from_secs(2);
+/// How long the path in a socket's address may be.
+const ADDRESS_BYTES_MAX: usize = 107;
 /// The agent's process id in every sandbox.
 pub(crate) const AGENT: u32 = 1;
 /// For calls whose outcome has to be known. A sandbox whose process is stopped carries them out when it goes on, however
@@ -151,6 +153,7 @@ impl Control {
         let bytes = self.socket.as_os_str().as_bytes();
         match bytes.strip_prefix(b"\0") {
             Some(name) => UnixStream::connect_addr(&SocketAddr::from_abstract_name(name)?),
+            None if bytes.len() > ADDRESS_BYTES_MAX => connect_below(&self.socket),
             None => UnixStream::connect(&self.socket),
         }
     }
@@ -219,6 +222,16 @@ fn stand_still(stacks: &str) -> bool {
         }
     }
     any
+}
+
+/// Connects to a socket whose path is longer than an address, by way of its directory.
+fn connect_below(socket: &Path) -> io::Result<UnixStream> {
+    let (Some(directory), Some(name)) = (socket.parent(), socket.file_name()) else {
+        return Err(io::ErrorKind::InvalidInput.into());
+    };
+    let flags = rustix::fs::OFlags::PATH | rustix::fs::OFlags::DIRECTORY | rustix::fs::OFlags::CLOEXEC;
+    let directory = rustix::fs::open(directory, flags, rustix::fs::Mode::empty())?;
+    UnixStream::connect(Path::new("/proc/self/fd").join(directory.as_raw_fd().to_string()).join(name))
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use dorm_disk::lock::{self, LockError, Sharing};
 use dorm_engine::{
     BoxStream, Capabilities, Captured, Engine, EngineError, FileSink, ForeignRun, FoundRun, LeftOut, Mount, Network,
     NetworkError, Notice, RunSpec, Usage,
@@ -16,7 +17,6 @@ use dorm_guest_ids::GuestIds;
 use dorm_lifecycle::{Digest, RunCondition, RunId};
 use dorm_steps::AnySteps;
 use dorm_worker::Program;
-use rustix::fs::FlockOperation;
 use tokio::sync::{Semaphore, SemaphorePermit, mpsc};
 
 use crate::boot::Origin;
@@ -154,11 +154,11 @@ impl GvisorEngine {
         let Probe { build, released, cpu, .. } = found;
         fs::metadata(&agent)
             .map_err(|source| unusable("install the agent", GvisorError::file("use", &agent, source)))?;
+        // Guests' ids pass through to the roots and slots below; what else is here is none of their business.
+        make_directory(&directory, 0o711)?;
         let make = |name: &str| {
             let path = directory.join(name);
-            fs::create_dir_all(&path)
-                .map(|()| path.clone())
-                .map_err(|source| unusable("make its directory writable", GvisorError::file("create", path, source)))
+            make_directory(&path, 0o700).map(|()| path)
         };
         let (root, hull_homes, blanks) = (make("runsc")?, make("hulls")?, make("blanks")?);
         root::make_directory(&root::directory(&hull_homes), guest_ids)
@@ -224,14 +224,22 @@ impl GvisorEngine {
 #[allow(clippy::disallowed_methods, reason = "nothing else runs before the engine is open")]
 fn lock_directory(directory: &Path) -> Result<fs::File, EngineError> {
     let path = directory.join("lock");
-    let file = fs::OpenOptions::new().create(true).write(true).truncate(false).open(&path);
-    let file =
-        file.map_err(|source| unusable("make its directory writable", GvisorError::file("open", &path, source)))?;
-    rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(|source| {
-        let hint = format!("another daemon uses {}: stop it, or choose another data directory", directory.display());
-        unusable(hint, GvisorError::file("lock", &path, source))
-    })?;
-    Ok(file)
+    lock::take(&path, Sharing::Exclusive, Duration::ZERO).map_err(|error| match error {
+        LockError::Held { .. } => {
+            let hint =
+                format!("another daemon uses {}: stop it, or choose another data directory", directory.display());
+            unusable(hint, error)
+        }
+        LockError::Io { .. } => unusable("make its directory writable", error),
+    })
+}
+
+/// Makes a directory with the mode, whatever the process masks, or gives one that is there the mode.
+#[allow(clippy::disallowed_methods, reason = "nothing else runs before the engine is open")]
+fn make_directory(path: &Path, mode: u32) -> Result<(), EngineError> {
+    use std::os::unix::fs::PermissionsExt as _;
+    let made = fs::create_dir_all(path).and_then(|()| fs::set_permissions(path, fs::Permissions::from_mode(mode)));
+    made.map_err(|source| unusable("make its directory writable", GvisorError::file("create", path, source)))
 }
 
 /// Rounded up, and what a semaphore can hold at most.

@@ -40,9 +40,9 @@ mod spares;
 mod stream;
 
 pub use engine::{Config, GvisorEngine};
-pub use files::{FilesLimits, READERS};
 #[cfg(any(test, feature = "fuzzing"))]
 pub use files::fuzzing;
+pub use files::{FilesLimits, READERS};
 pub use notes::{NotedRun, noted_runs};
 pub use probe::{Probe, probe};
 

@@ -39,7 +39,7 @@ pub(crate) fn make_directory(path: &Path, ids: GuestIds) -> Result<(), GvisorErr
 /// Mounts `parts`, the topmost first, over one another at `path`, which is made.
 pub(crate) fn mount(path: &Path, parts: &[PathBuf]) -> Result<(), GvisorError> {
     let options = options(parts).map_err(|source| GvisorError::file("mount", path, source))?;
-    fs::DirBuilder::new().mode(0o755).create(path).map_err(|source| GvisorError::file("create", path, source))?;
+    fs::DirBuilder::new().mode(0o700).create(path).map_err(|source| GvisorError::file("create", path, source))?;
     let mounted = rustix::mount::mount("dormouse", path, "overlay", FLAGS, options.as_c_str());
     mounted.map_err(|error| {
         let _ = fs::remove_dir(path);

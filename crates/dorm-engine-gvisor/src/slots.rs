@@ -97,7 +97,9 @@ impl Home {
 pub(crate) fn make(home: &Home) -> Result<(), GvisorError> {
     let slots = home.slots();
     let make = |path: &Path, mode| {
-        let made = fs::DirBuilder::new().mode(mode).create(path);
+        // The process may mask more than this.
+        let made = fs::DirBuilder::new().mode(0o700).create(path);
+        let made = made.and_then(|()| fs::set_permissions(path, fs::Permissions::from_mode(mode)));
         made.map_err(|source| GvisorError::file("create", path, source))
     };
     make(&slots, 0o755)?;

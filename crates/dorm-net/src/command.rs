@@ -3,20 +3,17 @@
 
 use std::fs::File;
 use std::io::{self, Write};
-use std::os::fd::AsFd;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use rustix::fs::{FlockOperation, flock};
-use rustix::io::Errno;
+use dorm_disk::lock::{self, Sharing};
 use thiserror::Error;
 
 /// More than any command takes that a killed daemon has left behind.
 const LOCK_LIMIT: Duration = Duration::from_secs(15);
 /// Where programs of the system are.
 const PATH: &str = "/usr/sbin:/sbin:/usr/bin:/bin";
-const LOCK_PAUSE: Duration = Duration::from_millis(5);
 
 /// Why a command did not do its work.
 #[derive(Debug, Error)]
@@ -46,15 +43,7 @@ pub(crate) struct Commands {
 impl Commands {
     /// Waits for the lock, which is a file in `directory`.
     pub(crate) fn of_daemon(directory: &Path) -> io::Result<Self> {
-        let lock = File::options().create(true).truncate(false).write(true).open(directory.join("lock"))?;
-        let begun = Instant::now();
-        loop {
-            match flock(lock.as_fd(), FlockOperation::NonBlockingLockExclusive) {
-                Ok(()) => return Ok(Self { lock }),
-                Err(Errno::WOULDBLOCK | Errno::INTR) if begun.elapsed() < LOCK_LIMIT => std::thread::sleep(LOCK_PAUSE),
-                Err(error) => return Err(error.into()),
-            }
-        }
+        Ok(Self { lock: lock::take(&directory.join("lock"), Sharing::Exclusive, LOCK_LIMIT)? })
     }
 
     /// Carries out the lines, the first failure ending it.

@@ -8,12 +8,13 @@ use std::collections::BTreeSet;
 use std::fs::File;
 use std::io;
 use std::net::Ipv4Addr;
-use std::os::fd::AsFd;
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::Path;
+use std::time::Duration;
 
+use dorm_disk::lock::{self, Sharing};
 use dorm_engine::LeaseId;
 use ipnet::Ipv4Net;
-use rustix::fs::{FlockOperation, flock};
 
 use crate::command::{CommandError, Commands};
 use crate::layout::{INTERFACES, Layout, path};
@@ -21,6 +22,8 @@ use crate::ruleset::Closing;
 use crate::{forwarding, namespace, ruleset};
 
 const DIRECTORY: &str = "/run/dormouse";
+/// How long another daemon may hold the host's lock: many times what it takes to make a network on a busy host.
+const LOCK_LIMIT: Duration = Duration::from_secs(60);
 const MTU_USUAL: u16 = 1500;
 const MTU_LEAST: u16 = 576;
 
@@ -33,12 +36,13 @@ pub(crate) struct HostLock {
 
 impl HostLock {
     /// Waits for it.
+    ///
+    /// # Errors
+    /// When another process holds it too long, which is named, or the directory of the lock cannot be trusted.
     pub(crate) fn take() -> io::Result<Self> {
-        std::fs::create_dir_all(DIRECTORY)?;
-        let path = Path::new(DIRECTORY).join("net.lock");
-        let file = File::options().create(true).truncate(false).write(true).open(path)?;
-        rustix::io::retry_on_intr(|| flock(file.as_fd(), FlockOperation::LockExclusive))?;
-        Ok(Self { _file: file })
+        let directory = Path::new(DIRECTORY);
+        close(directory)?;
+        Ok(Self { _file: lock::take(&directory.join("net.lock"), Sharing::Exclusive, LOCK_LIMIT)? })
     }
 
     /// The least number whose names and network nobody uses, or how many there are.
@@ -77,6 +81,33 @@ impl HostLock {
         forwarding::close_after_last().map_err(WayError::Forward)?;
         commands.nft(&ruleset::no_host(layout)).map_err(WayError::Rules)
     }
+}
+
+/// Makes the directory, or closes it to other users: whoever can open the lock in it can hold it.
+fn close(directory: &Path) -> io::Result<()> {
+    let refused = |what: &str| {
+        let shown = directory.display();
+        Err(io::Error::new(io::ErrorKind::PermissionDenied, format!("{shown} {what}: remove it, and start again")))
+    };
+    let facts = match std::fs::symlink_metadata(directory) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            match std::fs::DirBuilder::new().mode(0o700).recursive(true).create(directory) {
+                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+                _ => std::fs::symlink_metadata(directory)?,
+            }
+        }
+        facts => facts?,
+    };
+    if !facts.is_dir() {
+        return refused("is not a directory");
+    }
+    if facts.uid() != rustix::process::geteuid().as_raw() {
+        return refused(&format!("belongs to user {}", facts.uid()));
+    }
+    if facts.mode() & 0o077 != 0 {
+        std::fs::set_permissions(directory, std::fs::Permissions::from_mode(0o700))?;
+    }
+    Ok(())
 }
 
 /// Why the host cannot let sandboxes out.
@@ -169,6 +200,25 @@ mod tests {
         assert_eq!(counts(line, "dorma-1"), Some((1500, 900)));
         assert_eq!(counts(line, "dorma-11"), None);
         assert_eq!(counts("Inter-|   Receive", "dorma-1"), None);
+    }
+
+    #[test]
+    fn the_locks_directory_is_closed_to_other_users_or_refused() {
+        let home = tempfile::tempdir().unwrap();
+        let directory = home.path().join("run");
+        let mode = |path: &Path| std::fs::metadata(path).unwrap().mode() & 0o777;
+        close(&directory).unwrap();
+        assert_eq!(mode(&directory), 0o700);
+        std::fs::set_permissions(&directory, std::fs::Permissions::from_mode(0o777)).unwrap();
+        close(&directory).unwrap();
+        assert_eq!(mode(&directory), 0o700);
+        let link = home.path().join("link");
+        std::os::unix::fs::symlink(&directory, &link).unwrap();
+        assert!(close(&link).unwrap_err().to_string().contains("is not a directory"));
+        if rustix::process::geteuid().is_root() {
+            std::os::unix::fs::chown(&directory, Some(65_533), None).unwrap();
+            assert!(close(&directory).unwrap_err().to_string().contains("belongs to user 65533"));
+        }
     }
 
     #[test]

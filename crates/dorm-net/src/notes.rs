@@ -8,6 +8,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
 use dorm_engine::LeaseId;
@@ -49,7 +50,7 @@ pub(crate) struct Noted {
 impl Notes {
     /// The notes in `directory` that belong to the data directory `owner`.
     pub(crate) fn open(directory: &Path, owner: String) -> io::Result<Self> {
-        std::fs::create_dir_all(directory)?;
+        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
         Ok(Self { directory: directory.to_owned(), owner })
     }
 

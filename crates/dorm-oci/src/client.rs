@@ -7,12 +7,13 @@ use std::sync::Mutex;
 use dorm_pool::{BlobDigest, DOCUMENT_BYTES_MAX};
 use dorm_service::{Deed, RegistryError, Transport};
 use reqwest::header::{ACCEPT, AUTHORIZATION, HeaderValue, RANGE, WWW_AUTHENTICATE};
-use reqwest::{Client, RequestBuilder, Response, StatusCode, Url};
+use reqwest::{Method, RequestBuilder, Response, StatusCode, Url};
 use sha2::{Digest as _, Sha256};
 
 use crate::Config;
 use crate::challenge::{self, Challenge};
 use crate::credentials::Credentials;
+use crate::hops::{Clients, Hops};
 use crate::reference::{Reference, Version};
 use crate::sending::{self, BodyError, Failed, Tries, Whom};
 
@@ -24,7 +25,7 @@ const MANIFESTS: &str = "application/vnd.oci.image.index.v1+json, application/vn
 pub(crate) struct RegistryClient<'a> {
     pub(crate) config: &'a Config,
     pub(crate) whom: Whom,
-    http: &'a Client,
+    hops: Hops<'a>,
     base: String,
     credentials: Credentials,
     /// What is sent as `Authorization`, once it is known.
@@ -34,7 +35,7 @@ pub(crate) struct RegistryClient<'a> {
 impl<'a> RegistryClient<'a> {
     pub(crate) fn new(
         config: &'a Config,
-        http: &'a Client,
+        clients: &'a Clients,
         reference: &Reference,
         transport: Transport,
         credentials: Credentials,
@@ -42,11 +43,12 @@ impl<'a> RegistryClient<'a> {
     ) -> Self {
         let plain = reference.is_loopback() || transport == Transport::Insecure;
         let scheme = if plain { "http" } else { "https" };
+        let base = format!("{scheme}://{}/v2/{}", reference.host(), reference.repository);
         Self {
             config,
             whom: Whom { registry: reference.registry.clone(), name: deed(reference.to_string().into()) },
-            http,
-            base: format!("{scheme}://{}/v2/{}", reference.host(), reference.repository),
+            hops: clients.of(reference, &base),
+            base,
             credentials,
             authorization: Mutex::default(),
         }
@@ -69,7 +71,7 @@ impl<'a> RegistryClient<'a> {
     }
 
     async fn manifest_once(&self, url: &str, wanted: Option<&BlobDigest>) -> Result<(Vec<u8>, BlobDigest), Failed> {
-        let response = self.ask(|| self.http.get(url).header(ACCEPT, MANIFESTS)).await?;
+        let response = self.ask(|| self.hops.request(Method::GET, url).header(ACCEPT, MANIFESTS)).await?;
         let said = response.headers().get(DIGEST).and_then(|value| value.to_str().ok()).map(str::to_owned);
         let most = usize::try_from(DOCUMENT_BYTES_MAX).unwrap_or(usize::MAX);
         let text = sending::body(response, most).await.map_err(|error| match error {
@@ -90,7 +92,7 @@ impl<'a> RegistryClient<'a> {
     pub(crate) async fn blob(&self, digest: &BlobDigest, from: u64) -> Result<Response, Failed> {
         let url = format!("{}/blobs/{digest}", self.base);
         self.ask(|| {
-            let request = self.http.get(&url);
+            let request = self.hops.request(Method::GET, &url);
             if from > 0 { request.header(RANGE, format!("bytes={from}-")) } else { request }
         })
         .await
@@ -98,7 +100,7 @@ impl<'a> RegistryClient<'a> {
 
     /// Asks, and introduces us when that is wanted.
     async fn ask(&self, request: impl Fn() -> RequestBuilder) -> Result<Response, Failed> {
-        let response = sending::send(self.authorized(request()), &self.whom).await?;
+        let response = self.hops.send(self.authorized(request()), &self.whom).await?;
         if response.status() != StatusCode::UNAUTHORIZED {
             return Ok(response);
         }
@@ -107,7 +109,7 @@ impl<'a> RegistryClient<'a> {
         let Some(challenge) = challenge else { return Err(self.unauthorized(&sending::said(response).await)) };
         let authorization = self.introduce(challenge).await?;
         *self.authorization.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(authorization);
-        let response = sending::send(self.authorized(request()), &self.whom).await?;
+        let response = self.hops.send(self.authorized(request()), &self.whom).await?;
         match response.status() {
             StatusCode::UNAUTHORIZED => Err(self.unauthorized(&sending::said(response).await)),
             _ => Ok(response),
@@ -158,18 +160,19 @@ impl<'a> RegistryClient<'a> {
         query.extend(service.map(|service| ("service", service)));
         query.extend(scope.map(|scope| ("scope", scope)));
         let request = match credentials {
-            Credentials::None => self.http.get(realm).query(&query),
+            Credentials::None => self.hops.request(Method::GET, realm).query(&query),
             Credentials::Password { user, password } => {
-                self.http.get(realm).query(&query).header(AUTHORIZATION, basic(user, password))
+                self.hops.request(Method::GET, realm).query(&query).header(AUTHORIZATION, basic(user, password))
             }
             Credentials::Identity(token) => {
                 query.push(("grant_type", "refresh_token".to_owned()));
                 query.push(("client_id", "dormouse".to_owned()));
                 query.push(("refresh_token", token.clone()));
-                self.http.post(realm).header("content-type", "application/x-www-form-urlencoded").body(form(&query))
+                let request = self.hops.request(Method::POST, realm);
+                request.header("content-type", "application/x-www-form-urlencoded").body(form(&query))
             }
         };
-        let response = sending::send(request, &self.whom).await?;
+        let response = self.hops.send(request, &self.whom).await?;
         if response.status() == StatusCode::UNAUTHORIZED {
             return Err(self.unauthorized(&sending::said(response).await));
         }

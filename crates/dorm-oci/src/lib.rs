@@ -20,6 +20,7 @@ mod credentials;
 mod files;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
+mod hops;
 mod pull;
 mod reference;
 mod sending;
@@ -30,6 +31,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use dorm_pool::Pool;
+use dorm_service::Destinations;
 use dorm_steps::AnySteps;
 
 pub use pull::OciRegistry;
@@ -49,6 +51,8 @@ pub struct Config {
     pub pause: Duration,
     /// The longest that is waited because a registry says so. What takes longer is given back to the caller.
     pub patience: Duration,
+    /// Where a registry may send us. What a caller has named is asked wherever it is.
+    pub destinations: Destinations,
     /// Who is asked at each step of a pull.
     pub steps: AnySteps,
 }
@@ -63,6 +67,7 @@ impl Config {
             tries: 5,
             pause: Duration::from_millis(500),
             patience: Duration::from_secs(60),
+            destinations: Destinations::default(),
             steps: dorm_steps::pass(),
         }
     }

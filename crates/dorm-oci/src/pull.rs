@@ -12,11 +12,12 @@ use dorm_pool::{
 };
 use dorm_service::{Deed, FileContent, Pull, PullProgress, Pushed, Registry, RegistryError, Transport};
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
-use reqwest::Client;
+use reqwest::ClientBuilder;
 use tokio::sync::mpsc;
 
 use crate::blobs::Blobs;
 use crate::client::RegistryClient;
+use crate::hops::Clients;
 use crate::reference::{Reference, Version};
 use crate::{Config, credentials, files};
 
@@ -33,10 +34,7 @@ pub struct OciRegistry {
     config: Config,
     blobs: Blobs,
     pool: PoolRef,
-    /// For registries of other hosts, by way of a proxy where the environment names one.
-    far: Client,
-    /// For those of this host.
-    near: Client,
+    clients: Clients,
 }
 
 struct PoolRef(Pool);
@@ -58,15 +56,14 @@ struct Wanted {
 impl OciRegistry {
     pub(crate) fn open(config: Config, pool: Pool) -> io::Result<Self> {
         let client = || {
-            Client::builder()
+            ClientBuilder::new()
                 .user_agent(concat!("dormouse/", env!("CARGO_PKG_VERSION")))
                 .connect_timeout(config.stall.min(std::time::Duration::from_secs(10)))
                 .read_timeout(config.stall)
         };
-        let far = client().build().map_err(io::Error::other)?;
-        let near = client().no_proxy().build().map_err(io::Error::other)?;
+        let clients = Clients::new(client, config.destinations.clone()).map_err(io::Error::other)?;
         let blobs = Blobs::open(config.directory.clone(), config.steps.clone(), pool.room().clone())?;
-        Ok(Self { config, blobs, pool: PoolRef(pool), far, near })
+        Ok(Self { config, blobs, pool: PoolRef(pool), clients })
     }
 
     /// Somebody who asks the registry of `reference`.
@@ -80,8 +77,7 @@ impl OciRegistry {
         // A helper of Docker's is a program, which may take its time.
         let found = tokio::task::spawn_blocking(move || credentials::find(directory.as_deref(), &key)).await;
         let credentials = found.unwrap_or(credentials::Credentials::None);
-        let http = if reference.is_loopback() { &self.near } else { &self.far };
-        RegistryClient::new(&self.config, http, reference, transport, credentials, deed)
+        RegistryClient::new(&self.config, &self.clients, reference, transport, credentials, deed)
     }
 
     /// Follows indexes to the manifest of the image for `architecture`.

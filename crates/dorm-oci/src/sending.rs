@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use dorm_service::{Deed, RegistryError};
 use reqwest::header::{HeaderMap, RETRY_AFTER};
-use reqwest::{RequestBuilder, Response, StatusCode};
+use reqwest::{Response, StatusCode};
 
 use crate::Config;
 
@@ -77,9 +77,8 @@ impl<'a> Tries<'a> {
     }
 }
 
-/// Sends a request once and sorts what comes back. `401` is an answer.
-pub(crate) async fn send(request: RequestBuilder, whom: &Whom) -> Result<Response, Failed> {
-    let response = request.send().await.map_err(|error| Failed::Passing(whom.unreachable(error), None))?;
+/// Sorts what came back. `401` is an answer.
+pub(crate) async fn sort(response: Response, whom: &Whom) -> Result<Response, Failed> {
     let status = response.status();
     if status.is_success() || matches!(status, StatusCode::UNAUTHORIZED | StatusCode::RANGE_NOT_SATISFIABLE) {
         return Ok(response);

@@ -344,3 +344,58 @@ async fn pulls_of_images_with_common_layers_at_once_all_succeed() {
     assert_eq!(world.pool.images().await.unwrap().len(), 6);
     assert_eq!(world.kept(), [""; 0]);
 }
+
+/// Where the content of a blob is served, too.
+fn blob_at(server: &Server, hex: &str) -> String {
+    format!("http://{}/v2/app/blobs/sha256:{hex}", server.address)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_registry_sends_us_to_no_address_that_is_not_public_unless_it_is_allowed() {
+    let world = World::new().await;
+    let other = Server::start().await;
+    other.image("1", &["one"]);
+    let hex = other.last_layer();
+    let port = other.address.rsplit_once(':').unwrap().1;
+    let places = [
+        blob_at(&other, &hex),
+        format!("http://localhost:{port}/v2/app/blobs/sha256:{hex}"),
+        format!("http://[::ffff:127.0.0.1]:{port}/v2/app/blobs/sha256:{hex}"),
+        "http://169.254.169.254/latest/meta-data".to_owned(),
+    ];
+    for (place, layer) in places.into_iter().zip(["one", "two", "three", "four"]) {
+        world.server.image("1", &[layer]);
+        // The configuration, and the layer.
+        world.server.fault("/blobs/", Fault::None);
+        world.server.fault("/blobs/", Fault::Elsewhere(place.clone()));
+        let refused = world.pull(":1").await.unwrap_err().to_string();
+        assert!(refused.contains("no public address") && refused.contains("--allow-network"), "{place}: {refused}");
+        world.server.no_faults();
+    }
+    world.server.login(Login::Token);
+    world.server.realm(format!("http://{}/token", other.address));
+    let refused = world.pull(":1").await.unwrap_err().to_string();
+    assert!(refused.contains("no public address"), "{refused}");
+    assert_eq!(other.asked(), 0, "it was asked all the same");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_redirect_within_a_registry_or_to_an_allowed_network_is_followed() {
+    let mut world = World::new().await;
+    world.server.image("1", &["one"]);
+    let own = blob_at(&world.server, &world.server.last_layer());
+    world.server.fault("/blobs/", Fault::None);
+    world.server.fault("/blobs/", Fault::Elsewhere(own));
+    world.pull(":1").await.unwrap();
+
+    let other = Server::start().await;
+    world.server.image("2", &["two"]);
+    other.image("2", &["two"]);
+    let loopback = dorm_service::Destinations::public_and(["127.0.0.0/8".parse().unwrap()]);
+    let config = Config { destinations: loopback, ..Config::new(world.home.path().join("pulls")) };
+    world.registry = crate::open(config, world.pool.clone()).unwrap();
+    world.server.fault("/blobs/", Fault::None);
+    world.server.fault("/blobs/", Fault::Elsewhere(blob_at(&other, &other.last_layer())));
+    world.pull(":2").await.unwrap();
+    assert_eq!(other.asked(), 1);
+}

@@ -4,16 +4,26 @@ use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
+use std::time::Duration;
 
+use dorm_disk::lock::{self, LockError, Sharing};
 use rustix::fs::{CWD, FlockOperation, RenameFlags};
 use rustix::io::Errno;
 
 use crate::error::{PoolError, failed};
 use crate::steps::Steps;
 
+/// How long a step of another process may hold a lock. The longest removes what a dead import has left, on a slow disk.
+const LOCK_LIMIT: Duration = Duration::from_secs(600);
+
 /// Makes a directory, and those above it, that only its owner may list. Those that exist are left as they are.
 pub(crate) fn make_directories(path: &Path) -> Result<(), PoolError> {
-    DirBuilder::new().recursive(true).mode(0o711).create(path).map_err(failed("make the directory", path))
+    let missing: Vec<_> = path.ancestors().take_while(|above| !above.exists()).collect();
+    DirBuilder::new().recursive(true).create(path).map_err(failed("make the directory", path))?;
+    // The process may mask more than this.
+    missing.into_iter().filter(|made| !made.as_os_str().is_empty()).try_for_each(|made| {
+        fs::set_permissions(made, Permissions::from_mode(0o711)).map_err(failed("set the mode of", made))
+    })
 }
 
 /// Lets only its owner enter a directory.
@@ -114,39 +124,23 @@ pub(crate) fn names(path: &Path) -> Result<Vec<String>, PoolError> {
     Ok(names)
 }
 
-/// Waits until nobody else holds `path` and holds it until the answer is dropped or the process dies.
+/// Waits until no other process holds `path` and holds it until the answer is dropped or the process dies.
 pub(crate) fn lock(path: &Path) -> Result<File, PoolError> {
-    wait_for(path, FlockOperation::LockExclusive)
+    lock::take(path, Sharing::Exclusive, LOCK_LIMIT).map_err(|error| failed("lock", path)(io::Error::from(error)))
 }
 
-/// Waits until nobody holds `path` alone and holds it together with others.
+/// Waits until no process holds `path` alone and holds it together with others.
 pub(crate) fn lock_shared(path: &Path) -> Result<File, PoolError> {
-    wait_for(path, FlockOperation::LockShared)
+    lock::take(path, Sharing::Shared, LOCK_LIMIT).map_err(|error| failed("lock", path)(io::Error::from(error)))
 }
 
-/// Holds `path` alone when nobody else holds it.
+/// Holds `path` alone when no other process holds it.
 pub(crate) fn try_lock(path: &Path) -> Result<Option<File>, PoolError> {
-    let file = open_lock(path)?;
-    match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => Ok(Some(file)),
-        Err(Errno::WOULDBLOCK) => Ok(None),
-        Err(error) => Err(failed("lock", path)(error)),
+    match lock::take(path, Sharing::Exclusive, Duration::ZERO) {
+        Ok(file) => Ok(Some(file)),
+        Err(LockError::Held { .. }) => Ok(None),
+        Err(error) => Err(failed("lock", path)(io::Error::from(error))),
     }
-}
-
-fn wait_for(path: &Path, how: FlockOperation) -> Result<File, PoolError> {
-    let file = open_lock(path)?;
-    loop {
-        match rustix::fs::flock(&file, how) {
-            Err(Errno::INTR) => {}
-            other => return other.map(|()| file).map_err(failed("lock", path)),
-        }
-    }
-}
-
-fn open_lock(path: &Path) -> Result<File, PoolError> {
-    let options = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).to_owned();
-    options.open(path).map_err(failed("open the lock", path))
 }
 
 /// Holds the directory `path` when nobody else does.

@@ -274,6 +274,11 @@ impl PoolError {
         move |source| Self::Owners { path: path.clone(), source }
     }
 
+    /// An error of the host on a file that lies beside the images.
+    pub fn of_file(operation: &'static str, path: &Path, source: io::Error) -> Self {
+        Self::io(operation, path, source)
+    }
+
     pub(crate) fn io(operation: &'static str, path: &Path, source: io::Error) -> Self {
         let path = path.to_owned();
         if is_full(&source) { Self::DiskFull { operation, path, source } } else { Self::Io { operation, path, source } }

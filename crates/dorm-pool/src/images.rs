@@ -31,6 +31,7 @@ mod reader;
 mod references;
 mod settings;
 mod sound;
+mod spool;
 mod tags;
 #[cfg(test)]
 mod tests;
@@ -58,6 +59,7 @@ pub use reader::READERS;
 pub(crate) use reader::Reader;
 pub use references::{Foreign, Owner};
 pub use settings::{ImageConfig, ImageSource};
+pub use spool::Spool;
 pub use users::numbered_user;
 
 const LOCK: &str = ".lock";
@@ -109,6 +111,17 @@ struct About {
     source: Option<ImageSource>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     layers: Vec<String>,
+}
+
+/// The nearest directory above `directory` that guests' ids cannot pass through, if there is one: nothing below it can be
+/// used by a sandbox.
+pub fn closed_to_guests(directory: &Path, ids: GuestIds) -> Option<PathBuf> {
+    let whole = fs::canonicalize(directory).unwrap_or_else(|_| directory.to_owned());
+    let lets_pass =
+        |facts: &Metadata| facts.mode() & 0o001 != 0 || (facts.gid() == ids.base() && facts.mode() & 0o010 != 0);
+    // What is not there yet is made so that they can.
+    let closed = whole.ancestors().skip(1).find(|above| fs::metadata(above).is_ok_and(|facts| !lets_pass(&facts)));
+    closed.map(Path::to_owned)
 }
 
 /// All images of one directory.
@@ -181,12 +194,7 @@ impl Images {
     }
 
     pub(crate) fn closed_to_guests(&self) -> Option<PathBuf> {
-        let whole = fs::canonicalize(&self.directory).unwrap_or_else(|_| self.directory.clone());
-        let lets_pass = |facts: &Metadata| {
-            facts.mode() & 0o001 != 0 || (facts.gid() == self.ids.base() && facts.mode() & 0o010 != 0)
-        };
-        let closed = whole.ancestors().skip(1).find(|above| !fs::metadata(above).is_ok_and(|facts| lets_pass(&facts)));
-        closed.map(Path::to_owned)
+        closed_to_guests(&self.directory, self.ids)
     }
 
     pub(crate) fn list(&self) -> Result<Vec<Image>, PoolError> {

@@ -55,8 +55,8 @@ pub use images::documents::{
     BlobDigest, Configuration, DOCUMENT_BYTES_MAX, Descriptor, Document, Manifest, Packing, choose, host_architecture,
 };
 pub use images::{
-    ExportedImage, Foreign, Image, ImageConfig, ImageSource, ImportLimits, Owner, Progress, READERS, Stage,
-    numbered_user,
+    ExportedImage, Foreign, Image, ImageConfig, ImageSource, ImportLimits, Owner, Progress, READERS, Spool, Stage,
+    closed_to_guests, numbered_user,
 };
 pub use pace::Pace;
 pub use pool::Pool;

@@ -19,7 +19,7 @@ use crate::damage::{self, Damage};
 use crate::error::{PoolError, failed};
 use crate::images::documents::BlobDigest;
 use crate::images::{
-    ExportedImage, Foreign, Image, ImageConfig, ImageSource, Images, ImportLimits, Owner, Progress, Reader,
+    ExportedImage, Foreign, Image, ImageConfig, ImageSource, Images, ImportLimits, Owner, Progress, Reader, Spool,
 };
 use crate::pace::{self, Pace};
 use crate::room::Room;
@@ -208,6 +208,15 @@ impl Pool {
     pub async fn export_image(&self, digest: &Digest, to: &Path) -> Result<ExportedImage, PoolError> {
         let (images, digest, to) = (self.images.clone(), digest.clone(), to.to_owned());
         self.blocking(move || images.export(&digest, &to)).await
+    }
+
+    /// A place for an archive on its way in or out.
+    ///
+    /// # Errors
+    /// [`PoolError::Io`] when it cannot be made.
+    pub async fn spool(&self) -> Result<Spool, PoolError> {
+        let images = self.images.clone();
+        self.blocking(move || images.spool()).await
     }
 
     /// Whether a layer is here, by what it is when it is unpacked.

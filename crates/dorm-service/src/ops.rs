@@ -1,5 +1,6 @@
 //! What callers can do, one verb a file.
 
+mod archives;
 pub(crate) mod attach;
 pub(crate) mod checkpoint;
 mod checkpoints;

@@ -21,6 +21,7 @@ use crate::admission::{Budgets, HostFacts, Ledger, ThisHost};
 use crate::checkpointing::Checkpointing;
 use crate::clock::Clock;
 use crate::data_disk::{DataDisk, PausedForDisk};
+use crate::destinations::Destinations;
 use crate::error::ServiceError;
 use crate::identity::{Ids, Randomness, SystemRandomness};
 use crate::living::Living;
@@ -77,6 +78,8 @@ pub struct Settings {
     pub randomness: Arc<dyn Randomness>,
     /// How long old records are kept.
     pub retention: Retention,
+    /// Which addresses webhooks may be sent to. Default: public ones.
+    pub webhooks: Destinations,
     /// Where images come from that are not here. Default: nowhere.
     pub registry: Option<Arc<dyn Registry>>,
     /// The disk of the data directory, which is watched. Default: none is.
@@ -102,6 +105,7 @@ impl Default for Settings {
             host: Arc::new(ThisHost),
             randomness: Arc::new(SystemRandomness),
             retention: Retention::default(),
+            webhooks: Destinations::default(),
             registry: None,
             data_disk: None,
             scrub_bytes_per_second: None,

@@ -2,6 +2,7 @@
 //! and cleared away whatever happens.
 
 use std::io::{BufRead as _, BufReader};
+use std::os::fd::AsRawFd as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -223,6 +224,25 @@ impl Daemon {
     /// Also when the answer is an error.
     pub async fn get(&self, path: &str) -> Result<Value> {
         self.ask(Method::GET, path, None).await
+    }
+
+    /// Imports an image from a path of this host, which the daemon takes over its owner's socket alone.
+    ///
+    /// # Errors
+    /// Also when the answer is an error.
+    pub async fn import_image(&self, path: &Path, tag: &str) -> Result<Value> {
+        // The address of a socket has room for a short path only.
+        let data = std::fs::File::open(self.data()).context("open the data directory")?;
+        let socket = format!("/proc/self/fd/{}/api.sock", data.as_raw_fd());
+        let client = Client::builder().unix_socket(socket).build().context("make an HTTP client")?;
+        let body = json!({ "path": path, "tag": tag });
+        let request = client.post("http://localhost/v1/images/import").json(&body);
+        let answer = request.send().await.with_context(|| format!("import {}", path.display()))?;
+        let (status, body) = (answer.status(), answer.json::<Value>().await?);
+        if !status.is_success() {
+            bail!("import {}: {status}: {body}", path.display());
+        }
+        Ok(body)
     }
 
     /// Creates a sandbox and answers its id.

@@ -106,7 +106,7 @@ impl Volumes {
                 }
                 Err(error) => return Err(wrong(error.into())),
             };
-            own(&file, inner.ids).map_err(wrong)?;
+            give(&file, mode, inner.ids).map_err(wrong)?;
             let (name, path, steps) = (name.to_owned(), path.clone(), inner.steps.clone());
             Ok(NewFile { id: id.clone(), path, parent, draft, name, file: Some(File::from(file)), steps })
         })
@@ -207,14 +207,15 @@ pub(crate) fn make_directories(
     steps: &AnySteps,
 ) -> Result<(), VolumeError> {
     let wrong = |source| wrong("make the directory", id, path, source);
+    let mode = Mode::from_raw_mode(0o755);
     let mut below = String::new();
     for name in path.split('/').filter(|name| !name.is_empty()) {
         let parent = open(top, &below, OFlags::RDONLY | OFlags::DIRECTORY).map_err(wrong)?;
-        match rustix::fs::mkdirat(&parent, name, Mode::from_raw_mode(0o755)) {
+        match rustix::fs::mkdirat(&parent, name, mode) {
             Ok(()) => {
                 let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
                 let made = rustix::fs::openat(&parent, name, flags, Mode::empty());
-                own(made.map_err(|error| wrong(error.into()))?, ids).map_err(wrong)?;
+                give(made.map_err(|error| wrong(error.into()))?, mode, ids).map_err(wrong)?;
             }
             Err(Errno::EXIST) => {}
             Err(error) => return Err(wrong(error.into())),
@@ -249,6 +250,12 @@ fn open(top: &Path, path: &str, flags: OFlags) -> io::Result<OwnedFd> {
         }
     }
     Err(io::ErrorKind::ResourceBusy.into())
+}
+
+/// Gives a new file or directory to the guests' root, with the mode that it was made for: the process may mask more.
+fn give(file: impl AsFd, mode: Mode, ids: GuestIds) -> io::Result<()> {
+    own(&file, ids)?;
+    Ok(rustix::fs::fchmod(file, mode)?)
 }
 
 fn own(file: impl AsFd, ids: GuestIds) -> io::Result<()> {

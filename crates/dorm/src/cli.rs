@@ -89,6 +89,13 @@ enum Verb {
     Why(why::WhyOptions),
 }
 
+impl Arguments {
+    /// Whether it is a verb that writes to the data directory itself.
+    pub(crate) fn writes_data(&self) -> bool {
+        matches!(self.verb, Verb::Serve(_) | Verb::Restore(_) | Verb::Repair(_))
+    }
+}
+
 /// Does what was typed; answers the program's exit code.
 pub(crate) async fn run(arguments: Arguments) -> u8 {
     let (done, on_problem) = match arguments.verb {

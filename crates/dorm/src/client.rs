@@ -1,8 +1,9 @@
 //! A client of the native HTTP API, for the command line: asks, and turns every answer into a value or a named error.
 //!
-//! It knows addresses, keys and the types of `dorm_api::wire`. It does not know terminals, tables or exit codes, and
+//! It reaches the daemon over TCP with a key, or as its owner over a socket, and knows the types of `dorm_api::wire`. It does not know terminals, tables or exit codes, and
 //! nothing of the daemon but what HTTP shows.
 
+mod door;
 mod error;
 mod files;
 mod processes;
@@ -21,6 +22,10 @@ use serde::de::DeserializeOwned;
 
 use dorm_api::wire;
 
+use crate::owner_socket::OwnerSocket;
+use door::Door;
+
+pub(crate) use door::Connection;
 pub(crate) use error::ClientError;
 pub(crate) use files::Wanted;
 pub(crate) use processes::{CommandEvent, CommandEvents};
@@ -34,8 +39,9 @@ const CONNECT_WITHIN: Duration = Duration::from_secs(10);
 #[derive(Clone)]
 pub(crate) struct Client {
     http: reqwest::Client,
+    door: Door,
+    /// The daemon, as errors name it.
     server: String,
-    key: String,
 }
 
 impl Client {
@@ -46,22 +52,37 @@ impl Client {
         if authority.is_empty() || authority.contains(['/', '?', '#', '@', ' ']) {
             return Err(ClientError::Address(server.to_owned()));
         }
-        let http = reqwest::Client::builder()
-            .no_proxy()
-            .connect_timeout(CONNECT_WITHIN)
-            .redirect(reqwest::redirect::Policy::none())
-            .build()
-            .map_err(|source| ClientError::Start { source })?;
-        Ok(Self { http, server: server.to_owned(), key })
+        let http = http().build().map_err(|source| ClientError::Start { source })?;
+        let door = Door::Network { authority: authority.to_owned(), key };
+        Ok(Self { http, door, server: server.to_owned() })
     }
 
-    /// Host and port of the daemon.
-    pub(crate) fn authority(&self) -> &str {
-        self.server.strip_prefix("http://").unwrap_or(&self.server)
+    /// A client for the daemon that listens at its owner's socket, and for others at `listens`. Connects to nothing yet.
+    pub(crate) fn of_owner(socket: OwnerSocket, listens: Option<String>) -> Result<Self, ClientError> {
+        let http = http().unix_socket(socket.path()).build().map_err(|source| ClientError::Start { source })?;
+        let server = socket.shown().display().to_string();
+        Ok(Self { http, door: Door::Owner { socket, listens }, server })
+    }
+
+    /// Host and port of the daemon, for addresses that others use; none when it is not known.
+    pub(crate) fn listens(&self) -> Option<&str> {
+        match &self.door {
+            Door::Network { authority, .. } => Some(authority),
+            Door::Owner { listens, .. } => listens.as_deref()?.strip_prefix("http://"),
+        }
+    }
+
+    /// Whether the daemon takes paths of this host from us.
+    pub(crate) fn may_name_paths(&self) -> bool {
+        matches!(self.door, Door::Owner { .. })
     }
 
     fn request(&self, method: Method, path: &str) -> RequestBuilder {
-        self.http.request(method, format!("{}/v1{path}", self.server)).bearer_auth(&self.key)
+        let request = self.http.request(method, format!("http://{}/v1{path}", self.door.authority()));
+        match self.door.key() {
+            Some(key) => request.bearer_auth(key),
+            None => request,
+        }
     }
 
     async fn send(&self, request: RequestBuilder) -> Result<Response, ClientError> {
@@ -111,6 +132,10 @@ impl Client {
     }
 }
 
+fn http() -> reqwest::ClientBuilder {
+    reqwest::Client::builder().no_proxy().connect_timeout(CONNECT_WITHIN).redirect(reqwest::redirect::Policy::none())
+}
+
 /// A part of a path, so that whatever it holds stays that part.
 fn segment(text: &str) -> String {
     let mut encoded = String::with_capacity(text.len());
@@ -146,6 +171,7 @@ mod tests {
         for text in ["", "127.0.0.1:7070", "https://host", "http://", "http://host/path", "http://user@host"] {
             assert!(matches!(Client::new(text, String::new()), Err(ClientError::Address(_))), "{text}");
         }
-        assert_eq!(Client::new("http://127.0.0.1:7070/", String::new()).unwrap().authority(), "127.0.0.1:7070");
+        let client = Client::new("http://127.0.0.1:7070/", String::new()).unwrap();
+        assert_eq!(client.door.authority(), "127.0.0.1:7070");
     }
 }

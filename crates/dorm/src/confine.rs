@@ -9,6 +9,8 @@
 //! has capabilities of its own, and the filter that gVisor installs decides before this one. `packaging/dormouse.service`
 //! has the same lists; a test compares them.
 //!
+//! It also masks the modes of the files that it makes, and takes as many descriptors as the host gives it.
+//!
 //! Later, when it knows its name, the daemon enters a control group of its own, whose end is not that of a sandbox.
 
 pub(crate) mod capabilities;
@@ -51,6 +53,34 @@ pub(crate) fn process() -> Result<(), ConfineError> {
     rustix::thread::set_no_new_privs(true).map_err(system("renounce new privileges"))?;
     syscalls::deny()?;
     forbid_core_dumps()
+}
+
+/// More descriptors than any daemon uses. Some programs that it starts look at each number below their limit.
+const DESCRIPTORS_MAX: u64 = 1 << 20;
+
+/// Closes every file that this process makes from now on to other users, unless its mode is set afterwards. To be called
+/// before the process has a second thread.
+pub(crate) fn mask_modes() {
+    rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
+}
+
+/// Raises the limit of open descriptors to the hard one, and answers it. Programs that the daemon starts inherit it; the
+/// ones that need a small one set it themselves.
+pub(crate) fn raise_descriptors() -> u64 {
+    let limits = rustix::process::getrlimit(Resource::Nofile);
+    let hard = limits.maximum.unwrap_or(DESCRIPTORS_MAX).min(DESCRIPTORS_MAX);
+    let soft = limits.current.unwrap_or(u64::MAX);
+    if soft >= hard {
+        return soft.min(DESCRIPTORS_MAX);
+    }
+    let raised = Rlimit { current: Some(hard), maximum: limits.maximum };
+    match rustix::process::setrlimit(Resource::Nofile, raised) {
+        Ok(()) => hard,
+        Err(error) => {
+            tracing::warn!(%error, soft, "the limit of open descriptors stays");
+            soft
+        }
+    }
 }
 
 /// How many threads and helper programs the daemon may have at once: far more than it uses, and a bound all the same.

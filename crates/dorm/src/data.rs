@@ -1,12 +1,16 @@
-//! The daemon's one directory: who holds it, its key, and where its daemon listens.
+//! The daemon's one directory: who holds it, who else may look into it, its key, and where its daemon listens.
+
+mod closed;
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read as _, Seek as _, Write as _};
 use std::net::SocketAddr;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use rustix::fs::{FlockOperation, flock};
+use dorm_disk::lock::{self, Holder, LockError, Sharing};
+use dorm_guest_ids::GuestIds;
 use thiserror::Error;
 
 /// Why the directory cannot be used.
@@ -17,8 +21,19 @@ pub(crate) enum DataError {
     InUse {
         /// The directory.
         path: PathBuf,
-        /// Its process id, if it could be read.
+        /// Its process id and command, as far as they could be read.
         holder: String,
+    },
+    /// Sandboxes could not reach their files in it.
+    #[error(
+        "no sandbox could start with the data directory {path}: user ids of sandboxes cannot pass through {closed}. Let \
+         them with `chmod o+x {closed}`, or choose a --data directory that every user can pass to, such as /var/lib/dormouse"
+    )]
+    Unreachable {
+        /// The directory.
+        path: PathBuf,
+        /// The directory above it that is closed.
+        closed: PathBuf,
     },
     /// The disk refused.
     #[error("cannot {operation} {path}")]
@@ -60,23 +75,31 @@ pub(crate) struct Data {
 impl Data {
     /// Takes the directory, making it when it is missing.
     pub(crate) fn take(path: &Path) -> Result<Self, DataError> {
-        std::fs::create_dir_all(path).map_err(io("make", path))?;
+        make(path)?;
         let path = path.canonicalize().map_err(io("find", path))?;
+        let is_ours = closed::is_for_a_daemon(&path).map_err(io("list", &path))?;
         let lock_path = path.join("lock");
-        let mut lock = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(&lock_path)
-            .map_err(io("open", &lock_path))?;
-        if !lock_within(&lock, std::time::Duration::from_secs(2)) {
-            let mut holder = String::new();
-            let known = lock.read_to_string(&mut holder).is_ok() && !holder.trim().is_empty();
-            let holder = if known { format!(" (process {})", holder.trim()) } else { String::new() };
-            return Err(DataError::InUse { path, holder });
+        let mut lock = lock::open(&lock_path).map_err(|error| io("lock", &lock_path)(error.into()))?;
+        match lock::hold(&lock, &lock_path, Sharing::Exclusive, HOLDER_LIMIT) {
+            Ok(()) => {}
+            Err(LockError::Held { holders, .. }) => {
+                let holder = shown(&holders, &mut lock);
+                return Err(DataError::InUse { path, holder });
+            }
+            Err(error) => return Err(io("lock", &lock_path)(error.into())),
         }
+        closed::close(&path, is_ours).map_err(io("close to other users", &path))?;
         Ok(Self { path, lock, lock_path })
+    }
+
+    /// Finds out whether sandboxes can reach their files in it and in the directory of images.
+    pub(crate) fn is_reachable(&self, images: &Path, ids: GuestIds) -> Result<(), DataError> {
+        for path in [&self.path, images] {
+            if let Some(closed) = dorm_pool::closed_to_guests(path, ids) {
+                return Err(DataError::Unreachable { path: path.to_owned(), closed });
+            }
+        }
+        Ok(())
     }
 
     /// Writes down who holds the directory. Over what is there, which needs no room on the disk.
@@ -160,17 +183,28 @@ fn random(path: &Path) -> Result<[u8; 32], DataError> {
 }
 
 /// A daemon that was killed may leave a child that still holds the lock until it becomes another program.
-fn lock_within(lock: &File, limit: std::time::Duration) -> bool {
-    let until = std::time::Instant::now() + limit;
-    loop {
-        if flock(lock, FlockOperation::NonBlockingLockExclusive).is_ok() {
-            return true;
-        }
-        if std::time::Instant::now() >= until {
-            return false;
-        }
-        std::thread::sleep(std::time::Duration::from_millis(20));
+const HOLDER_LIMIT: Duration = Duration::from_secs(2);
+
+/// Makes the directory and those above it that are missing. Sandboxes have to pass through all of them.
+fn make(path: &Path) -> Result<(), DataError> {
+    use std::os::unix::fs::PermissionsExt as _;
+    let missing: Vec<_> = path.ancestors().take_while(|above| !above.exists()).collect();
+    std::fs::create_dir_all(path).map_err(io("make", path))?;
+    let made = missing.into_iter().filter(|made| !made.as_os_str().is_empty());
+    for made in made {
+        std::fs::set_permissions(made, std::fs::Permissions::from_mode(0o755)).map_err(io("set the mode of", made))?;
     }
+    Ok(())
+}
+
+/// Who holds the lock: by the kernel's list, or by what the daemon wrote into the file.
+fn shown(holders: &[Holder], lock: &mut File) -> String {
+    if let Some(Holder { pid, command }) = holders.first() {
+        return format!(" (process {pid}: {command})");
+    }
+    let mut noted = String::new();
+    let known = lock.read_to_string(&mut noted).is_ok() && !noted.trim().is_empty();
+    if known { format!(" (process {})", noted.trim()) } else { String::new() }
 }
 
 /// The key in a data directory.
@@ -187,9 +221,13 @@ pub(crate) fn read_key(directory: &Path) -> Result<String, DataError> {
 }
 
 /// Where the daemon of a data directory listens, if it has noted that.
-pub(crate) fn read_address(directory: &Path) -> Option<String> {
-    let text = std::fs::read_to_string(directory.join("address")).ok()?;
-    Some(text.trim().to_owned()).filter(|text| !text.is_empty())
+pub(crate) fn read_address(directory: &Path) -> Result<Option<String>, DataError> {
+    let path = directory.join("address");
+    match std::fs::read_to_string(&path) {
+        Ok(text) => Ok(Some(text.trim().to_owned()).filter(|text| !text.is_empty())),
+        Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => Err(io("read", &path)(error)),
+        Err(_) => Ok(None),
+    }
 }
 
 fn base64_url(bytes: &[u8]) -> String {

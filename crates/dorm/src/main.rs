@@ -15,6 +15,7 @@ mod data;
 mod data_disk;
 mod guest_ids;
 mod identity;
+mod owner_socket;
 mod program;
 mod records;
 mod repair;
@@ -32,6 +33,9 @@ fn main() -> ExitCode {
         return dorm_worker::run(std::env::args_os().skip(2), &[dorm_pool::READERS, dorm_engine_gvisor::READERS]);
     }
     let arguments = cli::Arguments::parse();
+    if arguments.writes_data() {
+        confine::mask_modes();
+    }
     // Each thread has these properties for itself, so the daemon needs them before it has a second one.
     if arguments.is_daemon()
         && let Err(error) = confine::process()

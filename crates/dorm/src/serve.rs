@@ -27,6 +27,7 @@ use crate::data::Data;
 use crate::data_disk::HostDisk;
 use crate::guest_ids;
 use crate::identity::{self, Identity};
+use crate::owner_socket::OwnerSocket;
 use crate::records::FiledStore;
 use crate::shutdown::Shutdown;
 use crate::steps::ReportedSteps;
@@ -169,6 +170,10 @@ pub(crate) struct ServeOptions {
     guest_ids: Option<GuestIds>,
     #[command(flatten)]
     bounds: BoundOptions,
+    /// Let webhooks, and what registries redirect to, go to addresses of this network, too, such as 127.0.0.0/8; may be given
+    /// several times. By default they go to public addresses alone. Registries that you name are asked wherever they are
+    #[arg(long, env = "DORM_ALLOW_NETWORK", value_name = "NETWORK", value_delimiter = ',')]
+    allow_network: Vec<ipnet::IpNet>,
     /// Report each step at this Unix socket and wait there to be let on: `dorm prove`.
     #[arg(long, hide = true, value_name = "SOCKET")]
     steps: Option<PathBuf>,
@@ -185,7 +190,10 @@ pub(crate) async fn serve(options: ServeOptions) -> Result<()> {
     let domains = dorm_api::Domains::with(options.domains.iter().cloned())
         .map_err(|wrong| anyhow::anyhow!("--domain '{wrong}' is not a domain, such as sandboxes.example.org"))?;
     let shutdown = Shutdown::listen(length(options.shutdown_limit)).await?;
+    let descriptors = confine::raise_descriptors();
     let mut data = Data::take(&options.data)?;
+    let guest_ids = guest_ids::choose(data.path(), options.guest_ids)?;
+    data.is_reachable(&images(&options, &data)?, guest_ids.ids)?;
     let budgets = budgets(&options, data.path())?;
     let disk = HostDisk::of(data.path(), options.disk_keep_mib.saturating_mul(1 << 20), budgets.disk_floor_bytes / 2);
     disk.make_room_to_start();
@@ -194,7 +202,6 @@ pub(crate) async fn serve(options: ServeOptions) -> Result<()> {
     let listener = TcpListener::bind(options.listen)
         .await
         .with_context(|| format!("listen on {}: choose another address with --listen", options.listen))?;
-    let guest_ids = guest_ids::choose(data.path(), options.guest_ids)?;
     guest_ids.record_new(data.path())?;
     let asked = identity::Asked { new_store: options.new_store, as_copy: options.as_copy };
     let (identity, store) = identity::open(data.path(), asked).await?;
@@ -207,15 +214,21 @@ pub(crate) async fn serve(options: ServeOptions) -> Result<()> {
     data.sync()?;
     let address = listener.local_addr().context("find out where the daemon listens")?;
     data.note_address(address)?;
+    let owner = OwnerSocket::of(data.path()).and_then(|socket| Ok((socket.listen()?, socket)));
+    let (owner, socket) = owner.with_context(|| format!("listen at api.sock in {}", data.path().display()))?;
     println!("dorm is ready on http://{address} (data in {})", data.path().display());
     let catching_up = tokio::spawn(catch_up(filed.clone()));
     prepare_images(&service);
     let stop = CancellationToken::new();
     let access = dorm_api::Access { keys: dorm_api::Keys::new([key]), domains };
-    let api = dorm_api::serve_with_grace(listener, service.clone(), access, stop.clone(), shutdown.grace());
+    let doors = dorm_api::Doors::new(listener, owner, dorm_api::ConnectionLimits::of_descriptors(descriptors));
+    let api = dorm_api::serve_with_grace(doors, service.clone(), access, stop.clone(), shutdown.grace());
     let api = tokio::spawn(api);
     let until = shutdown.asked().await;
     stop.cancel();
+    if let Err(error) = socket.remove() {
+        tracing::debug!(%error, "the owner's socket is left; the next start removes it");
+    }
     match tokio::time::timeout_at(until, api).await {
         Ok(ended) => ended.context("stop the API")?.context("serve the API")?,
         Err(_) => tracing::warn!("connections to the API are cut off"),
@@ -278,14 +291,17 @@ async fn open(
         reader: Some(Program::this(worker(guest_ids))),
     })
     .await?;
-    let images = options.images.clone().unwrap_or_else(|| path.join("images"));
-    // Engines are told whole paths: their processes do not stand where the daemon does.
-    let images = std::path::absolute(&images).with_context(|| format!("find {}", images.display()))?;
+    let images = images(options, data)?;
     let pool = Pool::open_for(path, &images, guest_ids, steps.clone())?
         .limited(budgets.disk_reserve_bytes, image_limits(options))
         .read_by(Program::this(worker(guest_ids)))
         .owned_by(owner)?;
-    let pulls = dorm_oci::Config { steps: steps.clone(), ..dorm_oci::Config::new(path.join("pulls")) };
+    let destinations = dorm_service::Destinations::public_and(options.allow_network.iter().copied());
+    let pulls = dorm_oci::Config {
+        steps: steps.clone(),
+        destinations: destinations.clone(),
+        ..dorm_oci::Config::new(path.join("pulls"))
+    };
     let registry = dorm_oci::open(pulls, pool.clone())
         .with_context(|| format!("open {} for pulls", path.join("pulls").display()))?;
     let limiting = options.bounds.limiting();
@@ -306,6 +322,7 @@ async fn open(
             park: ParkLimits { memory_bytes, count: options.park_count },
             budgets,
             registry: Some(registry.shared()),
+            webhooks: destinations,
             retention: Retention { terminated: options.keep_terminated.0, events: options.keep_events.0 },
             data_disk: Some(Arc::new(disk)),
             scrub_bytes_per_second: Some(options.scrub_mib_per_second.saturating_mul(1 << 20)).filter(|pace| *pace > 0),
@@ -326,6 +343,12 @@ async fn open(
     }
     tracing::info!(sandboxes = report.sandboxes, runs = report.runs, "recovered");
     Ok(service)
+}
+
+/// Where images are, as a whole path: processes of engines do not stand where the daemon does.
+fn images(options: &ServeOptions, data: &Data) -> Result<PathBuf> {
+    let images = options.images.clone().unwrap_or_else(|| data.path().join("images"));
+    std::path::absolute(&images).with_context(|| format!("find {}", images.display()))
 }
 
 fn host_memory() -> u64 {

@@ -49,7 +49,7 @@ pub(super) async fn import(daemon: &Daemon, directory: &Path) -> Result<Vec<Row>
         rustix::fs::sync();
         forget_peak(daemon.pid())?;
         let began = Instant::now();
-        daemon.post("/images/import", json!({ "path": layout, "tag": TAG })).await?;
+        daemon.import_image(&layout, TAG).await?;
         let took = millis(began);
         row.ours.push(took);
         synced.ours.push(took);

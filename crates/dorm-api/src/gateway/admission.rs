@@ -74,7 +74,7 @@ fn cookies(headers: &HeaderMap) -> impl Iterator<Item = &str> {
 }
 
 /// Removes what admits to a port from what the program inside is to see.
-pub(super) fn conceal(headers: &mut HeaderMap) {
+pub(crate) fn conceal(headers: &mut HeaderMap) {
     headers.remove(TOKEN);
     if cookies(headers).next().is_none() {
         return;

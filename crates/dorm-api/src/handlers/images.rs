@@ -1,17 +1,23 @@
-//! Images: from files, from registries, into files.
+//! Images: from files, from registries, into files. Paths of the daemon's host are taken from its owner alone; others send
+//! and receive the bytes, which are passed on as they come.
 
+use std::io;
 use std::path::PathBuf;
 
+use axum::body::Body;
 use axum::extract::{FromRequestParts, State};
-use axum::http::StatusCode;
 use axum::http::request::Parts;
-use axum::response::Response;
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
 use dorm_lifecycle::IdError;
 use dorm_service::{Composition, CreateFrom, PullPolicy, ServiceError};
+use futures_util::TryStreamExt as _;
+use serde::Deserialize;
+use utoipa::IntoParams;
 
 use super::progress::follow;
 use crate::error::ApiError;
-use crate::extract::{Json, WantsEvents, parameter};
+use crate::extract::{HostPaths, Json, Query, WantsEvents, parameter};
 use crate::routes::Api;
 use crate::{convert, wire};
 
@@ -36,7 +42,7 @@ pub(crate) async fn list(State(api): State<Api>) -> Result<axum::Json<wire::Imag
     Ok(axum::Json(wire::ImageList { images: images.into_iter().map(Into::into).collect() }))
 }
 
-/// Imports an image from a directory or archive of the daemon's own host. With `Accept: text/event-stream` it answers
+/// Imports an image from a directory or archive of the daemon's own host. Only over the socket `api.sock` there. With `Accept: text/event-stream` it answers
 /// with the events `progress`, then `done` with the image, or `error`.
 #[utoipa::path(post, path = "/v1/images/import", tag = "images", request_body = wire::ImportImage, responses(
     (status = 201, body = wire::Image),
@@ -45,6 +51,7 @@ pub(crate) async fn list(State(api): State<Api>) -> Result<axum::Json<wire::Imag
 ))]
 pub(crate) async fn import(
     State(api): State<Api>,
+    _: HostPaths,
     WantsEvents(events): WantsEvents,
     Json(asked): Json<wire::ImportImage>,
 ) -> Result<Response, ApiError> {
@@ -53,6 +60,44 @@ pub(crate) async fn import(
     let tag = asked.tag;
     let work =
         move |report| async move { service.import_image(&path, tag.as_deref(), report).await.map(wire::Image::from) };
+    follow(events, work).await
+}
+
+/// What an uploaded image is to have.
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct UploadQuery {
+    /// A tag; another image that had it loses it.
+    tag: Option<String>,
+}
+
+/// Imports an image from an archive, the body: a root filesystem, an OCI layout or a docker archive, as tar, plain or
+/// compressed by gzip or zstd. With `Accept: text/event-stream` it answers, as soon as the body is there, with the events
+/// `progress`, then `done` with the image, or `error`.
+#[utoipa::path(post, path = "/v1/images/upload", tag = "images",
+    request_body(content = Vec<u8>, content_type = "application/x-tar"),
+    params(UploadQuery),
+    responses(
+        (status = 201, body = wire::Image),
+        (status = 200, description = "server-sent events", content_type = "text/event-stream",
+            body = wire::ImportProgress),
+        (status = "default", body = wire::ErrorAnswer, description = "an error"),
+    ))]
+pub(crate) async fn upload(
+    State(api): State<Api>,
+    WantsEvents(events): WantsEvents,
+    Query(query): Query<UploadQuery>,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, ApiError> {
+    let length = headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
+    let body = body.into_data_stream().map_err(io::Error::other);
+    let archive = api.service.receive_archive(body, length).await?;
+    let service = api.service.clone();
+    let work = move |report| async move {
+        service.import_image(archive.path(), query.tag.as_deref(), report).await.map(wire::Image::from)
+    };
     follow(events, work).await
 }
 
@@ -132,7 +177,7 @@ pub(crate) async fn describe(
 }
 
 /// Writes an image into a file of the daemon's own host: an OCI layout in a tar archive, with all files in one layer.
-/// The same image gives the same bytes.
+/// The same image gives the same bytes. Only over the socket `api.sock` there.
 #[utoipa::path(post, path = "/v1/images/{reference}/export", tag = "images", request_body = wire::ExportImage,
     params(("reference" = String, Path, description = "tag, digest, or the first 8 or more digits of one")),
     responses(
@@ -141,6 +186,7 @@ pub(crate) async fn describe(
     ))]
 pub(crate) async fn export(
     State(api): State<Api>,
+    _: HostPaths,
     Reference(reference): Reference,
     Json(asked): Json<wire::ExportImage>,
 ) -> Result<(StatusCode, axum::Json<wire::ExportedImage>), ApiError> {
@@ -155,6 +201,33 @@ pub(crate) async fn export(
         manifest: exported.manifest.to_string(),
     };
     Ok((StatusCode::CREATED, axum::Json(answer)))
+}
+
+/// The digest of an image that is downloaded, and that of the manifest in its file.
+const IMAGE: HeaderName = HeaderName::from_static("x-dormouse-image");
+const MANIFEST: HeaderName = HeaderName::from_static("x-dormouse-manifest");
+
+/// An image as a file: an OCI layout in a tar archive, with all files in one layer. The same image gives the same bytes.
+/// Its digest is in the header `X-Dormouse-Image`, that of the manifest in the file in `X-Dormouse-Manifest`. The answer
+/// breaks off when the rest cannot be read.
+#[utoipa::path(get, path = "/v1/images/{reference}/download", tag = "images",
+    params(("reference" = String, Path, description = "tag, digest, or the first 8 or more digits of one")),
+    responses(
+        (status = 200, content_type = "application/x-tar", body = Vec<u8>),
+        (status = "default", body = wire::ErrorAnswer, description = "an error"),
+    ))]
+pub(crate) async fn download(State(api): State<Api>, Reference(reference): Reference) -> Result<Response, ApiError> {
+    let image = api.service.pool().resolve(&reference).await.map_err(ServiceError::from)?;
+    let (file, manifest) = api.service.image_file(&image).await?;
+    let mut response = Body::from_stream(file.content).into_response();
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/x-tar"));
+    headers.insert(header::CONTENT_LENGTH, file.bytes.into());
+    let text = |name, text: String| HeaderValue::from_str(&text).ok().map(|value| (name, value));
+    headers.extend(text(header::CONTENT_DISPOSITION, format!("attachment; filename=\"{}\"", file.name)));
+    headers.extend(text(IMAGE, image.digest.to_string()));
+    headers.extend(text(MANIFEST, manifest.to_string()));
+    Ok(response)
 }
 
 fn absolute(path: &str) -> Result<PathBuf, ApiError> {

@@ -9,7 +9,7 @@ use crate::convert;
 use crate::error::ApiError;
 use crate::extract::{Json, Webhook};
 use crate::routes::Api;
-use crate::wire;
+use crate::{webhooks, wire};
 
 /// Makes a webhook: every event of these kinds is sent to it in order, signed, again and again until it is taken. The
 /// answer holds the secret, which is never shown again.
@@ -29,6 +29,9 @@ pub(crate) async fn create(
         let message = format!("'{}' is not an address that begins with http://", asked.url);
         return Err(ApiError::invalid(message, "put a relay before a receiver that only speaks TLS"));
     }
+    webhooks::check(&asked.url, api.service.webhook_destinations()).map_err(|error| {
+        ApiError::invalid(format!("no webhook is sent to '{}': {error}", asked.url), webhooks::ALLOW)
+    })?;
     let kinds: Result<Vec<_>, _> = asked.kinds.iter().map(|word| kind(word)).collect();
     let webhook = api.service.add_webhook(asked.url, kinds?, asked.after).await?;
     let secret = Some(convert::webhook_secret(&webhook));

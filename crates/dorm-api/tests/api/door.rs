@@ -1,5 +1,7 @@
 use std::time::Duration;
 
+use dorm_api::ConnectionLimits;
+
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -94,4 +96,73 @@ async fn answers_leave_at_once_on_a_connection_that_is_kept() {
         assert!(answer.starts_with(b"HTTP/1.1 200"));
     }
     assert_eq!(world.call("GET", "/v1/images", Value::Null).await.0, 200);
+}
+
+#[tokio::test]
+async fn the_owner_needs_no_key_and_is_asked_everything_that_a_key_opens() {
+    let world = World::new().await;
+    let id = world.sandbox().await;
+    let (status, info) = read(world.owners("GET", "/v1/info").send().await.unwrap()).await;
+    assert_eq!((status, &info["engine"]["name"]), (200, &json!("fake")), "{info}");
+    let (status, found) = read(world.owners("GET", &format!("/v1/sandboxes/{id}")).send().await.unwrap()).await;
+    assert_eq!((status, &found["id"]), (200, &json!(id)), "{found}");
+    world.end().await;
+}
+
+#[tokio::test]
+async fn idle_connections_without_a_key_make_room_for_those_that_show_one() {
+    let limits = ConnectionLimits { total: 64, visitors: 32, unknown: 16, unknown_for: PATIENCE };
+    let world = World::with_limits(limits).await;
+    let mut idle = Vec::new();
+    for _ in 0..400 {
+        idle.push(TcpStream::connect(world.address).await.unwrap());
+    }
+    assert_eq!(world.get("/v1/images").await["images"].as_array().unwrap().len(), 1);
+    // The first of them were closed; the newest are still there.
+    let mut rest = Vec::new();
+    tokio::time::timeout(PATIENCE, idle[0].read_to_end(&mut rest)).await.unwrap().unwrap();
+    let newest = idle.last_mut().unwrap();
+    newest.write_all(b"GET /v1/health HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").await.unwrap();
+    tokio::time::timeout(PATIENCE, newest.read_to_end(&mut rest)).await.unwrap().unwrap();
+    assert!(rest.starts_with(b"HTTP/1.1 200"), "{}", String::from_utf8_lossy(&rest));
+}
+
+#[tokio::test]
+async fn connections_beyond_the_limit_are_told_so_and_the_owner_is_not_among_them() {
+    let limits = ConnectionLimits { total: 4, visitors: 2, unknown: 4, unknown_for: PATIENCE };
+    let world = World::with_limits(limits).await;
+    let mut held = Vec::new();
+    for _ in 0..4 {
+        let mut stream = TcpStream::connect(world.address).await.unwrap();
+        let request = format!("GET /v1/info HTTP/1.1\r\nhost: localhost\r\nx-api-key: {KEY}\r\n\r\n");
+        stream.write_all(request.as_bytes()).await.unwrap();
+        stream.read_exact(&mut [0; 12]).await.unwrap();
+        held.push(stream);
+    }
+    let mut refused = TcpStream::connect(world.address).await.unwrap();
+    let mut said = Vec::new();
+    tokio::time::timeout(PATIENCE, refused.read_to_end(&mut said)).await.unwrap().unwrap();
+    assert!(said.starts_with(b"HTTP/1.1 503"), "{}", String::from_utf8_lossy(&said));
+    assert_eq!(read(world.owners("GET", "/v1/info").send().await.unwrap()).await.0, 200);
+    held.pop();
+    let client = &world;
+    crate::world::eventually("there is room again", || async move {
+        client.request("GET", "/v1/info").send().await.is_ok_and(|answer| answer.status() == 200)
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn heads_are_limited_in_number_and_length() {
+    let world = World::new().await;
+    for head in ["x-a: b\r\n".repeat(200), format!("x-a: {}\r\n", "b".repeat(300_000))] {
+        let mut stream = TcpStream::connect(world.address).await.unwrap();
+        let request = format!("GET /v1/health HTTP/1.1\r\nhost: x\r\n{head}\r\n");
+        // It may be refused before all of it is sent.
+        let _ = stream.write_all(request.as_bytes()).await;
+        let mut said = Vec::new();
+        let _ = tokio::time::timeout(PATIENCE, stream.read_to_end(&mut said)).await.unwrap();
+        assert!(!said.starts_with(b"HTTP/1.1 2"), "{}", String::from_utf8_lossy(&said));
+    }
+    assert_eq!(world.get("/v1/health").await, json!({"status": "ok"}));
 }

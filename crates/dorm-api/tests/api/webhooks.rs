@@ -178,3 +178,39 @@ async fn the_disk_and_the_figures_are_told() {
         assert!(figures.contains(line), "{line}: {figures}");
     }
 }
+
+#[tokio::test]
+async fn a_webhook_reaches_no_address_that_is_not_public_unless_it_is_allowed() {
+    let world = World::with_settings(dorm_service::Settings::default()).await;
+    let receiver = Receiver::new().await;
+    let port = receiver.url.rsplit_once(':').unwrap().1.trim_end_matches("/hook").to_owned();
+    let addresses = [
+        receiver.url.clone(),
+        format!("http://127.1:{port}/hook"),
+        format!("http://[::ffff:127.0.0.1]:{port}/hook"),
+        "http://169.254.169.254/latest/meta-data".to_owned(),
+        "http://10.0.0.1/".to_owned(),
+    ];
+    for url in &addresses {
+        let (status, answer) = world.call("POST", "/v1/webhooks", json!({ "url": url })).await;
+        assert_eq!((status, &answer["error"]["code"]), (400, &json!("invalid_argument")), "{url}: {answer}");
+        assert!(answer["error"]["next_step"].as_str().unwrap().contains("--allow-network"), "{answer}");
+    }
+    // A name is looked up when something is sent, and one that was recorded before is looked at again.
+    let named = world.post("/v1/webhooks", json!({ "url": format!("http://localhost:{port}/hook"), "after": 0 })).await;
+    let recorded = world.service.add_webhook(receiver.url.clone(), Vec::new(), Some(0)).await.unwrap();
+    world.sandbox().await;
+    let refused = async || {
+        let text = world.request("GET", "/metrics").send().await.unwrap().text().await.unwrap();
+        let line = text.lines().find(|line| line.starts_with("dorm_webhooks_total") && line.contains("refused"));
+        line.and_then(|line| line.rsplit_once(' ')?.1.parse::<f64>().ok()).unwrap_or(0.0)
+    };
+    crate::world::eventually("both were attempted, and again", async || refused().await >= 4.0).await;
+    let list = world.get("/v1/webhooks").await;
+    for id in [named["id"].as_str().unwrap(), recorded.id.as_str()] {
+        let found = list["webhooks"].as_array().unwrap().iter().find(|webhook| webhook["id"] == id).unwrap();
+        assert_eq!(found["delivered"], 0, "{found}");
+    }
+    let mut receiver = receiver;
+    assert!(receiver.taken.try_recv().is_err(), "the receiver was sent something");
+}

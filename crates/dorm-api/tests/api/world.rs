@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use dorm_api::{Keys, serve_with_grace};
+use dorm_api::{ConnectionLimits, Doors, Keys, serve_with_grace};
 use dorm_engine_fake::FakeHost;
 use dorm_pool::Pool;
 use dorm_service::{Parts, Service, Settings, SystemClock};
@@ -13,7 +13,7 @@ use reqwest::header::{ACCEPT, HeaderMap, HeaderValue};
 use reqwest::{Client, Method, RequestBuilder, Response};
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, UnixListener};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -38,14 +38,18 @@ impl World {
     }
 
     pub(crate) async fn with_grace(grace: Duration) -> Self {
-        Self::with(grace, Settings::default()).await
+        Self::with(grace, local(), ConnectionLimits::default()).await
     }
 
     pub(crate) async fn with_settings(settings: Settings) -> Self {
-        Self::with(Duration::from_secs(5), settings).await
+        Self::with(Duration::from_secs(5), settings, ConnectionLimits::default()).await
     }
 
-    async fn with(grace: Duration, settings: Settings) -> Self {
+    pub(crate) async fn with_limits(limits: ConnectionLimits) -> Self {
+        Self::with(Duration::from_secs(5), local(), limits).await
+    }
+
+    async fn with(grace: Duration, settings: Settings, limits: ConnectionLimits) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let source = directory.path().join("source");
         std::fs::create_dir_all(source.join("etc")).unwrap();
@@ -66,8 +70,9 @@ impl World {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let stop = CancellationToken::new();
-        let server =
-            tokio::spawn(serve_with_grace(listener, service.clone(), Keys::new([KEY.to_owned()]), stop.clone(), grace));
+        let owner = UnixListener::bind(directory.path().join("api.sock")).unwrap();
+        let (doors, keys) = (Doors::new(listener, owner, limits), Keys::new([KEY.to_owned()]));
+        let server = tokio::spawn(serve_with_grace(doors, service.clone(), keys, stop.clone(), grace));
         let headers = HeaderMap::from_iter([("x-api-key".parse().unwrap(), HeaderValue::from_static(KEY))]);
         let client = Client::builder().default_headers(headers).no_proxy().build().unwrap();
         Self { host, service, store, client, address, stop, server, directory }
@@ -76,6 +81,12 @@ impl World {
     pub(crate) fn request(&self, method: &str, path: &str) -> RequestBuilder {
         let method: Method = method.parse().unwrap();
         self.client.request(method, format!("http://{}{path}", self.address)).timeout(PATIENCE)
+    }
+
+    /// A request of the daemon's owner, over the socket and without a key.
+    pub(crate) fn owners(&self, method: &str, path: &str) -> RequestBuilder {
+        let client = Client::builder().unix_socket(self.directory.path().join("api.sock")).build().unwrap();
+        client.request(method.parse().unwrap(), format!("http://localhost{path}")).timeout(PATIENCE)
     }
 
     /// Sends a request with a JSON body, or none for `null`, and answers status and JSON.
@@ -136,6 +147,12 @@ impl World {
         self.stop.cancel();
         tokio::time::timeout(PATIENCE, self.server).await.unwrap().unwrap().unwrap();
     }
+}
+
+/// Settings that let webhooks go to receivers in this process.
+fn local() -> Settings {
+    let loopback = ["127.0.0.0/8".parse().unwrap()];
+    Settings { webhooks: dorm_service::Destinations::public_and(loopback), ..Settings::default() }
 }
 
 pub(crate) async fn read(response: Response) -> (u16, Value) {

@@ -186,7 +186,7 @@ pub(super) fn an_image(sink: &mut dyn FileSink) -> Result<LeftOut, FilesError> {
     image.directory(image.root, b"", children);
     let parts = [(0, 8192, true), (8192, 12_288, false), (12_288, 16_384, true)];
     let [checkpoint, meta, pages] = image_of(&image.saved.bytes(), &parts);
-    read_open([file_of(&checkpoint), file_of(&meta), file_of(&pages)], sink)
+    read_open([file_of(&checkpoint), file_of(&meta), file_of(&pages)], FilesLimits::default(), sink)
 }
 
 /// The files of an image of which nobody reads the files.

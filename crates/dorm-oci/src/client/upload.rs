@@ -4,7 +4,7 @@ use bytes::Bytes;
 use dorm_pool::BlobDigest;
 use dorm_service::RegistryError;
 use reqwest::header::{CONTENT_TYPE, LOCATION};
-use reqwest::{Response, Url};
+use reqwest::{Method, Response, Url};
 
 use super::RegistryClient;
 use crate::sending::{Failed, Tries};
@@ -15,7 +15,7 @@ impl RegistryClient<'_> {
         let url = format!("{}/blobs/{digest}", self.base);
         let mut tries = Tries::new(self.config);
         loop {
-            match self.ask(|| self.http.head(&url)).await {
+            match self.ask(|| self.hops.request(Method::HEAD, &url)).await {
                 Ok(_) => return Ok(true),
                 Err(Failed::Final(RegistryError::NotFound { .. })) => return Ok(false),
                 Err(failed) => tries.next(failed).await?,
@@ -36,9 +36,12 @@ impl RegistryClient<'_> {
 
     async fn upload_once(&self, digest: &BlobDigest, content: &Bytes) -> Result<(), Failed> {
         let begun = format!("{}/blobs/uploads/", self.base);
-        let response = self.ask(|| self.http.post(&begun).body("")).await?;
+        let response = self.ask(|| self.hops.request(Method::POST, &begun).body("")).await?;
         let url = self.upload_url(&response, digest).map_err(Failed::Final)?;
-        let put = || self.http.put(url.clone()).header(CONTENT_TYPE, "application/octet-stream").body(content.clone());
+        let put = || {
+            let request = self.hops.request(Method::PUT, url.clone());
+            request.header(CONTENT_TYPE, "application/octet-stream").body(content.clone())
+        };
         self.ask(put).await.map(drop)
     }
 
@@ -61,7 +64,8 @@ impl RegistryClient<'_> {
         let url = format!("{}/manifests/{tag}", self.base);
         let mut tries = Tries::new(self.config);
         loop {
-            match self.ask(|| self.http.put(&url).header(CONTENT_TYPE, kind).body(text.clone())).await {
+            let put = || self.hops.request(Method::PUT, &url).header(CONTENT_TYPE, kind).body(text.clone());
+            match self.ask(put).await {
                 Ok(_) => return Ok(()),
                 Err(failed) => tries.next(failed).await?,
             }

@@ -25,6 +25,8 @@ pub(super) enum Fault {
     /// It comes in small pieces.
     Slow,
     Status(u16, Option<u64>),
+    /// It is said to be there.
+    Elsewhere(String),
     /// Another content of the same length.
     Spoilt,
     /// More than there is.
@@ -48,6 +50,9 @@ struct Shelf {
     layers: Vec<BlobDigest>,
     faults: VecDeque<(&'static str, Fault)>,
     login: Option<Login>,
+    /// Where tokens are said to be given.
+    realm: Option<String>,
+    asked: usize,
     ranges: Vec<String>,
     layers_sent: usize,
     sent: usize,
@@ -176,6 +181,15 @@ impl Server {
         self.shelf().login = Some(login);
     }
 
+    pub(super) fn realm(&self, url: String) {
+        self.shelf().realm = Some(url);
+    }
+
+    /// How often it was asked anything.
+    pub(super) fn asked(&self) -> usize {
+        self.shelf().asked
+    }
+
     pub(super) fn ranges(&self) -> Vec<String> {
         self.shelf().ranges.clone()
     }
@@ -198,10 +212,9 @@ impl Server {
         let (wanted, challenge) = match login {
             Login::Basic => ("Basic YW5uOmh1bnRlcjI=", "Basic realm=\"x\"".to_owned()),
             Login::Token => {
-                let challenge = format!(
-                    "Bearer realm=\"http://{}/token\",service=\"tests\",scope=\"repository:app:pull\"",
-                    self.address
-                );
+                let own = format!("http://{}/token", self.address);
+                let realm = self.shelf().realm.clone().unwrap_or(own);
+                let challenge = format!("Bearer realm=\"{realm}\",service=\"tests\",scope=\"repository:app:pull\"");
                 ("Bearer let-me-in", challenge)
             }
         };
@@ -211,6 +224,7 @@ impl Server {
 
 async fn answer(State(server): State<Server>, request: Request) -> Response {
     let path = request.uri().path().to_owned();
+    server.shelf().asked += 1;
     if path == "/token" {
         let query = request.uri().query().unwrap_or_default();
         assert!(query.contains("service=tests") && query.contains("scope=repository"), "{query}");
@@ -227,6 +241,9 @@ async fn answer(State(server): State<Server>, request: Request) -> Response {
     let mut shelf = server.shelf();
     let at = shelf.faults.iter().position(|(part, _)| path.contains(part));
     let fault = at.and_then(|at| shelf.faults.remove(at)).map_or(Fault::None, |(_, fault)| fault);
+    if let Fault::Elsewhere(url) = fault {
+        return (StatusCode::TEMPORARY_REDIRECT, [(header::LOCATION, url)]).into_response();
+    }
     if let Fault::Status(status, after) = fault {
         let mut response = StatusCode::from_u16(status).unwrap().into_response();
         if let Some(after) = after {

@@ -46,7 +46,6 @@ struct Writer {
     root: OwnedFd,
     listing: BufWriter<File>,
     batch: Batch,
-    room: Room,
     /// The directory that was used last.
     parent: Option<(Vec<u8>, Arc<OwnedFd>)>,
     /// Times of directories, to be set when nothing is added to them any more.
@@ -129,7 +128,6 @@ impl FileSink for TreeWriter {
 impl Writer {
     /// Writes what waits in the batch.
     fn settle(&mut self) -> io::Result<()> {
-        self.room.look()?;
         let listed = self.batch.write()?;
         listed.iter().try_for_each(|listed| listing::write(&mut self.listing, listed))
     }

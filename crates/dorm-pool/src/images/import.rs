@@ -300,6 +300,12 @@ impl Images {
 
     /// An empty directory of our own, after clearing what dead imports left.
     pub(super) fn stage(&self) -> Result<Staging<'_>, PoolError> {
+        let (path, lock) = self.claim()?;
+        Ok(Staging { images: self, path, is_here: true, _lock: lock })
+    }
+
+    /// A directory that belongs to this process for as long as it holds the lock.
+    pub(super) fn claim(&self) -> Result<(PathBuf, File), PoolError> {
         let held = self.lock()?;
         self.clear(&held)?;
         let mut number = 0u64;
@@ -312,7 +318,7 @@ impl Images {
             }
         };
         match disk::try_lock_directory(&path)? {
-            Some(lock) => Ok(Staging { images: self, path, is_here: true, _lock: lock }),
+            Some(lock) => Ok((path, lock)),
             None => Err(failed("lock", &path)(io::Error::from(io::ErrorKind::WouldBlock))),
         }
     }

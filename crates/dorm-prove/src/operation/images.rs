@@ -43,7 +43,7 @@ pub(crate) fn make_source(directory: &Path) -> Result<()> {
 }
 
 pub(crate) async fn import(world: &World) -> Result<Value> {
-    world.daemon.post("/images/import", json!({ "path": source(world), "tag": TAG })).await
+    world.daemon.import_image(&source(world), TAG).await
 }
 
 pub(super) async fn remove(world: &World) -> Result<Value> {

@@ -46,7 +46,7 @@ pub(super) async fn perform(world: &World, operation: Operation) -> Result<Value
             world.daemon.post("/images/pull", json!({ "reference": reference, "tag": TAG, "pull": "always" })).await
         }
         Operation::RemoveLayers => world.daemon.ask(Method::DELETE, &format!("/images/{TAG}"), None).await,
-        _ => world.daemon.post("/images/import", json!({ "path": layered.layout, "tag": TAG })).await,
+        _ => world.daemon.import_image(&layered.layout, TAG).await,
     }
 }
 

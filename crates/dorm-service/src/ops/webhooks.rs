@@ -4,10 +4,16 @@ use dorm_lifecycle::{EventKind, WebhookId};
 use dorm_store::{Change, EventFilter, WebhookRecord};
 use tokio::sync::watch;
 
+use crate::destinations::Destinations;
 use crate::error::ServiceError;
 use crate::shared::Service;
 
 impl Service {
+    /// Which addresses webhooks may be sent to.
+    pub fn webhook_destinations(&self) -> &Destinations {
+        &self.shared.settings.webhooks
+    }
+
     /// Every webhook.
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! Which daemon is asked, and with which key.
+//! Which daemon is asked, and how: over the owner's socket in the data directory, or over TCP with a key.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -7,6 +7,7 @@ use super::output::Format;
 use super::problem::Problem;
 use crate::client::Client;
 use crate::data::{DataError, read_address, read_key};
+use crate::owner_socket::OwnerSocket;
 
 /// Holds the key for a daemon whose data directory is not here.
 const KEY: &str = "DORM_KEY";
@@ -17,7 +18,8 @@ pub(crate) struct Connection {
     /// How data is printed
     #[arg(short, long, global = true, value_enum, default_value_t, value_name = "FORMAT")]
     pub(crate) output: Format,
-    /// The daemon's address, such as http://127.0.0.1:7070. By default where the daemon of the data directory listens
+    /// The daemon's address, such as http://127.0.0.1:7070. By default the command asks the daemon of the data directory:
+    /// as root over the socket `api.sock` in it, without a key, otherwise where that daemon listens
     #[arg(long, global = true, env = "DORM_SERVER", value_name = "URL", help_heading = "Daemon")]
     server: Option<String>,
     /// The daemon's data directory, for its address and key
@@ -29,9 +31,18 @@ pub(crate) struct Connection {
 impl Connection {
     /// A client for the daemon. Nothing is sent yet.
     pub(crate) fn client(&self) -> Result<Client, Problem> {
-        let server = match self.server.as_ref().filter(|server| !server.is_empty()) {
+        let server = self.server.as_ref().filter(|server| !server.is_empty());
+        let given = std::env::var(KEY).ok().filter(|key| !key.is_empty());
+        // A key that is given is used: it may be allowed less than the owner.
+        if server.is_none() && given.is_none() {
+            let socket = OwnerSocket::of(&self.data).ok().filter(OwnerSocket::is_open_to_us);
+            if let Some(socket) = socket {
+                return Ok(Client::of_owner(socket, read_address(&self.data)?)?);
+            }
+        }
+        let server = match server {
             Some(server) => server.clone(),
-            None => read_address(&self.data).ok_or_else(|| {
+            None => read_address(&self.data)?.ok_or_else(|| {
                 let message = format!("no daemon has run with the data directory {}", self.data.display());
                 Problem::no_daemon(
                     message,
@@ -39,7 +50,7 @@ impl Connection {
                 )
             })?,
         };
-        let key = match std::env::var(KEY).ok().filter(|key| !key.is_empty()) {
+        let key = match given {
             Some(key) => key,
             // The key of this host's daemon is not shown to others.
             None if !is_here(&server) => {

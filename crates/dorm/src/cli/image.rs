@@ -1,17 +1,25 @@
 //! `dorm image`: what sandboxes start from.
 
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use clap::Subcommand;
 use dorm_api::wire;
+use futures_util::{StreamExt as _, TryStreamExt as _};
 use jiff::Timestamp;
+use tokio_util::io::ReaderStream;
 
 use super::connection::Connection;
 use super::output::{self, Format};
 use super::problem::{Done, Problem};
 use super::progress::Progress;
+use super::sbx::cp::place::Place;
 use super::{exit, shown};
 use crate::client::Client;
+
+const PIECE_BYTES: usize = 256 << 10;
+/// An exported image has nothing in it that others may not see, but its directory says who may.
+const MODE: u32 = 0o600;
 
 /// What to do with images.
 #[derive(Debug, clap::Args)]
@@ -62,13 +70,13 @@ enum ImageVerb {
     Export {
         /// Its tag, digest, or the first 8 or more digits of that
         image: String,
-        /// The file, on the daemon's host; it must not be there yet
+        /// The file; it must not be there yet
         path: PathBuf,
     },
     /// Import a root filesystem, an OCI layout or a docker archive: a directory, or a tar archive, plain or compressed by
     /// gzip or zstd
     Import {
-        /// The directory or archive, on the daemon's host
+        /// The directory or archive. A daemon that is asked with --server takes archives only
         path: PathBuf,
         /// Name it; another image that had this tag loses it
         #[arg(long)]
@@ -106,7 +114,11 @@ pub(crate) async fn run(options: ImageOptions) -> Done {
     }
 }
 
+/// Over the owner's socket the daemon reads the file itself; elsewhere it is sent to it.
 async fn import(client: &Client, path: &Path, tag: Option<String>, format: Format) -> Done {
+    if !client.may_name_paths() {
+        return finish(upload(client, path, tag.as_deref()).await?, format);
+    }
     let path = whole(path)?;
     let progress = Progress::new(&format!("importing {path}"));
     let stream = client.import_image(&wire::ImportImage { path, tag }).await?;
@@ -115,11 +127,60 @@ async fn import(client: &Client, path: &Path, tag: Option<String>, format: Forma
     finish(image, format)
 }
 
-async fn export(client: &Client, image: &str, path: &Path, format: Format) -> Done {
-    let path = whole(path)?;
-    let progress = Progress::new(&format!("writing {path}"));
-    let exported = client.export_image(image, &wire::ExportImage { path }).await?;
+async fn upload(client: &Client, path: &Path, tag: Option<&str>) -> Result<wire::Image, Problem> {
+    let host = |error: std::io::Error| Problem::host(format!("read {}", path.display()), &error);
+    let from = tokio::fs::File::open(path).await.map_err(host)?;
+    let found = from.metadata().await.map_err(host)?;
+    if found.is_dir() {
+        let shown = path.display();
+        return Err(Problem::usage(
+            format!("{shown} is a directory, and a daemon that is asked with --server takes archives only"),
+            format!("pack it: `tar --numeric-owner --xattrs -C {shown} -cf image.tar .`, and import image.tar"),
+        ));
+    }
+    let progress = Progress::bytes(&format!("sending {}", path.display()));
+    let passed = progress.share();
+    let contents = ReaderStream::with_capacity(from, PIECE_BYTES).inspect_ok(move |piece| passed(piece.len()));
+    let length = Some(found.len()).filter(|_| found.is_file());
+    let stream = client.upload_image(tag, length, contents).await?;
     drop(progress);
+    let progress = Progress::new(&format!("importing {}", path.display()));
+    super::pull::follow(stream, &progress).await
+}
+
+/// Receives the image into a file, which appears whole or not at all, and never in the place of another.
+async fn download(client: &Client, image: &str, path: &Path) -> Result<wire::ExportedImage, Problem> {
+    let host = |error: std::io::Error| Problem::host(format!("write {}", path.display()), &error);
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let name = path.file_name().map(PathBuf::from);
+    let name = name.ok_or_else(|| Problem::usage(format!("{} is not the name of a file", path.display()), ""))?;
+    if path.symlink_metadata().is_ok() {
+        return Err(host(std::io::ErrorKind::AlreadyExists.into()));
+    }
+    let (about, mut contents) = client.download_image(image).await?;
+    let (draft, mut to) = Place::open(parent).and_then(|place| place.begin(&name, MODE)).map_err(host)?;
+    let progress = Progress::bytes(&format!("receiving {image}"));
+    let mut bytes = 0;
+    while let Some(piece) = contents.next().await {
+        let piece = piece?;
+        to.write_all(&piece).map_err(host)?;
+        progress.add(piece.len());
+        bytes += piece.len() as u64;
+    }
+    to.sync_all().map_err(host)?;
+    draft.keep().map_err(host)?;
+    let path = whole(path)?;
+    Ok(wire::ExportedImage { image: about.image, path, bytes, manifest: about.manifest })
+}
+
+async fn export(client: &Client, image: &str, path: &Path, format: Format) -> Done {
+    let exported = if client.may_name_paths() {
+        let path = whole(path)?;
+        let _progress = Progress::new(&format!("writing {path}"));
+        client.export_image(image, &wire::ExportImage { path }).await?
+    } else {
+        download(client, image, path).await?
+    };
     match format {
         Format::Json => output::json(&exported)?,
         Format::Table => {

@@ -112,7 +112,13 @@ impl From<ClientError> for Problem {
 
 impl From<DataError> for Problem {
     fn from(error: DataError) -> Self {
-        Self::failed(message(&error), "")
+        let next = match &error {
+            DataError::Io { source, .. } if source.kind() == std::io::ErrorKind::PermissionDenied => {
+                "run it as root, or say which daemon with --server and put its key into DORM_KEY"
+            }
+            _ => "",
+        };
+        Self::failed(message(&error), next)
     }
 }
 

@@ -5,7 +5,7 @@ mod checkpoint;
 mod checkpoints;
 mod clone;
 mod command;
-mod cp;
+pub(super) mod cp;
 mod create;
 mod describe;
 mod diff;

@@ -4,14 +4,13 @@ use bytes::Bytes;
 use dorm_api::wire::{self, TerminalMessage};
 use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{SinkExt as _, StreamExt as _};
-use tokio::net::TcpStream;
+use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest as _;
 use tokio_tungstenite::tungstenite::{Error, Message};
-use tokio_tungstenite::{MaybeTlsStream, WebSocketStream};
 
-use super::{Client, ClientError, segment};
+use super::{Client, ClientError, Connection, segment};
 
-type Socket = WebSocketStream<MaybeTlsStream<TcpStream>>;
+type Socket = WebSocketStream<Box<dyn Connection>>;
 
 /// An open terminal: the two ends of it.
 pub(crate) struct Terminal {
@@ -46,13 +45,14 @@ pub(crate) enum TerminalEvent {
 impl Client {
     /// Opens a terminal. `query` says what runs in it, as the route `pty` describes.
     pub(crate) async fn terminal(&self, sandbox: &str, query: &[(&str, String)]) -> Result<Terminal, ClientError> {
-        let http = self.http.get(format!("ws{}/v1/sandboxes/{}/pty", &self.server["http".len()..], segment(sandbox)));
+        let http = self.http.get(format!("ws://{}/v1/sandboxes/{}/pty", self.door.authority(), segment(sandbox)));
         let built = http.query(query).build().map_err(|source| self.broken(source))?;
         let mut request = built.url().as_str().into_client_request().map_err(|source| self.socket_broken(source))?;
-        if let Ok(value) = format!("Bearer {}", self.key).parse() {
+        if let Some(Ok(value)) = self.door.key().map(|key| format!("Bearer {key}").parse()) {
             request.headers_mut().insert("authorization", value);
         }
-        match tokio_tungstenite::connect_async(request).await {
+        let connection = self.connect().await?;
+        match tokio_tungstenite::client_async(request, connection).await {
             Ok((socket, _)) => {
                 let (sink, stream) = socket.split();
                 let output = TerminalOutput { server: self.server.clone(), stream };

@@ -1,14 +1,23 @@
-//! Snapshots as files. Contents are streams, so that one of any size needs the same memory.
+//! Snapshots and images as files. Contents are streams, so that one of any size needs the same memory.
 
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use dorm_api::wire;
+use futures_util::stream::BoxStream;
 use futures_util::{Stream, StreamExt as _};
 use reqwest::{Body, Method};
 use serde_json::json;
 
-use super::{Client, ClientError, segment};
+use super::{Client, ClientError, Sse, segment};
+
+/// What is said of an image that is downloaded.
+pub(crate) struct Downloaded {
+    /// Its digest.
+    pub(crate) image: String,
+    /// The digest of the manifest in the file.
+    pub(crate) manifest: String,
+}
 
 impl Client {
     /// The file of a snapshot. The stream fails when the rest cannot be read.
@@ -44,6 +53,42 @@ impl Client {
             asked = asked.header("content-length", length);
         }
         self.read(asked.body(Body::wrap_stream(contents))).await
+    }
+
+    /// Sends the archive of an image: a stream of `progress`, then `done`.
+    pub(crate) async fn upload_image<S>(
+        &self,
+        tag: Option<&str>,
+        length: Option<u64>,
+        contents: S,
+    ) -> Result<Sse, ClientError>
+    where
+        S: Stream<Item = std::io::Result<Bytes>> + Send + 'static,
+    {
+        let mut asked = self.request(Method::POST, "/images/upload");
+        if let Some(tag) = tag {
+            asked = asked.query(&[("tag", tag)]);
+        }
+        if let Some(length) = length {
+            asked = asked.header("content-length", length);
+        }
+        self.stream(asked.body(Body::wrap_stream(contents))).await
+    }
+
+    /// An image as a file, and what is said of it. The stream fails when the rest cannot be read.
+    pub(crate) async fn download_image(
+        &self,
+        reference: &str,
+    ) -> Result<(Downloaded, BoxStream<'static, Result<Bytes, ClientError>>), ClientError> {
+        let path = format!("/images/{}/download", segment(reference));
+        let answer = self.send(self.request(Method::GET, &path)).await?;
+        let text = |name: &str| {
+            let value = answer.headers().get(name).and_then(|value| value.to_str().ok());
+            value.unwrap_or_default().to_owned()
+        };
+        let about = Downloaded { image: text("x-dormouse-image"), manifest: text("x-dormouse-manifest") };
+        let client = self.clone();
+        Ok((about, answer.bytes_stream().map(move |piece| piece.map_err(|source| client.broken(source))).boxed()))
     }
 
     /// Makes a filesystem snapshot of the files of a memory snapshot.

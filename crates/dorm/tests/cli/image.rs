@@ -50,3 +50,26 @@ async fn an_oci_layout_is_exported_imported_and_described() {
     world.dorm(&["sbx", "create", "--image", "localhost:5000/team/other", "--pull", "never"]).await.failed(3, "other");
     world.dorm(&["sbx", "create", "--image", "mine", "--start"]).await.failed(2, "nothing about what to start");
 }
+
+#[tokio::test]
+async fn a_daemon_that_is_asked_by_its_address_gets_and_sends_the_bytes() {
+    let world = World::new().await;
+    write(&world.path("rootfs/etc/motd"), b"hello");
+    let server = format!("http://{}", world.address);
+    let remote = ["--server", &server];
+    assert_eq!(world.dorm(&["image", "import", "rootfs", "--tag", "mine"]).await.code, 0);
+    let rows = world.table(&[&["image", "export", "mine", "image.tar"][..], &remote].concat()).await;
+    assert_eq!(rows[0], ["IMAGE", "FILE", "SIZE", "MANIFEST"]);
+    let again = world.dorm(&[&["image", "export", "mine", "image.tar"][..], &remote].concat()).await;
+    again.failed(1, "exists");
+    world.dorm(&["image", "export", "mine", "here.tar"]).await;
+    let (far, near) = (world.path("image.tar"), world.path("here.tar"));
+    assert!(std::fs::read(far).unwrap() == std::fs::read(near).unwrap(), "the same image gives the same bytes");
+    let rows = world.table(&[&["image", "import", "image.tar", "--tag", "sent"][..], &remote].concat()).await;
+    assert_eq!(rows[1][1], "sent");
+    let refused = world.dorm(&[&["image", "import", "rootfs", "--tag", "x"][..], &remote].concat()).await;
+    refused.failed(2, "takes archives only");
+    assert_ne!(world.dorm(&[&["image", "import", "absent"][..], &remote].concat()).await.code, 0);
+    write(&world.path("note"), b"text");
+    world.dorm(&[&["image", "import", "note"][..], &remote].concat()).await.failed(2, "cannot import");
+}

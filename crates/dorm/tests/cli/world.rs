@@ -6,7 +6,7 @@ use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
-use dorm_api::{Keys, serve};
+use dorm_api::{ConnectionLimits, Doors, Keys, serve};
 use dorm_engine_fake::FakeHost;
 use dorm_pool::Pool;
 use dorm_service::{Parts, Service, Settings, SystemClock};
@@ -14,7 +14,7 @@ use dorm_store::memory::MemoryStore;
 use serde_json::Value;
 use tempfile::TempDir;
 use tokio::io::AsyncWriteExt as _;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, UnixListener};
 use tokio::process::{Child, Command};
 use tokio_util::sync::CancellationToken;
 
@@ -64,7 +64,9 @@ impl World {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let stop = CancellationToken::new();
-        tokio::spawn(serve(listener, service, Keys::new([KEY.to_owned()]), stop.clone()));
+        let owner = UnixListener::bind(data.join("api.sock")).unwrap();
+        let doors = Doors::new(listener, owner, ConnectionLimits::default());
+        tokio::spawn(serve(doors, service, Keys::new([KEY.to_owned()]), stop.clone()));
         std::fs::write(data.join("address"), format!("http://{address}\n")).unwrap();
         let mut options = std::fs::OpenOptions::new();
         let key = options.write(true).create_new(true).mode(0o600).open(data.join("key")).unwrap();

@@ -129,8 +129,7 @@ async fn filled(disk: &SmallDisk, options: &[&str]) -> Filled {
     let source = disk.path().join("source");
     std::fs::create_dir_all(source.join("etc")).unwrap();
     std::fs::write(source.join("etc/file"), "something else").unwrap();
-    let import = json!({ "path": source, "tag": "tiny" });
-    daemon.post("/images/import", import).await.unwrap();
+    daemon.import_image(&source, "tiny").await.unwrap();
     let runs = daemon.create(named("runs")).await.unwrap();
     let snapshot = daemon.checkpoint(&runs, "memory").await.unwrap()["id"].as_str().unwrap().to_owned();
     let sleeps = daemon.create(named("sleeps")).await.unwrap();

@@ -14,6 +14,7 @@ mod hostile;
 mod identity;
 mod large;
 mod limits;
+mod local_users;
 mod matrix;
 mod network;
 mod place;

@@ -26,8 +26,7 @@ async fn a_damaged_file_of_an_image_is_named_by_everybody_and_mended_by_importin
     let source = place.directory().join("source");
     std::fs::create_dir_all(source.join("etc")).unwrap();
     std::fs::write(source.join("etc/file"), "something").unwrap();
-    let import = json!({ "path": source, "tag": "tiny" });
-    let tiny = place.daemon().post("/images/import", import.clone()).await.unwrap();
+    let tiny = place.daemon().import_image(&source, "tiny").await.unwrap();
     let digest = tiny["digest"].as_str().unwrap();
     let mut sound = Counter::create(place.daemon(), json!({ "name": "sound", "image": "base" })).await;
     let (code, rows) = verify(&data);
@@ -57,7 +56,7 @@ async fn a_damaged_file_of_an_image_is_named_by_everybody_and_mended_by_importin
     let quarantine = place.daemon().get("/quarantine").await.unwrap();
     assert!(quarantine["files"][0]["reason"].as_str().unwrap().contains("rootfs/etc/file"), "{quarantine}");
 
-    place.daemon().post("/images/import", import).await.unwrap();
+    place.daemon().import_image(&source, "tiny").await.unwrap();
     assert_eq!(verify(&data).0, Some(0));
     assert_eq!(place.daemon().get("/quarantine").await.unwrap()["files"], json!([]));
     sound.is_whole(place.daemon()).await;

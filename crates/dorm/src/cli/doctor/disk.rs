@@ -14,7 +14,7 @@ const ROOM_GOOD: u64 = 20 << 30;
 
 pub(super) fn checks(data: &Path) -> Vec<Check> {
     let there = existing(data);
-    vec![room(data, &there), reflink(&there), identity(data)]
+    vec![room(data, &there), way(data, &there), reflink(&there), identity(data)]
 }
 
 /// The directory itself, or the nearest one above it that is there.
@@ -39,6 +39,24 @@ fn room(data: &Path, there: &Path) -> Check {
             }
         }
         Err(error) => Check::fail(NAME, format!("{} cannot be asked: {error}", there.display()), next),
+    }
+}
+
+/// Whether user ids of sandboxes can pass to the data directory.
+fn way(data: &Path, there: &Path) -> Check {
+    const NAME: &str = "data path";
+    let whole = std::path::absolute(data).unwrap_or_else(|_| data.to_owned());
+    // What is not there yet, the daemon makes; what is there may itself be above it.
+    let ids = if there == whole { crate::guest_ids::recorded(data).ok() } else { None };
+    let below = if there == whole { whole } else { there.join("data") };
+    let closed = dorm_pool::closed_to_guests(&below, ids.unwrap_or(dorm_guest_ids::GuestIds::DEFAULT));
+    match closed {
+        None => Check::ok(NAME, format!("sandboxes can reach {}", data.display())),
+        Some(closed) => {
+            let found = format!("user ids of sandboxes cannot pass through {} to {}", closed.display(), data.display());
+            let next = format!("chmod o+x {}, or choose another directory with --data", closed.display());
+            Check::fail(NAME, found, next)
+        }
     }
 }
 
@@ -85,5 +103,23 @@ mod tests {
         let checks = checks(&below);
         assert!(checks[0].found.contains(&below.display().to_string()), "{checks:?}");
         assert_eq!(std::fs::read_dir(above.path()).unwrap().count(), 0, "nothing is left behind");
+    }
+
+    #[test]
+    fn a_directory_that_sandboxes_cannot_reach_fails_and_says_what_to_do() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let above = tempfile::Builder::new().prefix("doctor-").tempdir_in("/var/tmp").unwrap();
+        let data = above.path().join("data");
+        for is_there in [false, true] {
+            if is_there {
+                std::fs::create_dir(&data).unwrap();
+            }
+            std::fs::set_permissions(above.path(), std::fs::Permissions::from_mode(0o700)).unwrap();
+            let check = way(&data, &existing(&data));
+            assert_eq!(check.verdict, super::super::Verdict::Fail, "{check:?}");
+            assert!(check.next_step.contains(&format!("chmod o+x {}", above.path().display())), "{check:?}");
+            std::fs::set_permissions(above.path(), std::fs::Permissions::from_mode(0o711)).unwrap();
+            assert_eq!(way(&data, &existing(&data)).verdict, super::super::Verdict::Ok);
+        }
     }
 }

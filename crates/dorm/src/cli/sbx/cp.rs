@@ -4,7 +4,7 @@
 //! (devices, and links on their way in) is named, and the exit code says that something is missing.
 
 mod download;
-pub(super) mod place;
+pub(in crate::cli) mod place;
 mod upload;
 
 use std::path::PathBuf;

@@ -55,7 +55,7 @@ pub(super) async fn run(client: &Client, options: PortOptions, format: Format) -
     };
     let url = match &listener {
         None => {
-            let daemon_port = client.authority().rsplit_once(':').map_or("80", |(_, port)| port);
+            let daemon_port = client.listens().and_then(|at| at.rsplit_once(':')).map_or("80", |(_, port)| port);
             format!("http://{label}.localhost:{daemon_port}{path}")
         }
         Some(listener) => {
@@ -88,7 +88,7 @@ async fn serve(client: &Client, listener: &TcpListener, lines: String) -> Done {
             _ = signals.next() => return Ok(exit::OK),
         };
         let (visitor, _) = accepted.map_err(|error| Problem::host("accept a connection", &error))?;
-        let (daemon, lines) = (client.authority().to_owned(), lines.clone());
+        let (daemon, lines) = (client.clone(), lines.clone());
         tokio::spawn(async move {
             if let Err(error) = forward(visitor, &daemon, &lines).await {
                 output::talk(&format!("a connection broke: {error}"));
@@ -98,7 +98,7 @@ async fn serve(client: &Client, listener: &TcpListener, lines: String) -> Done {
 }
 
 /// Passes one connection on, with `lines` in the head of its one request.
-async fn forward(mut visitor: TcpStream, daemon: &str, lines: &str) -> std::io::Result<()> {
+async fn forward(mut visitor: TcpStream, daemon: &Client, lines: &str) -> std::io::Result<()> {
     let mut head = Vec::new();
     let end = loop {
         if let Some(end) = find(&head, b"\r\n\r\n") {
@@ -116,8 +116,7 @@ async fn forward(mut visitor: TcpStream, daemon: &str, lines: &str) -> std::io::
     let rest = head.split_off(end + 2);
     let mut passed = rewrite(&head, lines);
     passed.extend_from_slice(&rest);
-    let mut daemon = TcpStream::connect(daemon).await?;
-    daemon.set_nodelay(true)?;
+    let mut daemon = daemon.connect().await.map_err(std::io::Error::other)?;
     visitor.set_nodelay(true)?;
     daemon.write_all(&passed).await?;
     tokio::io::copy_bidirectional(&mut visitor, &mut daemon).await.map(drop)

@@ -12,12 +12,12 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
 /// The directory.
-pub(in crate::cli::sbx) struct Place {
+pub(in crate::cli) struct Place {
     root: OwnedFd,
 }
 
 /// A file on its way: it appears when it is [kept](Draft::keep), and leaves nothing when it is dropped before.
-pub(in crate::cli::sbx) struct Draft {
+pub(in crate::cli) struct Draft {
     directory: OwnedFd,
     name: String,
     draft: String,
@@ -26,13 +26,13 @@ pub(in crate::cli::sbx) struct Draft {
 
 impl Place {
     /// A directory that is there. Its own path may lead over links.
-    pub(in crate::cli::sbx) fn open(path: &Path) -> io::Result<Self> {
+    pub(in crate::cli) fn open(path: &Path) -> io::Result<Self> {
         let root = rustix::fs::open(path, OFlags::DIRECTORY | OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
         Ok(Self { root })
     }
 
     /// Makes a directory in it; one that is there is fine.
-    pub(in crate::cli::sbx) fn make_directory(&self, path: &Path) -> io::Result<()> {
+    pub(in crate::cli) fn make_directory(&self, path: &Path) -> io::Result<()> {
         let (directory, name) = self.parent(path)?;
         match rustix::fs::mkdirat(&directory, &name, Mode::from_raw_mode(0o755)) {
             Ok(()) => Ok(()),
@@ -42,7 +42,7 @@ impl Place {
     }
 
     /// Begins a file with these permissions.
-    pub(in crate::cli::sbx) fn begin(&self, path: &Path, mode: u32) -> io::Result<(Draft, File)> {
+    pub(in crate::cli) fn begin(&self, path: &Path, mode: u32) -> io::Result<(Draft, File)> {
         let (directory, name) = self.parent(path)?;
         let draft = format!(".dorm-{:016x}", random()?);
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -51,7 +51,7 @@ impl Place {
     }
 
     /// Makes a link, in the place of another one if there is one. It may point anywhere: it is not followed here.
-    pub(in crate::cli::sbx) fn link(&self, path: &Path, target: &[u8]) -> io::Result<()> {
+    pub(in crate::cli) fn link(&self, path: &Path, target: &[u8]) -> io::Result<()> {
         let (directory, name) = self.parent(path)?;
         match rustix::fs::symlinkat(target, &directory, &name) {
             Err(Errno::EXIST) => {
@@ -82,7 +82,7 @@ impl Place {
 
 impl Draft {
     /// Gives it its name, in the place of a file that had it.
-    pub(in crate::cli::sbx) fn keep(mut self) -> io::Result<()> {
+    pub(in crate::cli) fn keep(mut self) -> io::Result<()> {
         rustix::fs::renameat(&self.directory, &self.draft, &self.directory, &self.name)?;
         self.kept = true;
         Ok(())

@@ -1,0 +1,314 @@
+//! How many connections from the network there may be, so that those who show no key leave room for those who do.
+//!
+//! ```text
+//! accepted ─► unknown ─┬─► known    showed a key
+//!                      ├─► visitor  named a port of a sandbox by its id
+//!                      └─► closed   no key within a time, or in the way of a newer one while it is idle
+//! ```
+
+use std::collections::BTreeMap;
+use std::io;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio_util::sync::CancellationToken;
+
+/// What a connection for which there is no room is told.
+const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nRetry-After: 1\r\n\
+    Content-Type: application/json\r\nContent-Length: 155\r\n\r\n\
+    {\"error\":{\"code\":\"unavailable\",\"message\":\"too many connections to this daemon are open\",\
+    \"next_step\":\"close some, or use the socket api.sock on its host\"}}\n";
+
+/// How many connections there may be at once.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ConnectionLimits {
+    /// All from the network.
+    pub total: usize,
+    /// Those of them to ports of sandboxes, which need no key.
+    pub visitors: usize,
+    /// Those of them that have shown no key yet.
+    pub unknown: usize,
+    /// How long a connection may be idle before it has shown a key.
+    pub unknown_for: Duration,
+}
+
+impl ConnectionLimits {
+    /// Limits that leave most of so many descriptors to sandboxes.
+    pub fn of_descriptors(descriptors: u64) -> Self {
+        let total = usize::try_from(descriptors / 4).unwrap_or(usize::MAX).clamp(64, 4096);
+        Self { total, visitors: total / 2, unknown: (total / 4).min(256), unknown_for: Duration::from_secs(10) }
+    }
+}
+
+impl Default for ConnectionLimits {
+    fn default() -> Self {
+        Self::of_descriptors(u64::MAX)
+    }
+}
+
+/// What is known of a connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Standing {
+    /// Nothing.
+    Unknown,
+    /// It is for a port of a sandbox, whose id it knows.
+    Visitor,
+    /// It has shown a key.
+    Known,
+}
+
+#[derive(Debug)]
+struct Entry {
+    standing: Standing,
+    /// How many requests are being answered.
+    under_way: usize,
+    close: CancellationToken,
+}
+
+/// Every connection from the network, the oldest first.
+#[derive(Debug)]
+pub(crate) struct Connections {
+    limits: ConnectionLimits,
+    all: Mutex<(u64, BTreeMap<u64, Entry>)>,
+}
+
+impl Connections {
+    pub(crate) fn new(limits: ConnectionLimits) -> Arc<Self> {
+        Arc::new(Self { limits, all: Mutex::default() })
+    }
+
+    /// A place for one more. Where there is none, the oldest idle one that has shown no key gives up its own.
+    pub(crate) fn enter(self: &Arc<Self>) -> Option<(Arc<Ticket>, Closing)> {
+        let mut all = self.lock();
+        let (next, entries) = &mut *all;
+        if entries.len() >= self.limits.total || count(entries, Standing::Unknown) >= self.limits.unknown {
+            let is_idle = |entry: &Entry| entry.standing == Standing::Unknown && entry.under_way == 0;
+            let oldest = entries.iter().find(|(_, entry)| is_idle(entry)).map(|(number, _)| *number);
+            entries.remove(&oldest?)?.close.cancel();
+        }
+        let (number, close) = (*next, CancellationToken::new());
+        *next += 1;
+        entries.insert(number, Entry { standing: Standing::Unknown, under_way: 0, close: close.clone() });
+        drop(all);
+        let ticket = Arc::new(Ticket { connections: self.clone(), number });
+        let closing = Closing { connections: self.clone(), number, close };
+        Some((ticket, closing))
+    }
+
+    /// Tells a connection that there is no room for it, as far as it listens.
+    pub(crate) fn refuse(&self, stream: &TcpStream) {
+        metrics::counter!("dorm_connections_refused_total").increment(1);
+        let _ = stream.try_write(FULL);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, (u64, BTreeMap<u64, Entry>)> {
+        self.all.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn count(entries: &BTreeMap<u64, Entry>, standing: Standing) -> usize {
+    entries.values().filter(|entry| entry.standing == standing).count()
+}
+
+/// A connection's place. It is given back when the connection, or what it was upgraded to, has ended.
+#[derive(Debug)]
+pub(crate) struct Ticket {
+    connections: Arc<Connections>,
+    number: u64,
+}
+
+impl Ticket {
+    /// Says what is known of the connection. Whether there is room for it as that.
+    pub(crate) fn stand(&self, standing: Standing) -> bool {
+        let mut all = self.connections.lock();
+        let entries = &mut all.1;
+        let has_room =
+            standing != Standing::Visitor || { count(entries, Standing::Visitor) < self.connections.limits.visitors };
+        match entries.get_mut(&self.number) {
+            // A key that was shown stays shown.
+            Some(entry) if entry.standing == Standing::Known || entry.standing == standing => true,
+            Some(entry) if has_room => {
+                entry.standing = standing;
+                true
+            }
+            Some(_) => false,
+            // It is being closed.
+            None => true,
+        }
+    }
+
+    /// A request is being answered, for as long as the answer of this is kept.
+    pub(crate) fn begin(self: &Arc<Self>) -> UnderWay {
+        if let Some(entry) = self.connections.lock().1.get_mut(&self.number) {
+            entry.under_way += 1;
+        }
+        UnderWay(self.clone())
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        self.connections.lock().1.remove(&self.number);
+    }
+}
+
+/// A request that is being answered.
+#[derive(Debug)]
+pub(crate) struct UnderWay(Arc<Ticket>);
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        if let Some(entry) = self.0.connections.lock().1.get_mut(&self.0.number) {
+            entry.under_way = entry.under_way.saturating_sub(1);
+        }
+    }
+}
+
+/// When a connection has to end.
+#[derive(Debug)]
+pub(crate) struct Closing {
+    connections: Arc<Connections>,
+    number: u64,
+    close: CancellationToken,
+}
+
+impl Closing {
+    /// Returns when the connection has to make room, or has been idle too long without a key.
+    pub(crate) async fn asked(self) {
+        loop {
+            tokio::select! {
+                () = self.close.cancelled() => return,
+                () = tokio::time::sleep(self.connections.limits.unknown_for) => {}
+            }
+            match self.connections.lock().1.get(&self.number) {
+                Some(entry) if entry.standing == Standing::Unknown && entry.under_way == 0 => return,
+                Some(_) => {}
+                None => return,
+            }
+        }
+    }
+}
+
+/// A stream that holds its connection's place, also when it was upgraded.
+#[derive(Debug)]
+pub(crate) struct Counted {
+    stream: TcpStream,
+    _ticket: Arc<Ticket>,
+}
+
+impl Counted {
+    pub(crate) fn new(stream: TcpStream, ticket: Arc<Ticket>) -> Self {
+        Self { stream, _ticket: ticket }
+    }
+}
+
+impl AsyncRead for Counted {
+    fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, to: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(context, to)
+    }
+}
+
+impl AsyncWrite for Counted {
+    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, from: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(context, from)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        from: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write_vectored(context, from)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn limits() -> ConnectionLimits {
+        ConnectionLimits { total: 6, visitors: 2, unknown: 3, unknown_for: Duration::from_secs(10) }
+    }
+
+    #[test]
+    fn the_oldest_idle_one_without_a_key_makes_room() {
+        let connections = Connections::new(limits());
+        let (known, known_closing) = connections.enter().unwrap();
+        assert!(known.stand(Standing::Known));
+        let (busy, busy_closing) = connections.enter().unwrap();
+        let request = busy.begin();
+        let (_idle, idle_closing) = connections.enter().unwrap();
+        let (_newer, newer_closing) = connections.enter().unwrap();
+        let _one = connections.enter().unwrap();
+        assert!(idle_closing.close.is_cancelled());
+        for stays in [&known_closing, &busy_closing, &newer_closing] {
+            assert!(!stays.close.is_cancelled());
+        }
+        drop(request);
+        let _another = connections.enter().unwrap();
+        assert!(busy_closing.close.is_cancelled());
+    }
+
+    #[test]
+    fn a_connection_with_a_key_is_never_closed_for_another() {
+        let connections = Connections::new(limits());
+        let all: Vec<_> = (0..6).map(|_| connections.enter().unwrap()).collect();
+        all.iter().for_each(|(ticket, _)| assert!(ticket.stand(Standing::Known)));
+        // The first three were closed before they could show one.
+        let all: Vec<_> = (0..3).map(|_| connections.enter().unwrap()).chain(all).collect();
+        all.iter().for_each(|(ticket, _)| assert!(ticket.stand(Standing::Known)));
+        assert!(connections.enter().is_none());
+        drop(all);
+        assert!(connections.enter().is_some());
+        assert_eq!(connections.lock().1.len(), 0);
+    }
+
+    #[test]
+    fn visitors_of_sandboxes_leave_room_for_keys() {
+        let connections = Connections::new(limits());
+        let all: Vec<_> = (0..3).map(|_| connections.enter().unwrap()).collect();
+        assert_eq!(all.iter().filter(|(ticket, _)| ticket.stand(Standing::Visitor)).count(), 2);
+        assert!(all.iter().all(|(ticket, _)| ticket.stand(Standing::Known)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_that_stays_idle_without_a_key_is_closed_after_a_time() {
+        let connections = Connections::new(limits());
+        let (ticket, closing) = connections.enter().unwrap();
+        let begun = tokio::time::Instant::now();
+        let request = ticket.begin();
+        let asked = tokio::spawn(closing.asked());
+        tokio::time::sleep(Duration::from_secs(15)).await;
+        drop(request);
+        asked.await.unwrap();
+        assert_eq!(begun.elapsed().as_secs(), 20);
+        let (known, closing) = connections.enter().unwrap();
+        known.stand(Standing::Known);
+        tokio::time::timeout(Duration::from_secs(3600), closing.asked()).await.unwrap_err();
+    }
+
+    #[test]
+    fn what_one_without_room_is_told_is_whole() {
+        let text = std::str::from_utf8(FULL).unwrap();
+        let (head, body) = text.split_once("\r\n\r\n").unwrap();
+        assert!(head.contains(&format!("Content-Length: {}", body.len())), "{}", body.len());
+        let answer: serde_json::Value = serde_json::from_str(body).unwrap();
+        assert_eq!(answer["error"]["code"], "unavailable");
+    }
+}

@@ -1,0 +1,50 @@
+//! A place for one file beside the images, such as an archive on its way in or out. What a dead process leaves there is
+//! cleared as a dead import is.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use super::Images;
+use crate::disk;
+use crate::error::PoolError;
+use crate::pool::elsewhere;
+use crate::steps::Steps;
+
+const FILE: &str = "archive.tar";
+
+/// A place for a file, which is not there yet. It goes with this value.
+pub struct Spool {
+    directory: PathBuf,
+    file: PathBuf,
+    steps: Steps,
+    _lock: File,
+}
+
+impl Images {
+    pub(crate) fn spool(&self) -> Result<Spool, PoolError> {
+        let (directory, lock) = self.claim()?;
+        let file = directory.join(FILE);
+        Ok(Spool { directory, file, steps: self.steps.clone(), _lock: lock })
+    }
+}
+
+impl Spool {
+    /// Where the file belongs.
+    pub fn path(&self) -> &Path {
+        &self.file
+    }
+}
+
+impl Drop for Spool {
+    fn drop(&mut self) {
+        if !self.steps.alive() {
+            return;
+        }
+        let directory = std::mem::take(&mut self.directory);
+        elsewhere(&self.steps, move || {
+            if let Err(error) = disk::remove_tree(&directory) {
+                tracing::warn!(path = %directory.display(), %error, "an archive is left; the next import clears it");
+            }
+        });
+    }
+}
