@@ -15,8 +15,10 @@ use std::process::{Command, ExitCode};
 use dorm_worker::{Role, Sender, Work, confine};
 use rustix::process::{Pid, Signal, kill_process};
 
+type Attempt = fn(&str) -> io::Result<()>;
+
 /// What can be tried with one argument.
-const ATTEMPTS: &[(&str, fn(&str) -> io::Result<()>)] = &[
+const ATTEMPTS: &[(&str, Attempt)] = &[
     ("read", |path| File::open(path).map(drop)),
     ("climb", |path| File::open(format!("../../../../../..{path}")).map(drop)),
     ("list", |path| fs::read_dir(path).map(|entries| assert_eq!(entries.count(), 0))),
