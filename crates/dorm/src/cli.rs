@@ -51,7 +51,7 @@ pub(crate) struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Verb {
     /// Run the daemon until SIGTERM or SIGINT; sandboxes outlive it
-    Serve(ServeOptions),
+    Serve(Box<ServeOptions>),
     /// Look for what this host has and lacks
     Doctor(doctor::DoctorOptions),
     /// Check on this host that nothing is lost: kill daemons, fill disks, damage images
@@ -89,7 +89,7 @@ impl Arguments {
 /// Does what was typed; answers the program's exit code.
 pub(crate) async fn run(arguments: Arguments) -> u8 {
     let (done, on_problem) = match arguments.verb {
-        Verb::Serve(options) => return serve(options).await,
+        Verb::Serve(options) => return serve(*options).await,
         Verb::Doctor(options) => (doctor::run(options).await, None),
         Verb::Prove(options) => (prove::run(options).await, None),
         Verb::Sbx(options) => {
