@@ -225,6 +225,7 @@ fn stand_still(stacks: &str) -> bool {
 }
 
 /// Connects to a socket whose path is longer than an address, by way of its directory.
+#[allow(clippy::disallowed_methods, reason = "calls block, on threads that may")]
 fn connect_below(socket: &Path) -> io::Result<UnixStream> {
     let (Some(directory), Some(name)) = (socket.parent(), socket.file_name()) else {
         return Err(io::ErrorKind::InvalidInput.into());
