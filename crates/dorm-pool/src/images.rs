@@ -9,9 +9,9 @@
 //! Several processes may share the directory. Short steps that look and then change hold `.lock`; an import under
 //! way holds its own directory, so that what a dead process left can be told from what a living one is making.
 //!
-//! An engine that runs with guest ids must be able to pass to a root filesystem, and ordinary users of the host must
-//! not, since there are set-uid programs in it: the directories above belong to root and the group of guest root,
-//! mode 0710. Those above `IMAGES` itself have to let everybody pass.
+//! Ordinary users of the host must not pass to a root filesystem, since there are set-uid programs in it: the directories
+//! above belong to root and the group of guest root, mode 0710. Daemons of earlier versions and bare `runsc` reach images
+//! by these directories; those above `IMAGES` itself have to let everybody pass for them.
 
 mod archive;
 mod bundle;
@@ -141,7 +141,11 @@ impl Images {
     pub(crate) fn open(directory: PathBuf, ids: GuestIds, steps: Steps) -> Result<Self, PoolError> {
         disk::make_directories(&directory)?;
         disk::make_directories(&directory.join(tags::DIRECTORY))?;
-        disk::let_pass(&directory, ids.base())?;
+        // Another group is that of guests of others, who may need it still: see `set_owner`.
+        let group = fs::metadata(&directory).map_err(failed("look at", &directory))?.gid();
+        if group == 0 || group == ids.base() {
+            disk::let_pass(&directory, ids.base())?;
+        }
         let known = sound::Known::default();
         let (limits, room, reader) = (ImportLimits::default(), Room::default(), Reader::InProcess);
         let images = Self { directory, ids, steps, limits, room, reader, owner: None, known };

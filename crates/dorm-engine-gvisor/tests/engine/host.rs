@@ -169,6 +169,9 @@ impl Drop for Place {
         for hull in fs::read_dir(self.path().join("engine/hulls")).into_iter().flatten().flatten() {
             let _ = Disk::remove_in(&hull.path().join("disk"));
         }
+        for root in fs::read_dir(self.path().join("engine/roots")).into_iter().flatten().flatten() {
+            let _ = rustix::mount::unmount(root.path(), rustix::mount::UnmountFlags::DETACH);
+        }
         let _ = rustix::mount::unmount(self.path().join("engine/slots"), rustix::mount::UnmountFlags::DETACH);
     }
 }

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use dorm_guest_ids::{GuestIds, RECORD};
 use dorm_lifecycle::Digest;
 
-use super::{Image, Images, ROOTFS};
+use super::{Foreign, Image, Images, ROOTFS};
 use crate::disk;
 use crate::error::{PoolError, failed};
 
@@ -39,17 +39,25 @@ impl Images {
         if made_with == self.ids {
             return Ok(());
         }
-        let mut needed_by = Vec::new();
-        for other in self.digests()? {
-            needed_by.extend(self.foreign(&other)?);
-        }
-        needed_by.dedup();
+        let needed_by = self.needed_by_others()?;
         if !needed_by.is_empty() {
             let (image, ids) = (digest.clone(), self.ids);
             return Err(PoolError::OtherIds { image, made_with, ids, needed_by });
         }
         tracing::info!(image = %digest, from = %made_with, to = %self.ids, "the files of an image get the host ids that guests have now");
         self.change(digest)
+    }
+
+    /// The other data directories that need any image here.
+    pub(super) fn needed_by_others(&self) -> Result<Vec<Foreign>, PoolError> {
+        let mut needed_by: Vec<Foreign> = Vec::new();
+        for digest in self.digests()? {
+            let foreign = self.foreign(&digest)?;
+            needed_by.extend(
+                foreign.into_iter().filter(|one| needed_by.iter().all(|known| known.id != one.id)).collect::<Vec<_>>(),
+            );
+        }
+        Ok(needed_by)
     }
 
     /// Completes what a process had begun that died on the way. The caller holds the lock.

@@ -81,6 +81,9 @@ impl Images {
             disk::sync_directory(&own, &self.steps)?;
         }
         self.owner = Some(owner);
+        if self.needed_by_others()?.is_empty() {
+            disk::let_pass(self.directory(), self.ids.base())?;
+        }
         Ok(())
     }
 

@@ -57,7 +57,7 @@ fn open(home: &TempDir, ids: GuestIds) -> Pool {
 fn hostile_attributes(image: &Image, ids: GuestIds) {
     let of = |name: &str| attribute(image.rootfs.join(name), capability::NAME);
     assert_eq!(of("cap2"), capability::bound(&SETUID, ids), "it gives nothing but to root of the guests' ids");
-    let others: Vec<_> = ["cap3", "rubbish", "labelled"].into_iter().filter_map(|name| of(name)).collect();
+    let others: Vec<_> = ["cap3", "rubbish", "labelled"].into_iter().filter_map(of).collect();
     assert!(others.is_empty(), "{others:?}");
     for name in ["security.selinux", "trusted.overlay.redirect"] {
         assert_eq!(attribute(image.rootfs.join("labelled"), name), None, "{name}");
@@ -180,6 +180,8 @@ async fn an_image_that_another_data_directory_needs_keeps_its_host_ids_and_is_re
     let was = owners(&image.rootfs, GuestIds::LEGACY);
 
     let own = open(&home, GuestIds::DEFAULT).owned_by(owner("own")).unwrap();
+    let group = || fs::metadata(home.path().join("images")).unwrap().gid();
+    assert_eq!(group(), GuestIds::LEGACY.base(), "guests of the other pass as before");
     for refused in
         [own.sound_image(&image.digest).await, own.owned_image(&image.digest).await, import(&own, &source).await]
     {
@@ -196,6 +198,8 @@ async fn an_image_that_another_data_directory_needs_keeps_its_host_ids_and_is_re
     other.release_image(&image.digest).await.unwrap();
     own.sound_image(&image.digest).await.unwrap();
     assert_eq!(owners(&image.rootfs, GuestIds::DEFAULT), was);
+    open(&home, GuestIds::DEFAULT).owned_by(owner("own")).unwrap();
+    assert_eq!(group(), BASE);
 }
 
 #[tokio::test]
