@@ -87,8 +87,9 @@ impl SmallDisk {
             over.store(true, Ordering::Relaxed);
             neighbour.join().unwrap();
             let least = watch.join().unwrap();
-            // What the neighbour itself takes is not the import's.
-            assert!(least >= RESERVE - MIB, "{least} bytes were free, {RESERVE} must stay so");
+            // What the neighbour itself takes is not the import's, nor is what the file system gives back only when it
+            // commits its journal.
+            assert!(least >= RESERVE - 4 * MIB, "{least} bytes were free, {RESERVE} must stay so");
             imported
         })
     }

@@ -7,7 +7,8 @@ use crate::cli::problem::Done;
 use crate::cli::{exit, shown};
 use crate::client::Client;
 
-const TITLES: [&str; 7] = ["CPU TIME", "MEMORY", "DISK", "HOST PROCESSES", "SENT", "RECEIVED", "NETWORK LIMIT"];
+const TITLES: [&str; 9] =
+    ["CPU TIME", "MEMORY", "DISK", "HOST PROCESSES", "DISK READ", "DISK WRITTEN", "SENT", "RECEIVED", "NETWORK LIMIT"];
 
 /// Of which sandbox.
 #[derive(Debug, clap::Args)]
