@@ -65,7 +65,7 @@ impl Attacked {
     async fn begin(place: Place) -> Self {
         let daemon = place.daemon();
         let source = hostile(&place);
-        let image = daemon.post("/images/import", json!({ "path": source, "tag": "hostile" })).await.unwrap();
+        let image = daemon.import_image(&source, "hostile").await.unwrap();
         let rootfs = daemon.images().join(image["digest"].as_str().unwrap()).join("rootfs");
         daemon.post("/volumes", json!({ "name": "data", "size_bytes": 64 << 20 })).await.unwrap();
         let volumes = json!([{ "volume": "data", "path": "/data" }]);
