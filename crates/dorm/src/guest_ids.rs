@@ -26,7 +26,7 @@ const NAMED: usize = 3;
 pub(crate) enum GuestIdsError {
     /// Ids of the range are somebody's.
     #[error(
-        "guests cannot have the host ids {ids}: {}; whoever has an id of guests can read and change their images and \
+        "guests cannot have the host ids {ids}: {}; a user with one of these ids can read and change images and \
          volumes: {}",
         named(claims),
         remedy(*free)
@@ -121,7 +121,7 @@ pub(crate) fn choose(data: &Path, asked: Option<GuestIds>) -> Result<Chosen, Gue
     }
     if !claims.is_empty() {
         tracing::warn!(
-            "guests have the host ids {}, and {}; whoever has an id of guests can read and change their images and volumes: \
+            "guests have the host ids {}, and {}; a user with one of these ids can read and change images and volumes: \
              suspend all sandboxes with --park-count 0, stop the daemon, and {}",
             chosen.ids,
             named(&claims),

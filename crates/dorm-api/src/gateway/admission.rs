@@ -1,7 +1,7 @@
-//! Who may reach a port: everyone for a public one; for a private one whoever shows a key, the sandbox's port token, or the
-//! cookie that a one-time link was exchanged for.
+//! Who may reach a port. A public port is open to everyone who knows the sandbox's id. A private port is open to requests
+//! with an API key, with the sandbox's port token, or with the cookie that a one-time link was exchanged for.
 //!
-//! Nothing of that is passed on to the program inside.
+//! None of these is passed on to the program inside.
 
 use axum::body::Body;
 use axum::extract::Request;
