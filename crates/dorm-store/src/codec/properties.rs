@@ -423,7 +423,15 @@ proptest! {
             prop_assert!(decode_sandbox(&more.to_string()).is_err(), "one more at '{}'", pointer);
             let keys: Vec<_> = whole.pointer(&pointer).unwrap().as_object().unwrap().keys().cloned().collect();
             // These are left out where there is nothing to say.
-            let optional = ["background", "unreachable", "suspend_failures", "on_suspend_failure", "program", "unleased"];
+            let optional = [
+                "background",
+                "unreachable",
+                "suspend_failures",
+                "on_suspend_failure",
+                "port_access",
+                "program",
+                "unleased",
+            ];
             for key in keys.into_iter().filter(|key| !optional.contains(&key.as_str())) {
                 let mut less = whole.clone();
                 less.pointer_mut(&pointer).unwrap().as_object_mut().unwrap().remove(&key);
