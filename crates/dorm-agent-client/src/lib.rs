@@ -18,6 +18,8 @@ mod credit;
 mod dial;
 mod error;
 mod files;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzzing;
 mod inbox;
 mod page;
 mod processes;

@@ -17,7 +17,7 @@ use dorm_steps::pass;
 
 use crate::captures::Captures;
 pub use crate::captures::fuzzing::listing;
-pub use crate::images::fuzzing::documents;
+pub use crate::images::fuzzing::{documents, told};
 use crate::images::{Images, ImportLimits};
 use crate::steps::Steps;
 

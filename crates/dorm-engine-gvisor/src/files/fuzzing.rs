@@ -1,15 +1,17 @@
-//! What fuzzers are let at: a memory image that a taken-over sandbox has written. Not built into anything that is
-//! shipped.
+//! What fuzzers are let at: a memory image that a taken-over sandbox has written, and what a taken-over worker says of one.
+//! Not built into anything that is shipped.
 
 use std::fs::File;
 use std::io;
 
 use dorm_engine::{Content, Entry, EntryKind, FileSink};
+use dorm_worker::Frames;
 
 use super::budget::{Budget, FilesLimits};
 use super::pages::{MemoryFiles, Source};
+use super::told::Stopped;
 use super::walk::Walk;
-use super::{kernel, tree, unframe};
+use super::{kernel, told, tree, unframe};
 
 /// What the first byte asks for: the state comes in frames.
 const FRAMED: u8 = 1;
@@ -47,6 +49,44 @@ pub fn image(data: &[u8]) {
     let _ = Walk::new(&graph, Source::new(pages, memory.bytes), &mut sink, &budget).run(&upper, tmp.as_ref());
 }
 
+/// Takes what a worker says of a memory image.
+///
+/// # Panics
+/// When a path leads out of the root, there are more entries than allowed, or the error is long.
+pub fn told(data: &[u8]) {
+    const ENTRIES_MAX: u64 = 100;
+    let mut sink = Told::default();
+    let taken = told::take(&mut Frames::new(data), ENTRIES_MAX, &mut sink);
+    assert!(sink.entries <= ENTRIES_MAX);
+    if let Err(Stopped::Files(error)) = taken {
+        assert!(error.to_string().len() < 8192, "an error is as long as what it is about");
+    }
+}
+
+#[derive(Default)]
+struct Told {
+    entries: u64,
+}
+
+impl FileSink for Told {
+    fn take(&mut self, entry: &Entry, content: &mut dyn Content) -> io::Result<()> {
+        self.entries += 1;
+        is_inside(&entry.path);
+        if let EntryKind::HardLink(of) = &entry.kind {
+            is_inside(of);
+        }
+        while let Some((_, piece)) = content.next()? {
+            assert!(!piece.is_empty());
+        }
+        Ok(())
+    }
+}
+
+fn is_inside(path: &[u8]) {
+    let is_inside = path.is_empty() || path.split(|byte| *byte == b'/').all(|part| !matches!(part, b"" | b"." | b".."));
+    assert!(is_inside && !path.contains(&0), "{:?} leads elsewhere", String::from_utf8_lossy(path));
+}
+
 #[derive(Default)]
 struct Counted {
     bytes: u64,
@@ -54,14 +94,9 @@ struct Counted {
 
 impl FileSink for Counted {
     fn take(&mut self, entry: &Entry, content: &mut dyn Content) -> io::Result<()> {
-        let parts = |path: &[u8]| {
-            let is_inside =
-                path.is_empty() || path.split(|byte| *byte == b'/').all(|part| !matches!(part, b"" | b"." | b".."));
-            assert!(is_inside && !path.contains(&0), "{:?} leads elsewhere", String::from_utf8_lossy(path));
-        };
-        parts(&entry.path);
+        is_inside(&entry.path);
         if let EntryKind::HardLink(of) = &entry.kind {
-            parts(of);
+            is_inside(of);
         }
         let mut last = 0;
         while let Some((at, piece)) = content.next()? {

@@ -5,12 +5,16 @@ use std::io::{Read as _, Write as _};
 use std::path::Path;
 use std::sync::Arc;
 
+use dorm_worker::Frames;
 use sha2::{Digest as _, Sha256};
 
+use super::archive::Wrong;
 use super::bundle::Bundle;
 use super::documents::{BlobDigest, Configuration, Document, Packing, choose};
 use super::import::Job;
 use super::layers::{Blob, LayerBlob};
+use super::node::{GuestPath, Kind};
+use super::reader::{Message, message};
 use super::{Image, ImageConfig, ImageSource};
 use crate::error::PoolError;
 use crate::fuzzing::{Fuzzed, first, is_of_a_guest, mended, part};
@@ -110,6 +114,38 @@ fn layer(how: u8, content: &[u8]) -> LayerBlob {
     file.write_all(&packed).expect("to write");
     let blob = Blob { file: Arc::new(file), offset: 0, bytes: packed.len() as u64 };
     LayerBlob { diff_id: BlobDigest::from_bytes(&sum), digest: None, packing: Some(packing), blob: Some(blob) }
+}
+
+/// Takes what a worker says of an archive.
+///
+/// # Panics
+/// When a path leads out of the image, or a text is long.
+pub fn told(data: &[u8]) {
+    let short = |text: &str| assert!(text.len() < 8192, "a text of {} bytes", text.len());
+    let is_inside = |path: &GuestPath| {
+        let mut parts = path.as_bytes().split(|byte| *byte == b'/');
+        let is_inside = path.as_bytes().is_empty() || parts.all(|part| !matches!(part, b"" | b"." | b".."));
+        assert!(is_inside, "{path:?} leads elsewhere");
+    };
+    let mut frames = Frames::new(data);
+    while let Ok(message) = message(&mut frames) {
+        match message {
+            Message::Entry(name, node) => {
+                short(&name);
+                is_inside(&node.path);
+                if let Kind::HardLink(of) = &node.kind {
+                    is_inside(of);
+                }
+            }
+            Message::LeftOut(name, _) => short(&name),
+            Message::Wrong(Wrong::Archive { what, .. }) => short(&what),
+            Message::Wrong(Wrong::Entry { name, refusal }) => {
+                [&name, &refusal.what].into_iter().for_each(|text| short(text))
+            }
+            Message::Wrong(Wrong::Taker(_)) => panic!("a worker takes nothing"),
+            Message::Content(_) | Message::Place(..) | Message::Same(..) | Message::Answer(_) | Message::Done => {}
+        }
+    }
 }
 
 /// Reads the documents of an image.

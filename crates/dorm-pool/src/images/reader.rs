@@ -50,7 +50,7 @@ pub(crate) enum Reader {
 }
 
 /// What a worker says.
-enum Message {
+pub(super) enum Message {
     Entry(String, Node),
     Content(usize),
     LeftOut(String, u64),
@@ -373,37 +373,40 @@ impl Told {
     }
 
     fn message(&mut self) -> io::Result<Message> {
-        let Some((kind, bytes)) = self.frames.next_frame()? else {
-            return Err(io::ErrorKind::UnexpectedEof.into());
-        };
-        if kind == CONTENT {
-            return Ok(Message::Content(bytes));
-        }
-        let mut fields = Fields::of(self.frames.content()?);
-        let text = |text: Vec<u8>| String::from_utf8_lossy(&text).into_owned();
-        let message = match kind {
-            ENTRY => {
-                let (name, node) = wire::node(&mut fields)?;
-                Message::Entry(name, node)
-            }
-            LEFT_OUT => Message::LeftOut(text(fields.text()?), fields.number()?),
-            WRONG => Message::Wrong(wrong(&mut fields)?),
-            PLACE => Message::Place(fields.text()?, fields.number()?, fields.number()?),
-            SAME => Message::Same(fields.text()?, fields.text()?),
-            ANSWER => return Ok(Message::Answer(fields.as_bytes() == [1])),
-            DONE => Message::Done,
-            _ => return Err(io::Error::new(io::ErrorKind::InvalidData, "it is of no kind")),
-        };
-        fields.end()?;
-        Ok(message)
+        message(&mut self.frames)
     }
 }
 
+/// The next message of a worker.
+pub(super) fn message(frames: &mut Frames<impl Read>) -> io::Result<Message> {
+    let Some((kind, bytes)) = frames.next_frame()? else {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    };
+    if kind == CONTENT {
+        return Ok(Message::Content(bytes));
+    }
+    let mut fields = Fields::of(frames.content()?);
+    let message = match kind {
+        ENTRY => {
+            let (name, node) = wire::node(&mut fields)?;
+            Message::Entry(name, node)
+        }
+        LEFT_OUT => Message::LeftOut(legible(&fields.text()?), fields.number()?),
+        WRONG => Message::Wrong(wrong(&mut fields)?),
+        PLACE => Message::Place(fields.text()?, fields.number()?, fields.number()?),
+        SAME => Message::Same(fields.text()?, fields.text()?),
+        ANSWER => return Ok(Message::Answer(fields.as_bytes() == [1])),
+        DONE => Message::Done,
+        _ => return Err(io::Error::new(io::ErrorKind::InvalidData, "it is of no kind")),
+    };
+    fields.end()?;
+    Ok(message)
+}
+
 fn wrong(fields: &mut Fields) -> io::Result<Wrong<PoolError>> {
-    let (is_entry, entry, what) = (fields.number()? == 1, fields.text()?, legible(&fields.text()?));
+    let (is_entry, name, what) = (fields.number()? == 1, legible(&fields.text()?), legible(&fields.text()?));
     let (has_source, source) = (fields.number()? == 1, legible(&fields.text()?));
     let source = has_source.then(|| io::Error::other(source));
-    let name = String::from_utf8_lossy(&entry).into_owned();
     Ok(match is_entry {
         true => Wrong::Entry { name, refusal: Refusal { what, source } },
         false => Wrong::Archive { what, source },

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use dorm_worker::Fields;
+use dorm_worker::{Fields, legible};
 
 use crate::images::archive::link_target;
 use crate::images::node::{GuestPath, Kind, Node, Refusal};
@@ -59,7 +59,7 @@ pub(in crate::images) fn put_node(fields: &mut Fields, name: &str, node: &Node) 
 /// The entry and its name in messages.
 pub(in crate::images) fn node(fields: &mut Fields) -> io::Result<(String, Node)> {
     let refused = |refusal: Refusal| io::Error::new(io::ErrorKind::InvalidData, refusal.what);
-    let name = String::from_utf8_lossy(&fields.text()?).into_owned();
+    let name = legible(&fields.text()?);
     let path = GuestPath::parse(&fields.text()?).map_err(refused)?;
     let (kind, bytes, target) = (fields.number()?, fields.number()?, fields.text()?);
     let kind = match kind {
@@ -82,6 +82,8 @@ pub(in crate::images) fn node(fields: &mut Fields) -> io::Result<(String, Node)>
 
 #[cfg(test)]
 mod tests {
+    use dorm_worker::Sender;
+
     use super::*;
 
     fn read(fields: &Fields) -> io::Result<(String, Node)> {
@@ -127,5 +129,32 @@ mod tests {
         climbs.put_bytes(b"a");
         climbs.put_bytes(b"../../etc/shadow");
         assert!(read(&climbs).is_err());
+    }
+
+    #[test]
+    fn messages_that_fuzzers_begin_with_pass() {
+        const SEED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/seeds/told/archive");
+        let path = |text: &str| GuestPath::parse(text.as_bytes()).unwrap();
+        let node = |kind| Node { path: path("a"), kind, mode: 0, user: 0, group: 0, modified: 0, capability: None };
+        let mut sent = vec![1];
+        let mut sender = Sender::new(&mut sent);
+        let mut fields = Fields::default();
+        for kind in [Kind::File(3), Kind::HardLink(path("b/c")), Kind::Symlink(b"/d".to_vec())] {
+            fields.clear();
+            put_node(&mut fields, "./a", &node(kind));
+            sender.send(ENTRY, fields.as_bytes()).unwrap();
+        }
+        sender.send(CONTENT, b"abc").unwrap();
+        fields.clear();
+        fields.put_bytes(b"dev/null");
+        fields.put(0);
+        sender.send(LEFT_OUT, fields.as_bytes()).unwrap();
+        sender.send(DONE, b"").unwrap();
+        sender.into_inner().unwrap();
+        if std::env::var_os("DORM_REWRITE").is_some() {
+            std::fs::write(SEED, &sent).unwrap();
+        }
+        assert_eq!(std::fs::read(SEED).unwrap(), sent, "the seed is stale: run this with DORM_REWRITE=1");
+        crate::fuzzing::told(&sent[1..]);
     }
 }
