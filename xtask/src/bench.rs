@@ -1,6 +1,7 @@
 //! `cargo xtask bench`: Dormouse through its HTTP API beside bare `runsc` on the same root filesystem, in turns in the
 //! same run. Absolute times mean little on a noisy machine; the ratios are what is promised.
 
+mod attack;
 mod build;
 mod images;
 mod lineage;
@@ -48,6 +49,8 @@ pub(crate) enum Part {
     Images,
     /// The service on an empty store and on one with a million sandboxes.
     Store,
+    /// A hostile sandbox and its neighbour, for twelve minutes.
+    Attack,
 }
 
 struct Row {
@@ -103,6 +106,9 @@ pub(crate) async fn run(dorm: &Path, images: &Path, only: &[Part], json_file: Op
         }
         if wanted(Part::Store) {
             rows.extend(store::on_full_store(dorm, &directory.join("stores"))?);
+        }
+        if wanted(Part::Attack) {
+            rows.extend(attack::attack(&daemon).await?);
         }
         Ok::<_, anyhow::Error>(idle)
     };
