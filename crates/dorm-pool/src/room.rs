@@ -101,9 +101,10 @@ impl Meter {
     }
 
     fn refill(&mut self, bytes: u64, inodes: u64) -> Result<(), PoolError> {
+        let mut granted = self.room.granted();
+        // Asked under the lock: what another writer has written since counts as free no more, and neither does its grant.
         let facts = rustix::fs::statvfs(&self.path).map_err(failed("ask for free space in", &self.path))?;
         let free_bytes = facts.f_bavail.saturating_mul(facts.f_frsize);
-        let mut granted = self.room.granted();
         granted.give_back(&mut self.grant);
         self.left = Granted::default();
         let room_bytes = free_bytes.saturating_sub(self.room.reserve_bytes).saturating_sub(granted.bytes);

@@ -58,6 +58,12 @@ impl SmallDisk {
         facts.f_bavail * facts.f_frsize
     }
 
+    /// The most of some readings, one after the other. While ext4 writes an extent back it counts it twice for a moment, as
+    /// reserved and as taken (2 MiB of 96 MiB that were synced, measured on Linux 6.18).
+    fn free_for_long(&self) -> u64 {
+        (0..100).map(|_| self.free()).max().unwrap_or_default()
+    }
+
     fn free_inodes(&self) -> u64 {
         rustix::fs::statvfs(self.path()).unwrap().f_favail
     }
@@ -70,7 +76,7 @@ impl SmallDisk {
             let watch = scope.spawn(|| {
                 let mut least = u64::MAX;
                 while !over.load(Ordering::Relaxed) {
-                    least = least.min(self.free());
+                    least = least.min(self.free_for_long());
                 }
                 least
             });
@@ -87,9 +93,8 @@ impl SmallDisk {
             over.store(true, Ordering::Relaxed);
             neighbour.join().unwrap();
             let least = watch.join().unwrap();
-            // What the neighbour itself takes is not the import's, nor is what the file system gives back only when it
-            // commits its journal.
-            assert!(least >= RESERVE - 4 * MIB, "{least} bytes were free, {RESERVE} must stay so");
+            // What the neighbour itself takes is not the import's.
+            assert!(least >= RESERVE - MIB, "{least} bytes were free, {RESERVE} must stay so");
             imported
         })
     }
