@@ -26,7 +26,8 @@ const MIB: f64 = 1_048_576.0;
 /// Measures a neighbour and the API alone and under attack, and what the daemon and the disk are made to take.
 pub(super) async fn attack(daemon: &Daemon) -> Result<Vec<Row>> {
     let neighbour = daemon.create(json!({ "name": "neighbour", "image": "base" })).await?;
-    let hostile = json!({ "name": "hostile", "image": "base", "resources": { "memory_bytes": MEMORY, "disk_bytes": DISK } });
+    let hostile =
+        json!({ "name": "hostile", "image": "base", "resources": { "memory_bytes": MEMORY, "disk_bytes": DISK } });
     let hostile = daemon.create(hostile).await?;
     daemon.write(&hostile, "/root/attack.py", ATTACK.as_bytes().to_vec()).await?;
     let mut rows = [
@@ -124,7 +125,8 @@ async fn counts(daemon: &Daemon, hostile: &str) -> Result<Value> {
     };
     until(PATIENCE, "the attack is over", || async { Ok(read().await?.is_some()) }).await?;
     let counts = read().await?.context("the counts were there a moment ago")?;
-    let idle: Vec<_> = counts.as_object().into_iter().flatten().filter(|(_, count)| count.as_u64() == Some(0)).collect();
+    let idle: Vec<_> =
+        counts.as_object().into_iter().flatten().filter(|(_, count)| count.as_u64() == Some(0)).collect();
     ensure!(idle.is_empty() && counts.is_object(), "these attacks did nothing: {idle:?}");
     Ok(counts)
 }
@@ -137,7 +139,8 @@ fn slowest_twentieth(times: &[f64]) -> f64 {
 
 fn resident_mib(pid: u32) -> Result<f64> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).context("read the daemon's status")?;
-    let kib = status.lines().find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix("kB")?.trim().parse().ok());
+    let kib =
+        status.lines().find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix("kB")?.trim().parse().ok());
     kib.map(|kib: f64| kib / 1024.0).context("the daemon has no memory")
 }
 
