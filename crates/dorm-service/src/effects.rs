@@ -185,6 +185,7 @@ const OPERATION_LIMIT: &str = "--operation-limit";
 
 async fn spec(task: &Task, run: &RunId) -> Result<RunSpec, Failure> {
     let wanted = &task.sandbox.spec;
+    task.shared.secrets_of(&task.sandbox)?;
     let (image, layers) = task.shared.sound(&wanted.image, wanted.layer.as_ref()).await?;
     Ok(RunSpec {
         run: run.clone(),
@@ -283,7 +284,8 @@ async fn introduce(task: &Task, run: &RunId, memory: Memory) -> Result<Agent, Se
     if memory == Memory::Kept || !task.sandbox.spec.attachments.is_empty() {
         mount_inside(&task.shared, &task.sandbox, &agent, Busy::Hide).await?;
     }
-    let resumed = tokio::time::timeout(patience, agent.resumed(&wake::identity(task).await)).await;
+    let identity = wake::identity(task).await?;
+    let resumed = tokio::time::timeout(patience, agent.resumed(&identity)).await;
     for hook in resumed.map_err(|_| reach::silent(patience))??.hooks {
         if hook.outcome != HookOutcome::Done {
             tracing::warn!(%run, program = ?hook.path, outcome = ?hook.outcome, "a program has not taken the new identity");

@@ -11,6 +11,7 @@ use thiserror::Error;
 
 use crate::failure::Failure;
 use crate::registry::RegistryError;
+use crate::secrets::SealError;
 use crate::volumes::VolumeProblem;
 
 /// Why something could not be done.
@@ -135,6 +136,16 @@ pub enum ServiceError {
         sandbox: SandboxId,
         /// The secret.
         name: String,
+    },
+    /// A secret of a sandbox cannot be read.
+    #[error("cannot read secret '{name}' of sandbox {sandbox}")]
+    SecretLost {
+        /// Which.
+        sandbox: SandboxId,
+        /// The secret.
+        name: String,
+        /// Why.
+        source: SealError,
     },
     /// A fork of all or none was given up.
     #[error(
@@ -359,7 +370,7 @@ impl ServiceError {
             | Self::NoSecret { .. } => Code::InvalidArgument,
             Self::OperationFailed { failure, .. } => failure.code(),
             Self::ForkFailed { source, .. } | Self::TrialFailed { source, .. } => source.code(),
-            Self::NotTheSame(_) | Self::NotReady { .. } => Code::Failed,
+            Self::NotTheSame(_) | Self::NotReady { .. } | Self::SecretLost { .. } => Code::Failed,
             Self::NotAdmitted { .. } | Self::PausedForDisk { .. } => Code::NoRoom,
             Self::Stopping | Self::ForkNotRecorded { .. } | Self::StillWaking(_) | Self::Unreachable { .. } => {
                 Code::Unavailable
@@ -418,6 +429,9 @@ impl ServiceError {
             Self::Denied { denied, .. } => denied.next_step(),
             Self::BadFork { .. } => "",
             Self::NoSecret { .. } => "give it a value, or describe the sandbox to see which secrets it has",
+            Self::SecretLost { .. } => {
+                "start the daemon with the key it takes (--secrets-key), or with --without-lost-secrets to do without it"
+            }
             Self::ForkFailed { source, .. } => source.next_step(),
             Self::OperationFailed { failure, state, .. } => after_failure(failure, *state),
             Self::HostPart(_) => "import or pull that image again",
@@ -485,6 +499,9 @@ impl ServiceError {
 
 /// What a caller can do after an operation has failed, by why it has and where that left the sandbox.
 fn after_failure(failure: &Failure, state: StateName) -> &'static str {
+    if let Some(lost @ ServiceError::SecretLost { .. }) = failure.cause() {
+        return lost.next_step();
+    }
     match (failure.code(), state) {
         (Code::NoRoom, StateName::Running) => "it goes on running; make room on this host, then try again",
         (Code::NoRoom, StateName::Suspended) => "its image is untouched; make room on this host, then try again",

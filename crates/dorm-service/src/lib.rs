@@ -79,7 +79,7 @@ pub use parking::ParkLimits;
 pub use recovery::RecoveryReport;
 pub use registry::{Deed, FileContent, Pull, PullProgress, Pushed, Registry, RegistryError, Transport};
 pub use retention::Retention;
-pub use secrets::{SecretAsked, SecretsAsked};
+pub use secrets::{LostSecrets, SealError, SecretAsked, SecretsAsked, SecretsKey};
 pub use shared::{Parts, Service, Settings};
 pub use tree::{TreeFilter, TreeId, TreeNode, TreeState};
 pub use view::{Residence, SandboxView};

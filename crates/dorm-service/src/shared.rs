@@ -35,6 +35,7 @@ use crate::references::References;
 use crate::registry::Registry;
 use crate::removals::Removals;
 use crate::retention::Retention;
+use crate::secrets::SecretsKey;
 use crate::service_clock::ServiceClock;
 use crate::soundness::Soundness;
 use crate::timers::Timers;
@@ -90,6 +91,8 @@ pub struct Settings {
     pub port_access: PortAccess,
     /// What the tokens of private ports are derived from. Default: something new at each start.
     pub port_secret: Option<PortSecret>,
+    /// What encrypts the secrets of records. Default: nothing does.
+    pub secrets_key: Option<SecretsKey>,
 }
 
 impl Default for Settings {
@@ -111,6 +114,7 @@ impl Default for Settings {
             scrub_bytes_per_second: None,
             port_access: PortAccess::default(),
             port_secret: None,
+            secrets_key: None,
         }
     }
 }

@@ -52,6 +52,18 @@ pub(crate) enum DataError {
         /// The key's file.
         path: PathBuf,
     },
+    /// What encrypts secrets is not a key.
+    #[error("{path} is no key of secrets, which is 64 hexadecimal digits: put back the file that the daemon has made")]
+    NoSecretsKey {
+        /// The key's file.
+        path: PathBuf,
+    },
+    /// Somebody else may read what encrypts secrets.
+    #[error("{path} may be read by others: chmod 600 it")]
+    OpenSecretsKey {
+        /// The key's file.
+        path: PathBuf,
+    },
     /// There is no key.
     #[error("{path} holds no key: delete it for a new one")]
     NoKey {
@@ -144,6 +156,21 @@ impl Data {
         Ok(secret)
     }
 
+    /// Where the key of secrets is, unless it is said.
+    pub(crate) fn secrets_key_path(&self) -> PathBuf {
+        self.path.join("secrets-key")
+    }
+
+    /// Makes the key of secrets at `path`.
+    pub(crate) fn make_secrets_key(&self, path: &Path) -> Result<[u8; 32], DataError> {
+        let key = random(path)?;
+        let digits: String = key.iter().map(|byte| format!("{byte:02x}")).collect();
+        self.write_secret(path, format!("{digits}\n").as_bytes())?;
+        let parent = path.parent().unwrap_or(path);
+        File::open(parent).and_then(|open| open.sync_all()).map_err(io("sync", parent))?;
+        Ok(key)
+    }
+
     fn write_secret(&self, path: &Path, secret: &[u8]) -> Result<(), DataError> {
         let draft = path.with_extension("new");
         let mut file = OpenOptions::new()
@@ -218,6 +245,25 @@ pub(crate) fn read_key(directory: &Path) -> Result<String, DataError> {
     let key = std::fs::read_to_string(&path).map_err(io("read", &path))?;
     let key = key.trim();
     if key.is_empty() { Err(DataError::NoKey { path }) } else { Ok(key.to_owned()) }
+}
+
+/// The key of secrets at `path`, if there is one.
+pub(crate) fn read_secrets_key(path: &Path) -> Result<Option<[u8; 32]>, DataError> {
+    use std::os::unix::fs::MetadataExt as _;
+    let text = match std::fs::read_to_string(path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(io("read", path)(error)),
+    };
+    if std::fs::metadata(path).map_err(io("read", path))?.mode() & 0o077 != 0 {
+        return Err(DataError::OpenSecretsKey { path: path.to_owned() });
+    }
+    let digits = text.trim().as_bytes();
+    let byte = |pair: &[u8]| std::str::from_utf8(pair).ok().and_then(|pair| u8::from_str_radix(pair, 16).ok());
+    let is_hexadecimal = digits.iter().all(u8::is_ascii_hexdigit);
+    let key: Option<Vec<u8>> = digits.chunks(2).map(byte).collect();
+    let key = key.filter(|_| is_hexadecimal && digits.len() == 64).and_then(|key| key.try_into().ok());
+    key.map(Some).ok_or_else(|| DataError::NoSecretsKey { path: path.to_owned() })
 }
 
 /// Where the daemon of a data directory listens, if it has noted that.

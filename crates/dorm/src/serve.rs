@@ -13,7 +13,7 @@ use dorm_guest_ids::GuestIds;
 use dorm_lifecycle::Limits;
 use dorm_net::{HostNetwork, TrafficLimits};
 use dorm_pool::{ImportLimits, Pool};
-use dorm_service::{Budgets, ParkLimits, Parts, Retention, Service, Settings};
+use dorm_service::{Budgets, LostSecrets, ParkLimits, Parts, Retention, SecretsKey, Service, Settings};
 use dorm_store::{SteppedStore, Store};
 use dorm_worker::Program;
 use tokio::net::TcpListener;
@@ -168,6 +168,14 @@ pub(crate) struct ServeOptions {
     /// 1879048192 for a new one. They change only while no sandbox of the data directory runs
     #[arg(long, env = "DORM_GUEST_IDS", value_name = "BASE")]
     guest_ids: Option<GuestIds>,
+    /// The file with the key that encrypts the secrets of sandboxes in records. It is made when there is none. Keep it on
+    /// another disk, and a copy of it: without it no secret can be read [default: secrets-key in the data directory]
+    #[arg(long, env = "DORM_SECRETS_KEY", value_name = "FILE")]
+    secrets_key: Option<PathBuf>,
+    /// Start and resume sandboxes without those of their secrets that cannot be read, because their key is lost. By default
+    /// they stay suspended
+    #[arg(long, env = "DORM_WITHOUT_LOST_SECRETS")]
+    without_lost_secrets: bool,
     #[command(flatten)]
     bounds: BoundOptions,
     /// Let webhooks, and what registries redirect to, go to addresses of this network, too, such as 127.0.0.0/8; may be given
@@ -264,15 +272,8 @@ async fn open(
     };
     let Identity { id, prefix } = identity;
     let owner = dorm_pool::Owner { id: id.clone(), data: path.to_owned() };
-    let mut network = dorm_net::Config::new(path.join("network"), prefix.clone());
-    network.owner = id.clone();
-    network.steps = steps.clone();
-    network.limits = TrafficLimits {
-        bytes_per_second: NonZeroU64::new(options.network_mib_per_second.saturating_mul(1 << 20)),
-        packets_per_second: NonZeroU32::new(options.network_packets_per_second),
-        connections: options.network_connections,
-    };
-    let network = HostNetwork::open(network).await?;
+    let secrets_key = secrets_key(options, data, &*store).await?;
+    let network = HostNetwork::open(network(options, path, (&id, &prefix), &steps)).await?;
     let agent = dorm_agent_binary::install(path)?;
     let engine = GvisorEngine::open(dorm_engine_gvisor::Config {
         directory: path.join("gvisor"),
@@ -333,6 +334,7 @@ async fn open(
                 crate::cli::values::PortAccess::Private => dorm_lifecycle::PortAccess::Private,
             },
             port_secret: Some(dorm_service::PortSecret(data.port_secret()?)),
+            secrets_key: Some(secrets_key),
             max_unreachable: options.max_unreachable.map(length),
             ..Settings::default()
         },
@@ -343,6 +345,42 @@ async fn open(
     }
     tracing::info!(sandboxes = report.sandboxes, runs = report.runs, "recovered");
     Ok(service)
+}
+
+fn network(
+    options: &ServeOptions,
+    data: &Path,
+    (owner, prefix): (&str, &str),
+    steps: &Arc<dyn dorm_steps::Steps>,
+) -> dorm_net::Config {
+    let mut network = dorm_net::Config::new(data.join("network"), prefix.to_owned());
+    network.owner = owner.to_owned();
+    network.steps = steps.clone();
+    network.limits = TrafficLimits {
+        bytes_per_second: NonZeroU64::new(options.network_mib_per_second.saturating_mul(1 << 20)),
+        packets_per_second: NonZeroU32::new(options.network_packets_per_second),
+        connections: options.network_connections,
+    };
+    network
+}
+
+/// The key of secrets. A new one is only made where no secret takes an older one, unless those may be lost.
+async fn secrets_key(options: &ServeOptions, data: &Data, store: &dyn Store) -> Result<SecretsKey> {
+    let path = options.secrets_key.clone().unwrap_or_else(|| data.secrets_key_path());
+    let lost = if options.without_lost_secrets { LostSecrets::LeaveOut } else { LostSecrets::Refuse };
+    if let Some(key) = crate::data::read_secrets_key(&path)? {
+        return Ok(SecretsKey::new(key, lost));
+    }
+    let (living, _) = store.living_and_unreadable().await?;
+    let locked = living.iter().filter(|record| SecretsKey::seals(&record.sandbox.spec.secrets)).count();
+    if locked > 0 && lost == LostSecrets::Refuse {
+        bail!(
+            "{} is missing, and it encrypts secrets of living sandboxes ({locked}): put it back, or say where it is with \
+             --secrets-key; if it is lost, --without-lost-secrets makes a new one and resumes them without those secrets",
+            path.display()
+        );
+    }
+    Ok(SecretsKey::new(data.make_secrets_key(&path)?, lost))
 }
 
 /// Where images are, as a whole path: processes of engines do not stand where the daemon does.

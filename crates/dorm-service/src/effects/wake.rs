@@ -13,6 +13,7 @@ use dorm_store::Code;
 use super::{
     Memory, OPERATION_LIMIT, Reason, Seen, Task, UNDO, end, introduce, must_end_all, spec, within, within_limit,
 };
+use crate::error::ServiceError;
 use crate::failure::Failure;
 use crate::shared::Shared;
 
@@ -31,6 +32,10 @@ struct Back {
 pub(super) async fn wake(task: &Task, parked: &RunId, fresh: &RunId, image: &SleepImage) -> Seen {
     let limit = task.shared.settings.limits.resume_of(&task.sandbox) + first_use(task).await;
     let limit = (limit, OPERATION_LIMIT);
+    // Known before anything is begun: what is parked stays parked.
+    if let Err(lost) = task.shared.secrets_of(&task.sandbox) {
+        return Seen::failed(Observation::WakeFailed, lost.into());
+    }
     match within_limit(limit, "resuming", attempt(task, parked, fresh, image)).await {
         Ok(Back { run, agent, restored, because }) => {
             Seen::with(Observation::Woken { run: run.generation, restored, because }, agent)
@@ -208,22 +213,26 @@ pub(crate) async fn verify(shared: &Arc<Shared>, capture: &CaptureId) -> Result<
 }
 
 /// What the agent tells the sandbox about itself when a run begins or goes on.
-pub(super) async fn identity(task: &Task) -> Identity {
+///
+/// # Errors
+/// `SecretLost`.
+pub(super) async fn identity(task: &Task) -> Result<Identity, ServiceError> {
     let sandbox = &task.sandbox;
     let image = task.shared.image_config(&sandbox.spec.image).await;
     let hostname = sandbox.spec.name.as_ref().map_or_else(|| sandbox.id.as_str(), |name| name.as_str());
     let own = [(SANDBOX_VARIABLE, sandbox.id.as_str())];
-    let given = sandbox.spec.variables.0.iter().chain(&sandbox.spec.secrets.0);
+    let secrets = task.shared.secrets_of(sandbox)?;
+    let given = sandbox.spec.variables.0.iter().chain(&secrets.0);
     let given = given.map(|(name, value)| (name.as_str(), value.as_str()));
     // Of two of one name the later one counts.
     let given: BTreeMap<_, _> = image.variables().chain(given).chain(own).collect();
     // A name or value that no variable can have was refused when the sandbox was asked for.
     let variables = given.into_iter().filter_map(|(name, value)| Variable::new(name, value).ok()).collect();
-    Identity {
+    Ok(Identity {
         generation: sandbox.generation,
         hostname: hostname.to_owned(),
         unix_time_us: task.shared.clock.wall().as_millis().saturating_mul(1000),
         entropy: task.shared.ids().random(),
         variables,
-    }
+    })
 }

@@ -16,7 +16,7 @@ use super::create::CreateSandbox;
 use crate::actor::{Message, SnapshotAsked};
 use crate::error::ServiceError;
 use crate::removals::Using;
-use crate::secrets::{self, SecretsAsked};
+use crate::secrets::SecretsAsked;
 use crate::shared::{Service, Shared};
 use crate::view::SandboxView;
 
@@ -151,8 +151,7 @@ impl Service {
         volumes: FollowingVolumes,
     ) -> Result<Checkpointed, ServiceError> {
         let source = self.record(id).await?.sandbox.spec;
-        let no_secret = |name| ServiceError::NoSecret { sandbox: id.clone(), name };
-        let secrets = secrets::following(&source, secrets).map_err(no_secret)?;
+        let secrets = self.shared.following_secrets(&source, secrets).map_err(|why| why.of(id))?;
         if let Some(name) = &name
             && let Some(holder) = self.shared.store.named(self.project(), name).await?
         {

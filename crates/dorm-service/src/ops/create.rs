@@ -149,7 +149,8 @@ impl Service {
         let port_access = asked.port_access.unwrap_or(self.shared.settings.port_access);
         let spec = SandboxSpec { attachments, port_access, ..spec(asked, image, layer, resources) };
         let context = Context { bytes, ..shared.context() };
-        let made = create_with(id, shared.settings.project.clone(), spec, origin, program, &context)?;
+        let mut made = create_with(id, shared.settings.project.clone(), spec, origin, program, &context)?;
+        made.next.spec.secrets = shared.seal_secrets(std::mem::take(&mut made.next.spec.secrets));
         let leasing = shared.grant_leases(None, &made.next).await?;
         let effect = made.effect.clone().unwrap_or(Effect::Stop { run: made.next.run_id() });
         let events = made.events.iter().map(|(kind, detail)| NewEvent {

@@ -28,7 +28,7 @@ use crate::effects;
 use crate::error::ServiceError;
 use crate::failure::stopped;
 use crate::removals::Using;
-use crate::secrets::{self, SecretsAsked};
+use crate::secrets::SecretsAsked;
 use crate::shared::{Service, Shared, chain};
 use crate::view::SandboxView;
 
@@ -99,8 +99,7 @@ impl Service {
             return Err(bad(format!("it can have 1 to {FORK_MAX} children, not {}", asked.children.len())));
         }
         for child in &asked.children {
-            let no_secret = |name| ServiceError::NoSecret { sandbox: id.clone(), name };
-            secrets::following(source, &child.secrets).map_err(no_secret)?;
+            self.shared.following_secrets(source, &child.secrets).map_err(|why| why.of(id))?;
         }
         // Known beforehand: nobody is held still for a fork that cannot be.
         let volumes = self.attachments(following(&source.attachments, asked.volumes)).await?;
@@ -152,7 +151,8 @@ impl Service {
             }
         };
         let volumes = asked.volumes;
-        let asked: Vec<_> = asked.children.into_iter().map(|child| of(source, &plan, child, volumes)).collect();
+        let asked: Vec<_> =
+            asked.children.into_iter().map(|child| self.child_of(source, &plan, child, volumes)).collect();
         let creations = plan.children.clone().into_iter().zip(asked).map(|(child, asked)| {
             let service = self.clone();
             async move { service.create_as(child, asked).await }
@@ -223,6 +223,22 @@ impl Service {
         }
     }
 
+    /// What a child is created from: the source's settings, and what is asked for it.
+    fn child_of(
+        &self,
+        source: &SandboxSpec,
+        plan: &ForkPlan,
+        asked: ForkChild,
+        volumes: FollowingVolumes,
+    ) -> CreateSandbox {
+        let mut child = CreateSandbox { name: asked.name, ..CreateSandbox::like(source, plan.snapshot.clone()) };
+        child.secrets = self.shared.following_secrets(source, &asked.secrets).unwrap_or_default();
+        child.attachments = following(&source.attachments, volumes);
+        child.variables.extend(asked.variables);
+        child.labels.extend(asked.labels);
+        child
+    }
+
     /// Ends a fork in the middle of which a daemon died.
     pub(crate) async fn end_fork(&self, operation: OperationRecord) {
         let Some(plan) = operation.fork.clone() else { return };
@@ -263,16 +279,6 @@ impl Drop for Verified {
     fn drop(&mut self) {
         self.shared.removals.forget_verified(&self.capture);
     }
-}
-
-/// What a child is created from: the source's settings, and what is asked for it.
-fn of(source: &SandboxSpec, plan: &ForkPlan, asked: ForkChild, volumes: FollowingVolumes) -> CreateSandbox {
-    let mut child = CreateSandbox { name: asked.name, ..CreateSandbox::like(source, plan.snapshot.clone()) };
-    child.secrets = secrets::following(source, &asked.secrets).unwrap_or_default();
-    child.attachments = following(&source.attachments, volumes);
-    child.variables.extend(asked.variables);
-    child.labels.extend(asked.labels);
-    child
 }
 
 /// Records the end of an operation over several sandboxes. Tried until it is recorded or the daemon stops, since the world has changed already.
