@@ -106,6 +106,8 @@ fn messages(mut moves: &[u8]) -> Vec<u8> {
     out
 }
 
+type Call<'a> = Pin<Box<dyn Future<Output = Result<(), AgentError>> + 'a>>;
+
 async fn call(host: DuplexStream) {
     let agent = match Agent::connect(host, 1).await {
         Ok(agent) => agent,
@@ -114,7 +116,7 @@ async fn call(host: DuplexStream) {
     let agent = &agent;
     let root = &GuestPath::try_from("/").expect("a path");
     // Their order is that of the channels, from 1.
-    let calls: Vec<Pin<Box<dyn Future<Output = Result<(), AgentError>> + '_>>> = vec![
+    let calls: Vec<Call<'_>> = vec![
         Box::pin(async { agent.stat(root).await.map(drop) }),
         Box::pin(async {
             let page = agent.list(root, 3, None, usize::MAX).await?;
