@@ -1,18 +1,26 @@
 //! A sandbox in which everything is tried at once that root inside can do to others: what a neighbour, the API and the host
 //! notice of it.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use dorm_testing::{Daemon, until};
-use serde_json::{Value, json};
+use reqwest::Method;
+use serde_json::json;
 
 use super::{Row, millis};
 
 /// What root inside does.
 const ATTACK: &str = include_str!("attack/attack.py");
 const ATTACKED: Duration = Duration::from_secs(600);
+/// How long one hostile sandbox attacks before the next does.
+const ROUND: Duration = Duration::from_secs(100);
+/// What a hostile sandbox takes that is to live.
+const MODERATE_MIB: u64 = 200;
+const POST: Method = Method::POST;
+const DELETE: Method = Method::DELETE;
 /// How long the same is measured before and after.
 const ALONE: Duration = Duration::from_secs(60);
 const PATIENCE: Duration = Duration::from_secs(300);
@@ -26,10 +34,6 @@ const MIB: f64 = 1_048_576.0;
 /// Measures a neighbour and the API alone and under attack, and what the daemon and the disk are made to take.
 pub(super) async fn attack(daemon: &Daemon) -> Result<Vec<Row>> {
     let neighbour = daemon.create(json!({ "name": "neighbour", "image": "base" })).await?;
-    let hostile =
-        json!({ "name": "hostile", "image": "base", "resources": { "memory_bytes": MEMORY, "disk_bytes": DISK } });
-    let hostile = daemon.create(hostile).await?;
-    daemon.write(&hostile, "/root/attack.py", ATTACK.as_bytes().to_vec()).await?;
     let mut rows = [
         Row::new("exec of true beside a hostile sandbox, and alone", SLOWER_MAX),
         Row::new("the slowest twentieth of them", SLOWER_MAX),
@@ -37,19 +41,16 @@ pub(super) async fn attack(daemon: &Daemon) -> Result<Vec<Row>> {
         Row::new("the slowest twentieth of them", SLOWER_MAX),
     ];
     eprintln!("bench: a neighbour alone, for {} s", ALONE.as_secs());
-    let mut alone = measure(daemon, &neighbour, ALONE).await?;
+    let mut alone = measure(daemon, &neighbour, Instant::now() + ALONE).await?;
     let before = bytes_below(daemon.data());
-    let argv = ["python3", "/root/attack.py", &ATTACKED.as_secs().to_string()];
-    daemon.post(&format!("/sandboxes/{hostile}/processes"), json!({ "argv": argv })).await?;
     eprintln!("bench: the same beside a hostile sandbox, for {} s", ATTACKED.as_secs());
-    let (attacked, watched) =
-        tokio::join!(measure(daemon, &neighbour, ATTACKED), watch(daemon, &hostile, Instant::now() + ATTACKED));
-    let (attacked, (memory, disk)) = (attacked?, watched?);
-    let counts = counts(daemon, &hostile).await?;
-    eprintln!("bench: what was done inside: {counts}");
-    daemon.post(&format!("/sandboxes/{hostile}/terminate"), json!({})).await?;
+    let end = Instant::now() + ATTACKED;
+    let (attacked, watched, done) =
+        tokio::join!(measure(daemon, &neighbour, end), watch(daemon, end), attack_until(daemon, end));
+    let (attacked, (memory, disk), done) = (attacked?, watched?, done?);
+    eprintln!("bench: what was done inside: {done:?}");
     eprintln!("bench: the neighbour alone again, for {} s", ALONE.as_secs());
-    let after = measure(daemon, &neighbour, ALONE).await?;
+    let after = measure(daemon, &neighbour, Instant::now() + ALONE).await?;
     daemon.post(&format!("/sandboxes/{neighbour}/terminate"), json!({})).await?;
     alone.exec.extend(after.exec);
     alone.list.extend(after.list);
@@ -68,15 +69,58 @@ pub(super) async fn attack(daemon: &Daemon) -> Result<Vec<Row>> {
     Ok(rows.into_iter().chain([daemons, disks]).collect())
 }
 
+/// Has one hostile sandbox after the other attack everything. Every other one takes more memory than it has, and may be
+/// ended by its kernel for that; each attack of the others must have done something. In the middle of each the owner takes a
+/// snapshot of its files, if it can be had. Answers how often each attack did what it does.
+async fn attack_until(daemon: &Daemon, end: Instant) -> Result<BTreeMap<String, u64>> {
+    let mut sums = BTreeMap::new();
+    for round in 0_u32.. {
+        let left = end.saturating_duration_since(Instant::now());
+        if left < ROUND / 2 {
+            break;
+        }
+        let time = left.min(ROUND);
+        let resources = json!({ "memory_bytes": MEMORY, "disk_bytes": DISK });
+        let asked = json!({ "name": format!("hostile{round}"), "image": "base", "resources": resources });
+        let hostile = daemon.create(asked).await?;
+        daemon.write(&hostile, "/root/attack.py", ATTACK.as_bytes().to_vec()).await?;
+        let memory = if round % 2 == 0 { MODERATE_MIB } else { MEMORY >> 20 };
+        let argv = ["python3", "/root/attack.py", &time.as_secs().to_string(), &memory.to_string()];
+        daemon.post(&format!("/sandboxes/{hostile}/processes"), json!({ "argv": argv })).await?;
+        tokio::time::sleep(time / 2).await;
+        let taken = daemon
+            .try_ask(POST, &format!("/sandboxes/{hostile}/checkpoint"), Some(json!({ "kind": "filesystem" })))
+            .await?;
+        if let Some(id) = taken.body["id"].as_str() {
+            daemon.ask(DELETE, &format!("/snapshots/{id}"), None).await?;
+        }
+        tokio::time::sleep(time / 2).await;
+        let ended = daemon.describe(&hostile).await?["state"] != "running";
+        eprintln!(
+            "bench: hostile sandbox {round}: {}, a snapshot of its files: {}",
+            if ended { "ended" } else { "lives" },
+            taken.status
+        );
+        if !ended {
+            for (attack, count) in counts(daemon, &hostile).await? {
+                *sums.entry(attack).or_default() += count;
+            }
+            daemon.post(&format!("/sandboxes/{hostile}/terminate"), json!({})).await?;
+        }
+    }
+    let idle: Vec<_> = sums.iter().filter(|(_, count)| **count == 0).collect();
+    ensure!(!sums.is_empty() && idle.is_empty(), "these attacks did nothing: {idle:?}");
+    Ok(sums)
+}
+
 #[derive(Default)]
 struct Times {
     exec: Vec<f64>,
     list: Vec<f64>,
 }
 
-/// Asks for both again and again for so long.
-async fn measure(daemon: &Daemon, neighbour: &str, time: Duration) -> Result<Times> {
-    let end = Instant::now() + time;
+/// Asks for both again and again until `end`.
+async fn measure(daemon: &Daemon, neighbour: &str, end: Instant) -> Result<Times> {
     let mut times = Times::default();
     while Instant::now() < end {
         let began = Instant::now();
@@ -90,45 +134,29 @@ async fn measure(daemon: &Daemon, neighbour: &str, time: Duration) -> Result<Tim
     Ok(times)
 }
 
-/// The most memory of the daemon in MiB and the most bytes in its directory until `end`. Every two minutes the owner takes
-/// a snapshot of the hostile sandbox's files, if it can be had.
-async fn watch(daemon: &Daemon, hostile: &str, end: Instant) -> Result<(f64, u64)> {
-    const LOOKS: usize = 120;
+/// The most memory of the daemon in MiB and the most bytes in its directory until `end`.
+async fn watch(daemon: &Daemon, end: Instant) -> Result<(f64, u64)> {
     let (mut memory, mut disk) = (0.0_f64, 0);
-    let mut looks = 0;
     while Instant::now() < end {
-        looks += 1;
         memory = memory.max(resident_mib(daemon.pid())?);
-        if looks % 10 == 0 {
-            disk = disk.max(bytes_below(daemon.data()));
-        }
-        if looks % LOOKS == 0 {
-            let path = format!("/sandboxes/{hostile}/checkpoint");
-            let taken = daemon.try_ask(reqwest::Method::POST, &path, Some(json!({ "kind": "filesystem" }))).await?;
-            eprintln!("bench: a snapshot of its files: {}", taken.status);
-            if let Some(id) = taken.body["id"].as_str() {
-                daemon.ask(reqwest::Method::DELETE, &format!("/snapshots/{id}"), None).await?;
-            }
-        }
-        tokio::time::sleep(Duration::from_secs(1)).await;
+        disk = disk.max(bytes_below(daemon.data()));
+        tokio::time::sleep(Duration::from_secs(2)).await;
     }
     Ok((memory, disk))
 }
 
-/// What was done inside; each attack did something.
-async fn counts(daemon: &Daemon, hostile: &str) -> Result<Value> {
+/// What was done inside, when it is over.
+async fn counts(daemon: &Daemon, hostile: &str) -> Result<BTreeMap<String, u64>> {
     let path = format!("/sandboxes/{hostile}/exec");
     let read = || async {
-        let asked = json!({ "argv": ["cat", "/root/counts"] });
-        let answer = daemon.try_ask(reqwest::Method::POST, &path, Some(asked)).await?;
-        Ok::<_, anyhow::Error>(answer.body["stdout"].as_str().and_then(|text| serde_json::from_str::<Value>(text).ok()))
+        let answer = daemon.try_ask(POST, &path, Some(json!({ "argv": ["cat", "/root/counts"] }))).await?;
+        Ok::<_, anyhow::Error>(
+            answer.body["stdout"].as_str().and_then(|text| serde_json::from_str::<BTreeMap<String, u64>>(text).ok()),
+        )
     };
     until(PATIENCE, "the attack is over", || async { Ok(read().await?.is_some()) }).await?;
-    let counts = read().await?.context("the counts were there a moment ago")?;
-    let idle: Vec<_> =
-        counts.as_object().into_iter().flatten().filter(|(_, count)| count.as_u64() == Some(0)).collect();
-    ensure!(idle.is_empty() && counts.is_object(), "these attacks did nothing: {idle:?}");
-    Ok(counts)
+    let counts = read().await?;
+    counts.context("the counts were there a moment ago")
 }
 
 fn slowest_twentieth(times: &[f64]) -> f64 {

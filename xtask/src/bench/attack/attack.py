@@ -5,6 +5,8 @@ Each attack counts what it did; the counts are printed at the end, when everythi
 import json, mmap, os, random, resource, signal, socket, struct, sys, time
 
 SECONDS = int(sys.argv[1])
+# How much memory is taken in MiB; with more than the sandbox has, its kernel may end all of it.
+MEMORY = int(sys.argv[2])
 PLACE = "/root/attack"
 COUNTS = mmap.mmap(-1, 4096)
 end = time.monotonic() + SECONDS
@@ -73,10 +75,11 @@ def processes(count):
 
 
 def memory(count):
-    held = []
     while True:
-        held.append(os.urandom(1 << 20))
-        count()
+        held = []
+        while len(held) < MEMORY:
+            held.append(os.urandom(1 << 20))
+            count()
 
 
 def disk(count):
