@@ -20,6 +20,7 @@ use crate::engine::Shared;
 use crate::error::{GvisorError, chain};
 use crate::hull::{Hull, Order, in_place};
 use crate::notes::{Duty, Note, Phase, Reach, root_key};
+use crate::relief::give_kernel_room;
 use crate::run::{Run, Turn};
 use crate::spares::{Progress, Spare};
 use crate::stream;
@@ -128,6 +129,7 @@ impl Shared {
                 (Origin::Cold, Progress::Booted) => Ok(()),
                 (Origin::Cold, Progress::Empty) => hull.control.start(hull.home.id()).await,
                 (Origin::Image(files), _) => {
+                    give_kernel_room(run, hull, order.limits.memory_bytes).await;
                     hull.control.restore(files).await?;
                     // It may have been captured with its agent stopped by a signal from inside.
                     hull.control.rouse(hull.home.id(), SOON).await

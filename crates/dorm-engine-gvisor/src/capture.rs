@@ -23,7 +23,7 @@ use crate::files;
 use crate::hull::{Hull, blocking, in_place};
 use crate::lost;
 use crate::notes::Phase;
-use crate::relief::end_relief;
+use crate::relief::{end_relief, give_kernel_room};
 use crate::run::Turn;
 use crate::slots;
 
@@ -39,6 +39,10 @@ impl Shared {
         run.set_short(false);
         // The image is the daemon's to wait for: nothing of the guest runs meanwhile.
         hull.limit_io(IoLimits::NONE).await;
+        let limit = turn.note().map_or(0, |note| note.memory_bytes);
+        if limit > 0 {
+            give_kernel_room(&run, hull, limit).await;
+        }
         let written = async {
             lost::refuse(hull, &mut turn).await?;
             let files = write_image(hull, into).await?;

@@ -43,7 +43,7 @@ const CPU_PERIOD_MICROS: u64 = 100_000;
 const SENTRY_BYTES: u64 = 64 << 20;
 /// How far a guest may grow while it is told to stand still. On a busy host that takes some hundred milliseconds, in
 /// which a guest was seen to pass 64 MiB, and then the kernel killed whom it liked.
-const MARGIN_BYTES: u64 = 256 << 20;
+pub const MARGIN_BYTES: u64 = 256 << 20;
 
 /// The limits of one group, as the host counts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -95,6 +95,10 @@ async fn on_high(shared: &Shared, run: &Run, hull: &Hull) -> Result<(), GvisorEr
     if turn.phase() != Phase::Running || run.is_stopping() || run.is_in_relief() {
         return Ok(());
     }
+    // No process is killed for what a snapshot or a resume has left behind.
+    if run.is_kernel_room(hull.group(Cgroup::usage).await?.memory_bytes) {
+        return Ok(());
+    }
     pause(hull, &mut turn).await?;
     run.set_short(true);
     if listener.send(Notice::MemoryHigh { run: run.id.clone() }).await.is_err() {

@@ -1,7 +1,7 @@
 //! The runs this daemon knows, each with its turn: at most one thing is done to a run at a time.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -25,8 +25,13 @@ pub(crate) struct Run {
     /// It stands still for its memory, not because it is held.
     is_short: AtomicBool,
     in_relief: AtomicBool,
+    /// The least it has used since it was saved or loaded, in bytes; 0 when nothing of that is left.
+    kernel_room: AtomicU64,
     relief: Mutex<Option<oneshot::Sender<Relieved>>>,
 }
+
+/// How much more a run may use than its kernel has left over before that is growth of its guest.
+const GROWTH_BYTES: u64 = 32 << 20;
 
 /// How the time ended in which a run had more room.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -57,6 +62,7 @@ impl Run {
             is_stopping: AtomicBool::new(false),
             is_short: AtomicBool::new(false),
             in_relief: AtomicBool::new(false),
+            kernel_room: AtomicU64::new(0),
             relief: Mutex::default(),
         }
     }
@@ -140,6 +146,26 @@ impl Run {
 
     pub(crate) fn end_relief(&self) {
         self.in_relief.store(false, Ordering::SeqCst);
+    }
+
+    /// Begins the time in which its kernel has memory that saving or loading the guest has left to be given back.
+    pub(crate) fn begin_kernel_room(&self) {
+        self.kernel_room.store(u64::MAX, Ordering::SeqCst);
+    }
+
+    /// It uses no more than `bytes` now.
+    pub(crate) fn lower_kernel_room(&self, bytes: u64) {
+        self.kernel_room.fetch_min(bytes, Ordering::SeqCst);
+    }
+
+    pub(crate) fn end_kernel_room(&self) {
+        self.kernel_room.store(0, Ordering::SeqCst);
+    }
+
+    /// Whether what it uses, in bytes, is what its kernel has not given back yet, and no growth of the guest.
+    pub(crate) fn is_kernel_room(&self, uses: u64) -> bool {
+        let room = self.kernel_room.load(Ordering::SeqCst);
+        room > 0 && uses <= room.saturating_add(GROWTH_BYTES)
     }
 
     /// Says how it ended, once.

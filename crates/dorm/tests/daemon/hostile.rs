@@ -51,3 +51,32 @@ print(written)
     counter.is_whole(daemon).await;
     place.end(&[]).await;
 }
+
+/// Makes empty files, whose names alone take the memory of the sandbox's kernel.
+const MANY_FILES: &str = "
+import os
+for number in range(150000):
+    directory = f'/root/many/{number // 1000}'
+    if number % 1000 == 0: os.makedirs(directory)
+    os.close(os.open(f'{directory}/{number}' + 'f' * 100, os.O_CREAT | os.O_WRONLY))
+";
+
+#[tokio::test]
+async fn a_sandbox_with_very_many_files_outlives_its_snapshots_and_sleeps() {
+    let place = Place::with(&["--hulls", "0"]);
+    let daemon = place.daemon();
+    let resources = json!({ "memory_bytes": 704 << 20, "disk_bytes": 2_u64 << 30 });
+    let id = daemon.create(json!({ "name": "many", "image": "base", "resources": resources })).await.unwrap();
+    let process = json!({ "argv": ["sh", "-c", "echo $$ > /root/pid; exec sleep 100000"] });
+    daemon.post(&format!("/sandboxes/{id}/processes"), process).await.unwrap();
+    assert_eq!(daemon.exec(&id, &["python3", "-c", MANY_FILES]).await.unwrap().0, 0);
+    let is_whole = "kill -0 $(cat /root/pid) && find /root/many -type f | wc -l";
+    let whole = || async { daemon.exec(&id, &["sh", "-c", is_whole]).await.unwrap().1.trim().to_owned() };
+    daemon.checkpoint(&id, "filesystem").await.unwrap();
+    assert_eq!(whole().await, "150000");
+    daemon.act(&id, "suspend").await.unwrap();
+    daemon.act(&id, "evict").await.unwrap();
+    daemon.act(&id, "resume").await.unwrap();
+    assert_eq!(whole().await, "150000");
+    place.end(&[]).await;
+}
