@@ -7,6 +7,8 @@ import json, mmap, os, random, resource, signal, socket, struct, sys, time
 SECONDS = int(sys.argv[1])
 # How much memory is taken in MiB; with more than the sandbox has, its kernel may end all of it.
 MEMORY = int(sys.argv[2])
+# Names of files are kept in memory, too.
+FILES = 20000 if MEMORY <= 200 else 10**9
 PLACE = "/root/attack"
 COUNTS = mmap.mmap(-1, 4096)
 end = time.monotonic() + SECONDS
@@ -106,6 +108,9 @@ def disk(count):
 def inodes(count):
     made = 0
     while True:
+        if made * 5000 >= FILES:
+            os.system(f"rm -rf {PLACE}/d*")
+            made = 0
         directory = f"{PLACE}/" + "d" * 200 + str(made)
         try:
             os.mkdir(directory)
