@@ -35,6 +35,8 @@ pub(crate) use admission::OPEN_LINK;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) use admission::conceal;
 
+/// Headers that concern Dormouse. None of them reaches the program inside.
+const OWN_PREFIX: &str = "x-dormouse-";
 const SANDBOX: HeaderName = HeaderName::from_static("x-dormouse-sandbox");
 const PORT: HeaderName = HeaderName::from_static("x-dormouse-port");
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
@@ -201,7 +203,8 @@ pub(crate) fn prepare(request: &mut Request) -> Result<(), ApiError> {
     let upgrade = headers.get(header::UPGRADE).cloned();
     strip(headers);
     restore_upgrade(headers, upgrade);
-    for name in [SANDBOX, PORT, FORWARDED_FOR, FORWARDED_HOST, FORWARDED_PROTO] {
+    let ours: Vec<HeaderName> = headers.keys().filter(|name| name.as_str().starts_with(OWN_PREFIX)).cloned().collect();
+    for name in ours.into_iter().chain([FORWARDED_FOR, FORWARDED_HOST, FORWARDED_PROTO]) {
         headers.remove(name);
     }
     if let Some(value) = peer.and_then(|Peer(address)| HeaderValue::from_str(&address.to_string()).ok()) {

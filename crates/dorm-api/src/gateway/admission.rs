@@ -68,22 +68,30 @@ fn is_of_its_own_page(method: &Method, headers: &HeaderMap) -> bool {
     is_own_site && is_own_origin
 }
 
+/// The values of this port's cookie. A page may set cookies of its own that are not ASCII; browsers send all in one header.
 fn cookies(headers: &HeaderMap) -> impl Iterator<Item = &str> {
-    let all = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
-    all.flat_map(|value| value.split(';')).filter_map(|cookie| cookie.trim().strip_prefix(COOKIE)?.strip_prefix('='))
+    let all = headers.get_all(header::COOKIE).iter().flat_map(|value| value.as_bytes().split(|byte| *byte == b';'));
+    all.filter_map(|cookie| std::str::from_utf8(port_cookie(cookie)?).ok())
+}
+
+/// The value of a cookie, if it is the one of a port.
+fn port_cookie(cookie: &[u8]) -> Option<&[u8]> {
+    cookie.trim_ascii().strip_prefix(COOKIE.as_bytes())?.strip_prefix(b"=")
 }
 
 /// Removes what admits to a port from what the program inside is to see.
 pub(crate) fn conceal(headers: &mut HeaderMap) {
     headers.remove(TOKEN);
-    if cookies(headers).next().is_none() {
+    let others = |value: &HeaderValue| {
+        let cookies = value.as_bytes().split(|byte| *byte == b';');
+        let left: Vec<&[u8]> = cookies.filter(|one| port_cookie(one).is_none()).map(<[u8]>::trim_ascii).collect();
+        (!left.is_empty()).then(|| HeaderValue::from_bytes(&left.join(&b"; "[..])).ok())?
+    };
+    let has_ours =
+        |value: &HeaderValue| value.as_bytes().split(|byte| *byte == b';').any(|one| port_cookie(one).is_some());
+    if !headers.get_all(header::COOKIE).iter().any(has_ours) {
         return;
     }
-    let is_other = |cookie: &&str| !cookie.trim().strip_prefix(COOKIE).is_some_and(|rest| rest.starts_with('='));
-    let others = |value: &HeaderValue| {
-        let left: Vec<&str> = value.to_str().ok()?.split(';').filter(is_other).map(str::trim).collect();
-        (!left.is_empty()).then(|| HeaderValue::from_str(&left.join("; ")).ok())?
-    };
     let kept: Vec<HeaderValue> = headers.get_all(header::COOKIE).iter().filter_map(others).collect();
     headers.remove(header::COOKIE);
     for value in kept {
@@ -165,6 +173,12 @@ mod tests {
         let mut found = headers(&[("cookie", "dorm_port=2.x")]);
         conceal(&mut found);
         assert!(found.is_empty());
+        // A program inside may set a cookie that is not ASCII.
+        let mut found = HeaderMap::new();
+        found.insert(header::COOKIE, HeaderValue::from_bytes(b"a=\xc3\xbc; dorm_port=2.x; b=\xff").unwrap());
+        assert_eq!(cookies(&found).collect::<Vec<_>>(), ["2.x"]);
+        conceal(&mut found);
+        assert_eq!(found.get(header::COOKIE).unwrap().as_bytes(), b"a=\xc3\xbc; b=\xff");
     }
 
     #[test]
