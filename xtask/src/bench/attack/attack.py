@@ -1,6 +1,7 @@
 """Everything that root inside one sandbox can do to its neighbours and its host, at once, for a number of seconds.
 
-Each attack counts what it did; the counts are printed at the end, when everything else has been stopped.
+Each attack counts what it did. The counts are written to /root/counts twice a second, over the same bytes: the disk may be
+full, and a shortage of memory may end this program.
 """
 import json, mmap, os, random, resource, signal, socket, struct, sys, time
 
@@ -188,6 +189,16 @@ def start(slot, attack):
         os._exit(1)
 
 
+def write_counts():
+    counts = {}
+    for slot, attack in enumerate(ATTACKS):
+        done = struct.unpack("<Q", COUNTS[slot * 8 : slot * 8 + 8])[0]
+        counts[attack.__name__] = counts.get(attack.__name__, 0) + done
+    os.pwrite(REPORT, json.dumps(counts).ljust(1024).encode(), 0)
+
+
+REPORT = os.open("/root/counts", os.O_CREAT | os.O_WRONLY)
+write_counts()
 os.makedirs(PLACE, exist_ok=True)
 resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
 running = {}
@@ -199,6 +210,7 @@ while time.monotonic() < end:
             except OSError:
                 pass
     time.sleep(0.5)
+    write_counts()
     for slot, child in list(running.items()):
         if os.waitpid(child, os.WNOHANG)[0]:
             # One that was ended, by a shortage of memory for example, begins anew.
@@ -212,11 +224,3 @@ for child in running.values():
         os.killpg(child, signal.SIGKILL)
     except OSError:
         pass
-os.system(f"rm -rf {PLACE}")
-counts = {}
-for slot, attack in enumerate(ATTACKS):
-    done = struct.unpack("<Q", COUNTS[slot * 8 : slot * 8 + 8])[0]
-    counts[attack.__name__] = counts.get(attack.__name__, 0) + done
-with open("/root/counts.tmp", "w") as file:
-    json.dump(counts, file)
-os.rename("/root/counts.tmp", "/root/counts")
