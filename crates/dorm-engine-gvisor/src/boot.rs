@@ -1,6 +1,6 @@
-//! Beginning a run: a hull is taken or made, claimed, and started or filled; then the agent inside must answer.
+//! Beginning a run: a container is taken or made, claimed, and started or filled; then the agent inside must answer.
 //!
-//! A cold boot needs no template: in an empty hull `StartRoot` and the agent's first answer take less time than a
+//! A cold boot needs no template: in an empty container `StartRoot` and the agent's first answer take less time than a
 //! restore of the same (`docs/decisions`).
 
 use std::fs;
@@ -15,15 +15,15 @@ use dorm_lifecycle::Egress;
 use tokio::sync::OwnedMutexGuard;
 
 use crate::cgroup::Limits;
+use crate::container::{Container, Order, in_place};
 use crate::control::{ImageFiles, SOON};
 use crate::engine::Shared;
 use crate::error::{GvisorError, chain};
-use crate::hull::{Hull, Order, in_place};
 use crate::notes::{Duty, Note, Phase, Reach, root_key};
 use crate::relief::give_kernel_room;
 use crate::run::{Run, Turn};
-use crate::spares::{Progress, Spare};
 use crate::stream;
+use crate::warm_pool::{Progress, WarmContainer};
 
 /// How long the agent may take to answer the first time.
 const HELLO_LIMIT: Duration = Duration::from_secs(120);
@@ -101,76 +101,81 @@ impl Shared {
         spec: &RunSpec,
         origin: Origin,
     ) -> Result<(), GvisorError> {
-        let _busy = self.spares.hold_back();
+        let _busy = self.warm_pool.hold_back();
         let asked = Instant::now();
         let order = self.order(spec);
         if order.layers.is_empty() {
-            self.spares.used(&spec.image, &spec.rootfs);
+            self.warm_pool.used(&spec.image, &spec.rootfs);
         }
         let wanted = match &origin {
             Origin::Cold => Progress::Booted,
             Origin::Image(_) => Progress::Empty,
         };
-        let Spare { hull, note, progress } = self.hull_for(spec, &order, wanted).await?;
-        run.take_hull(turn, hull, note);
-        let Some(hull) = run.hull() else { return Ok(()) };
-        hull.reach("gvisor: hull claimed")?;
-        if let Some(lease) = &hull.lease {
+        let WarmContainer { container, note, progress } = self.container_for(spec, &order, wanted).await?;
+        run.take_container(turn, container, note);
+        let Some(container) = run.container() else { return Ok(()) };
+        container.reach("gvisor: container claimed")?;
+        if let Some(lease) = &container.lease {
             self.host.network.allow(lease.id, &spec.egress).await?;
-            hull.reach("gvisor: egress allowed")?;
+            container.reach("gvisor: egress allowed")?;
         }
-        // On an empty slot nothing is to be put; spare hulls have nothing else.
+        // On an empty slot nothing is to be put; warm containers have nothing else.
         if !spec.mounts.is_empty() {
-            self.host.set_mounts(&hull.home, &spec.mounts).await?;
+            self.host.set_mounts(&container.home, &spec.mounts).await?;
         }
-        let hulled = Instant::now();
+        let containered = Instant::now();
         let begun = async {
             match (origin, progress) {
                 (Origin::Cold, Progress::Booted) => Ok(()),
-                (Origin::Cold, Progress::Empty) => hull.control.start(hull.home.id()).await,
+                (Origin::Cold, Progress::Empty) => container.control.start(container.home.id()).await,
                 (Origin::Image(files), _) => {
-                    give_kernel_room(run, hull, order.limits.memory_bytes).await;
-                    hull.control.restore(files).await?;
+                    give_kernel_room(run, container, order.limits.memory_bytes).await;
+                    container.control.restore(files).await?;
                     // It may have been captured with its agent stopped by a signal from inside.
-                    hull.control.rouse(hull.home.id(), SOON).await
+                    container.control.rouse(container.home.id(), SOON).await
                 }
             }?;
             let begun = Instant::now();
-            hull.reach("gvisor: guest begun")?;
-            self.greet(hull, spec.run.generation).await?;
-            let (hull_took, beginning, greeting) = (hulled - asked, begun - hulled, begun.elapsed());
-            tracing::debug!(run = %spec.run, ?hull_took, ?beginning, ?greeting, "begun");
-            hull.reach("gvisor: agent answered")
+            container.reach("gvisor: guest begun")?;
+            self.greet(container, spec.run.generation).await?;
+            let (container_took, beginning, greeting) = (containered - asked, begun - containered, begun.elapsed());
+            tracing::debug!(run = %spec.run, ?container_took, ?beginning, ?greeting, "begun");
+            container.reach("gvisor: agent answered")
         };
         tokio::select! {
             begun = begun => begun?,
-            () = hull.processes.sandbox.ended() => {
-                return Err(hull.died());
+            () = container.processes.sandbox.ended() => {
+                return Err(container.died());
             }
         }
-        hull.limit_io(hull.io).await;
+        container.limit_io(container.io).await;
         turn.set(Phase::Running)?;
-        hull.reach("gvisor: run noted")
+        container.reach("gvisor: run noted")
     }
 
-    /// A hull that is already the run's: a spare one, or else a new one.
-    async fn hull_for(&self, spec: &RunSpec, order: &Order, wanted: Progress) -> Result<Spare, GvisorError> {
+    /// A container that is already the run's: a warm one, or else a new one.
+    async fn container_for(
+        &self,
+        spec: &RunSpec,
+        order: &Order,
+        wanted: Progress,
+    ) -> Result<WarmContainer, GvisorError> {
         let duty = Duty::Run { run: spec.run.to_string(), phase: Phase::Beginning };
-        while let Some(mut spare) = self.spares.take(order, wanted) {
-            spare.note.duty = duty.clone();
-            spare.note.memory_bytes = order.limits.memory_bytes;
-            let hull = &spare.hull;
-            match claim(hull, &spare.note, order).await {
-                Ok(()) => return Ok(spare),
+        while let Some(mut warm) = self.warm_pool.take(order, wanted) {
+            warm.note.duty = duty.clone();
+            warm.note.memory_bytes = order.limits.memory_bytes;
+            let container = &warm.container;
+            match claim(container, &warm.note, order).await {
+                Ok(()) => return Ok(warm),
                 Err(error) => {
-                    tracing::warn!(hull = hull.home.id(), error = %chain(&error), "a spare hull was not fit for use and is removed");
-                    self.host.destroy(&hull.home).await?;
+                    tracing::warn!(container = container.home.id(), error = %chain(&error), "a warm container was not fit for use and is removed");
+                    self.host.destroy(&container.home).await?;
                 }
             }
         }
-        let (hull, mut note) = self.host.make(order, duty).await?;
+        let (container, mut note) = self.host.make(order, duty).await?;
         note.memory_bytes = order.limits.memory_bytes;
-        Ok(Spare { hull, note, progress: Progress::Empty })
+        Ok(WarmContainer { container, note, progress: Progress::Empty })
     }
 
     fn order(&self, spec: &RunSpec) -> Order {
@@ -189,8 +194,8 @@ impl Shared {
     }
 
     /// Waits until the agent inside answers.
-    pub(crate) async fn greet(&self, hull: &Hull, generation: u64) -> Result<(), GvisorError> {
-        let (stream, _thread) = in_place(|| stream::open(&hull.home))?;
+    pub(crate) async fn greet(&self, container: &Container, generation: u64) -> Result<(), GvisorError> {
+        let (stream, _thread) = in_place(|| stream::open(&container.home))?;
         let answered = tokio::time::timeout(HELLO_LIMIT, Agent::connect(stream, generation)).await;
         let late = |_| GvisorError::Late { operation: "the agent's first answer", limit: HELLO_LIMIT };
         answered.map_err(late)??;
@@ -198,15 +203,16 @@ impl Shared {
     }
 }
 
-async fn claim(hull: &Hull, note: &Note, order: &Order) -> Result<(), GvisorError> {
-    if !hull.is_alive() {
-        return Err(hull.died());
+async fn claim(container: &Container, note: &Note, order: &Order) -> Result<(), GvisorError> {
+    if !container.is_alive() {
+        return Err(container.died());
     }
-    in_place(|| hull.home.write(note))?;
+    in_place(|| container.home.write(note))?;
     let limits = order.limits;
-    hull.group(move |group| {
-        group.thaw()?;
-        group.set_limits(&limits)
-    })
-    .await
+    container
+        .group(move |group| {
+            group.thaw()?;
+            group.set_limits(&limits)
+        })
+        .await
 }

@@ -1,4 +1,4 @@
-//! The OCI bundle of a hull: what `runsc create` is told about it.
+//! The OCI bundle of a container: what `runsc create` is told about it.
 //!
 //! It is the same for a cold boot and a restore, since a memory image only fits the mounts it was made with. Guest ids
 //! are mapped to a range of the host that nobody else has, to which the image's owners were shifted when it was imported.
@@ -44,7 +44,7 @@ const CAPABILITIES: [&str; 17] = [
     "CAP_SYS_PTRACE",
 ];
 
-/// Makes the FIFOs of the agent's three standard streams in the hull's home.
+/// Makes the FIFOs of the agent's three standard streams in the container's home.
 pub(crate) fn make_fifos(home: &Home) -> Result<(), GvisorError> {
     for path in [home.input(), home.output(), home.said()] {
         mkfifoat(CWD, &path, Mode::RUSR | Mode::WUSR).map_err(|source| GvisorError::file("create", &path, source))?;
@@ -52,7 +52,7 @@ pub(crate) fn make_fifos(home: &Home) -> Result<(), GvisorError> {
     Ok(())
 }
 
-/// Writes the bundle into the hull's home.
+/// Writes the bundle into the container's home.
 pub(crate) fn write(
     home: &Home,
     rootfs: &Path,

@@ -15,12 +15,12 @@ use dorm_lifecycle::RunId;
 
 use crate::boot::IMAGE_FILES;
 use crate::cgroup::IoLimits;
+use crate::container::{Container, blocking, in_place};
 use crate::control::{ImageFiles, SOON};
 use crate::disk::Disk;
 use crate::engine::Shared;
 use crate::error::GvisorError;
 use crate::files;
-use crate::hull::{Hull, blocking, in_place};
 use crate::lost;
 use crate::notes::Phase;
 use crate::relief::{end_relief, give_kernel_room};
@@ -33,21 +33,21 @@ impl Shared {
         const OPERATION: &str = "capture";
         let run = self.runs.get(id)?;
         let mut turn = run.turn().await;
-        let hull = run.living(OPERATION)?;
-        end_relief(&run, hull).await;
-        pause(hull, &mut turn).await.map_err(|error| error.of(OPERATION, id))?;
+        let container = run.living(OPERATION)?;
+        end_relief(&run, container).await;
+        pause(container, &mut turn).await.map_err(|error| error.of(OPERATION, id))?;
         run.set_short(false);
         // The image is the daemon's to wait for: nothing of the guest runs meanwhile.
-        hull.limit_io(IoLimits::NONE).await;
+        container.limit_io(IoLimits::NONE).await;
         let limit = turn.note().map_or(0, |note| note.memory_bytes);
         if limit > 0 {
-            give_kernel_room(&run, hull, limit).await;
+            give_kernel_room(&run, container, limit).await;
         }
         let written = async {
-            lost::refuse(hull, &mut turn).await?;
-            let files = write_image(hull, into).await?;
+            lost::refuse(container, &mut turn).await?;
+            let files = write_image(container, into).await?;
             // What was lost while the memory was written may be in it.
-            lost::refuse(hull, &mut turn).await.inspect_err(|_| in_place(|| remove_files(into)))?;
+            lost::refuse(container, &mut turn).await.inspect_err(|_| in_place(|| remove_files(into)))?;
             Ok(files)
         };
         let files = written.await.map_err(|error: GvisorError| error.of(OPERATION, id))?;
@@ -61,9 +61,9 @@ impl Shared {
         const OPERATION: &str = "pause";
         let run = self.runs.get(id)?;
         let mut turn = run.turn().await;
-        let hull = run.living(OPERATION)?;
-        end_relief(&run, hull).await;
-        pause(hull, &mut turn).await.map_err(|error| error.of(OPERATION, id))?;
+        let container = run.living(OPERATION)?;
+        end_relief(&run, container).await;
+        pause(container, &mut turn).await.map_err(|error| error.of(OPERATION, id))?;
         run.set_short(false);
         Ok(())
     }
@@ -73,13 +73,13 @@ impl Shared {
         const OPERATION: &str = "park";
         let run = self.runs.get(id)?;
         let mut turn = run.turn().await;
-        let hull = run.living(OPERATION)?;
-        let phase = settle(hull, &mut turn).await.map_err(|error| error.of(OPERATION, id))?;
+        let container = run.living(OPERATION)?;
+        let phase = settle(container, &mut turn).await.map_err(|error| error.of(OPERATION, id))?;
         if phase != Phase::Paused {
             return Err(EngineError::Condition { operation: OPERATION, run: id.clone(), condition: "running" });
         }
-        let frozen = hull.group(crate::cgroup::Cgroup::freeze).await;
-        frozen.and_then(|()| hull.reach("gvisor: frozen")).map_err(|error| error.of(OPERATION, id))
+        let frozen = container.group(crate::cgroup::Cgroup::freeze).await;
+        frozen.and_then(|()| container.reach("gvisor: frozen")).map_err(|error| error.of(OPERATION, id))
     }
 
     /// [`dorm_engine::Engine::go_on`].
@@ -87,32 +87,33 @@ impl Shared {
         const OPERATION: &str = "let go on";
         let run = self.runs.get(id)?;
         let mut turn = run.turn().await;
-        let hull = run.living(OPERATION)?;
+        let container = run.living(OPERATION)?;
         run.set_short(false);
-        let is_parked = hull.group(crate::cgroup::Cgroup::is_frozen).await.map_err(|error| error.of(OPERATION, id))?;
+        let is_parked =
+            container.group(crate::cgroup::Cgroup::is_frozen).await.map_err(|error| error.of(OPERATION, id))?;
         // What is parked is a cache of its image, which is whole; a guest that was only paused has nothing else.
         if is_parked {
-            lost::refuse(hull, &mut turn).await.map_err(|error| error.of(OPERATION, id))?;
+            lost::refuse(container, &mut turn).await.map_err(|error| error.of(OPERATION, id))?;
         }
-        resume(hull, &mut turn).await.map_err(|error| error.of(OPERATION, id))
+        resume(container, &mut turn).await.map_err(|error| error.of(OPERATION, id))
     }
 }
 
 /// Has the paused guest's memory written into `into`; a failure leaves nothing there.
-async fn write_image(hull: &Hull, into: &Path) -> Result<Vec<CapturedFile>, GvisorError> {
-    if let Some(path) = slots::deleted(hull).await? {
+async fn write_image(container: &Container, into: &Path) -> Result<Vec<CapturedFile>, GvisorError> {
+    if let Some(path) = slots::deleted(container).await? {
         return Err(GvisorError::DeletedOnVolume(path));
     }
     let (room, files) = in_place(|| Ok::<_, GvisorError>((room_in(into)?, create_files(into)?)))?;
-    hull.reach("gvisor: image files made")?;
-    let Err(error) = hull.control.checkpoint(files).await else {
-        hull.reach("gvisor: image written")?;
+    container.reach("gvisor: image files made")?;
+    let Err(error) = container.control.checkpoint(files).await else {
+        container.reach("gvisor: image written")?;
         let image = into.to_owned();
         return blocking(move || files::written(&image).inspect_err(|_| remove_files(&image))).await;
     };
     in_place(|| remove_files(into));
     // The sandbox tells of a full disk in words only, which we do not read.
-    if matches!(error, GvisorError::Refused { .. }) && room < need(hull).await? {
+    if matches!(error, GvisorError::Refused { .. }) && room < need(container).await? {
         let source = io::Error::new(io::ErrorKind::StorageFull, error);
         return Err(GvisorError::file("write the memory into", into, source));
     }
@@ -126,9 +127,9 @@ fn room_in(directory: &Path) -> Result<u64, GvisorError> {
 }
 
 /// What an image of the guest may take up at most: its memory, and the files it has written.
-async fn need(hull: &Hull) -> Result<u64, GvisorError> {
-    let memory = hull.group(crate::cgroup::Cgroup::usage).await?;
-    let home = hull.home.disk();
+async fn need(container: &Container) -> Result<u64, GvisorError> {
+    let memory = container.group(crate::cgroup::Cgroup::usage).await?;
+    let home = container.home.disk();
     let disk = blocking(move || {
         let Some(disk) = Disk::find(&home)? else { return Ok(0) };
         let usage = disk.usage()?;
@@ -138,50 +139,54 @@ async fn need(hull: &Hull) -> Result<u64, GvisorError> {
 }
 
 /// Makes the guest stand still, if it does not.
-pub(crate) async fn pause(hull: &Hull, turn: &mut Turn) -> Result<(), GvisorError> {
-    if settle(hull, turn).await? == Phase::Paused {
+pub(crate) async fn pause(container: &Container, turn: &mut Turn) -> Result<(), GvisorError> {
+    if settle(container, turn).await? == Phase::Paused {
         // A parked one has to answer.
-        hull.group(crate::cgroup::Cgroup::thaw).await?;
-        return hull.reach("gvisor: thawed");
+        container.group(crate::cgroup::Cgroup::thaw).await?;
+        return container.reach("gvisor: thawed");
     }
     turn.set(Phase::Pausing)?;
-    hull.reach("gvisor: pause noted")?;
-    hull.control.pause().await?;
-    hull.reach("gvisor: paused")?;
+    container.reach("gvisor: pause noted")?;
+    container.control.pause().await?;
+    container.reach("gvisor: paused")?;
     turn.set_if_possible(Phase::Paused);
     Ok(())
 }
 
 /// Lets the guest go on, if it stands still.
-pub(crate) async fn resume(hull: &Hull, turn: &mut Turn) -> Result<(), GvisorError> {
-    if settle(hull, turn).await? != Phase::Paused {
+pub(crate) async fn resume(container: &Container, turn: &mut Turn) -> Result<(), GvisorError> {
+    if settle(container, turn).await? != Phase::Paused {
         return Ok(());
     }
     turn.set_if_possible(Phase::Resuming);
-    hull.reach("gvisor: going on noted")?;
-    hull.group(crate::cgroup::Cgroup::thaw).await?;
-    hull.reach("gvisor: thawed")?;
-    hull.limit_io(hull.io).await;
-    hull.control.resume().await?;
-    hull.reach("gvisor: going on")?;
+    container.reach("gvisor: going on noted")?;
+    container.group(crate::cgroup::Cgroup::thaw).await?;
+    container.reach("gvisor: thawed")?;
+    container.limit_io(container.io).await;
+    container.control.resume().await?;
+    container.reach("gvisor: going on")?;
     turn.set_if_possible(Phase::Running);
     Ok(())
 }
 
 /// Finds out what the guest does when a call was begun of which nobody knows how far it came.
-pub(crate) async fn settle(hull: &Hull, turn: &mut Turn) -> Result<Phase, GvisorError> {
-    settle_within(hull, turn, SOON).await
+pub(crate) async fn settle(container: &Container, turn: &mut Turn) -> Result<Phase, GvisorError> {
+    settle_within(container, turn, SOON).await
 }
 
 /// The same, with a limit on how long the sandbox may take to answer.
-pub(crate) async fn settle_within(hull: &Hull, turn: &mut Turn, limit: Duration) -> Result<Phase, GvisorError> {
+pub(crate) async fn settle_within(
+    container: &Container,
+    turn: &mut Turn,
+    limit: Duration,
+) -> Result<Phase, GvisorError> {
     match turn.phase() {
         Phase::Pausing | Phase::Resuming => {}
         known => return Ok(known),
     }
     // Only a paused guest is ever frozen, and it is thawed before it is let go on.
-    let is_frozen = hull.group(crate::cgroup::Cgroup::is_frozen).await?;
-    let is_paused = is_frozen || hull.control.is_paused(hull.home.id(), limit).await?;
+    let is_frozen = container.group(crate::cgroup::Cgroup::is_frozen).await?;
+    let is_paused = is_frozen || container.control.is_paused(container.home.id(), limit).await?;
     turn.set_if_possible(if is_paused { Phase::Paused } else { Phase::Running });
     Ok(turn.phase())
 }

@@ -1,4 +1,4 @@
-//! Taking a hull down again, whatever is there of it.
+//! Taking a container down again, whatever is there of it.
 //!
 //! Every step may have been done before, by us or by a daemon that died in the middle: each is a success when there is
 //! nothing to do. The note goes last, so that what is left is always known of.
@@ -11,9 +11,9 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use crate::cgroup::{Cgroup, Device, unlimit_device};
+use crate::container::{Host, blocking, in_place};
 use crate::disk::Disk;
 use crate::error::GvisorError;
-use crate::hull::{Host, blocking, in_place};
 use crate::notes::{Home, LeaseNote, Note, Processes};
 use crate::process::{self, Identity};
 use crate::root;
@@ -24,7 +24,7 @@ use crate::slots;
 const DEATH_LIMIT: Duration = Duration::from_secs(60);
 
 impl Host {
-    /// Removes the hull in `home` with all that it holds: processes, lease, disk, control group, files.
+    /// Removes the container in `home` with all that it holds: processes, lease, disk, control group, files.
     pub(crate) async fn destroy(&self, home: &Home) -> Result<(), GvisorError> {
         // Unreadable when the host crashed before it was on disk, or damaged: the caller has looked whether it lives.
         let note = in_place(|| home.read()).unwrap_or_default();
@@ -34,7 +34,7 @@ impl Host {
         released?;
         disk?;
         lock(&self.made).remove(home.directory());
-        self.reach("gvisor: hull emptied")?;
+        self.reach("gvisor: container emptied")?;
         let (home, steps) = (home.clone(), self.steps.clone());
         blocking(move || {
             remove_file(&home.copy())?;
@@ -50,7 +50,7 @@ impl Host {
         .await
     }
 
-    /// Kills all processes of the hull and waits until they are gone.
+    /// Kills all processes of the container and waits until they are gone.
     pub(crate) async fn end_processes(&self, home: &Home, processes: Option<&Processes>) -> Result<(), GvisorError> {
         let name = self.group_name(home);
         let mut known: Vec<Identity> = match processes {
@@ -92,7 +92,7 @@ impl Host {
         .await
     }
 
-    /// Removes the files of a hull of another data directory that were copied into this one. Whatever its note names on the
+    /// Removes the files of a container of another data directory that were copied into this one. Whatever its note names on the
     /// host is not touched.
     pub(crate) async fn remove_copied(&self, home: &Home) -> Result<(), GvisorError> {
         self.remove_files(home).await?;

@@ -72,7 +72,7 @@ impl Control {
         self.call("containerManager.StartRoot", json!(id), Vec::new(), Some(SOON)).await.map(drop)
     }
 
-    /// Gives an empty hull its links; `packets` is the raw socket of the one that leads out.
+    /// Gives an empty container its links; `packets` is the raw socket of the one that leads out.
     pub(crate) async fn links(&self, links: Value, packets: Option<OwnedFd>) -> Result<(), GvisorError> {
         self.call("Network.CreateLinksAndRoutes", links, packets.into_iter().collect(), Some(SOON)).await.map(drop)
     }
@@ -89,7 +89,7 @@ impl Control {
         self.call("containerManager.Checkpoint", argument, files.0.into(), UNTIL_ANSWERED).await.map(drop)
     }
 
-    /// Fills an empty hull with the memory in `files`; the guest runs when this returns.
+    /// Fills an empty container with the memory in `files`; the guest runs when this returns.
     pub(crate) async fn restore(&self, files: ImageFiles) -> Result<(), GvisorError> {
         let argument = json!({"HavePagesFile": true, "HaveDeviceFile": false});
         self.call("containerManager.Restore", argument, files.0.into(), UNTIL_ANSWERED).await.map(drop)

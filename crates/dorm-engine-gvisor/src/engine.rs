@@ -22,17 +22,17 @@ use tokio::sync::{Semaphore, SemaphorePermit, mpsc};
 use crate::boot::Origin;
 use crate::builds::Builds;
 use crate::cgroup::{Cgroup, IoLimits};
+use crate::container::{Host, blocking, in_place};
 use crate::error::GvisorError;
 use crate::files::{self, FilesLimits};
-use crate::hull::{Host, blocking, in_place};
 use crate::notes::Phase;
 use crate::probe::Probe;
 use crate::process;
 use crate::root;
 use crate::run::Runs;
 use crate::slots;
-use crate::spares::{self, Spare, Spares};
 use crate::stream;
+use crate::warm_pool::{self, WarmContainer, WarmPool};
 
 pub(crate) const NAME: &str = "gvisor";
 
@@ -55,9 +55,9 @@ pub struct Config {
     pub agent: PathBuf,
     /// The network; used by this engine alone.
     pub network: Arc<dyn Network>,
-    /// How many hulls of each kind are kept ready for each of the images used last; 0 for none. A kind is with
+    /// How many containers of each kind are kept ready for each of the images used last; 0 for none. A kind is with
     /// network or without.
-    pub hulls: usize,
+    pub warm_containers: usize,
     /// The control group under which each sandbox gets its own.
     pub cgroup_prefix: String,
     /// The host ids of guests. Runs of an earlier daemon have the same.
@@ -83,7 +83,7 @@ impl std::fmt::Debug for Config {
             .field("directory", &self.directory)
             .field("runsc", &self.runsc)
             .field("agent", &self.agent)
-            .field("hulls", &self.hulls)
+            .field("warm_containers", &self.warm_containers)
             .field("cgroup_prefix", &self.cgroup_prefix)
             .field("guest_ids", &self.guest_ids)
             .field("owner", &self.owner)
@@ -100,7 +100,7 @@ pub struct GvisorEngine {
 pub(crate) struct Shared {
     pub(crate) host: Host,
     pub(crate) runs: Runs,
-    pub(crate) spares: Spares,
+    pub(crate) warm_pool: WarmPool,
     reader: Option<Program>,
     pub(crate) listener: Mutex<Option<mpsc::Sender<Notice>>>,
     files: FilesLimits,
@@ -136,7 +136,7 @@ impl GvisorEngine {
             runsc_also,
             agent,
             network,
-            hulls,
+            warm_containers,
             cgroup_prefix,
             guest_ids,
             owner,
@@ -160,11 +160,11 @@ impl GvisorEngine {
             let path = directory.join(name);
             make_directory(&path, 0o700).map(|()| path)
         };
-        let (root, hull_homes, blanks) = (make("runsc")?, make("hulls")?, make("blanks")?);
-        root::make_directory(&root::directory(&hull_homes), guest_ids)
+        let (root, container_homes, blanks) = (make("runsc")?, make("containers")?, make("blanks")?);
+        root::make_directory(&root::directory(&container_homes), guest_ids)
             .map_err(|source| unusable("make its directory writable", source))?;
         let lock = lock_directory(&directory)?;
-        slots::prepare(&hull_homes, guest_ids)
+        slots::prepare(&container_homes, guest_ids)
             .map_err(|source| unusable("run it where mounting is allowed", source))?;
         rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
             .map_err(|source| unusable("run it where prctl is allowed", io::Error::from(source)))?;
@@ -172,7 +172,7 @@ impl GvisorEngine {
             builds,
             agent,
             network,
-            hulls: hull_homes,
+            containers: container_homes,
             root,
             blanks,
             cgroup_prefix,
@@ -189,7 +189,7 @@ impl GvisorEngine {
         let shared = Arc::new(Shared {
             host,
             runs: Runs::default(),
-            spares: Spares::new(hulls),
+            warm_pool: WarmPool::new(warm_containers),
             reader,
             listener: Mutex::default(),
             files,
@@ -198,15 +198,15 @@ impl GvisorEngine {
             _lock: lock,
         });
         shared.adopt().map_err(|source| unusable("see the cause", source))?;
-        if hulls > 0 {
-            tokio::spawn(spares::keep_filled(Arc::downgrade(&shared)));
+        if warm_containers > 0 {
+            tokio::spawn(warm_pool::keep_filled(Arc::downgrade(&shared)));
         }
         Ok(Arc::new(Self { shared }))
     }
 
-    /// How many spare hulls are ready for `image`. For tests and metrics.
-    pub fn spare_hulls(&self, image: &Digest) -> usize {
-        self.shared.spares.count(image)
+    /// How many warm containers are ready for `image`. For tests and metrics.
+    pub fn warm_containers(&self, image: &Digest) -> usize {
+        self.shared.warm_pool.count(image)
     }
 
     /// Carries `work` out to its end, whether or not the caller still waits for it: a call cut off in the middle would
@@ -261,10 +261,10 @@ impl Shared {
         let Ok(run) = self.runs.get(id) else { return Ok(()) };
         run.begin_stopping();
         run.cut(None);
-        if let Some(hull) = run.hull() {
+        if let Some(container) = run.container() {
             // Not in its turn: whatever is being done to it ends at once.
             self.host
-                .end_processes(&hull.home, Some(&hull.processes))
+                .end_processes(&container.home, Some(&container.processes))
                 .await
                 .map_err(|error| error.of(OPERATION, id))?;
         }
@@ -285,16 +285,16 @@ impl Shared {
     fn agent(&self, id: &RunId) -> Result<BoxStream, EngineError> {
         const OPERATION: &str = "reach the agent of";
         let run = self.runs.get(id)?;
-        let hull = run.living(OPERATION)?;
+        let container = run.living(OPERATION)?;
         // The earlier stream ends before the new one throws away what came late.
         run.cut(None);
-        let (stream, thread) = in_place(|| stream::open(&hull.home)).map_err(|error| error.of(OPERATION, id))?;
+        let (stream, thread) = in_place(|| stream::open(&container.home)).map_err(|error| error.of(OPERATION, id))?;
         run.cut(Some(thread));
         // A guest can stop its own agent. A sandbox that is stopped itself does as it is told when it goes on.
-        let (control, hull) = (hull.control.clone(), hull.home.id().to_owned());
+        let (control, container) = (container.control.clone(), container.home.id().to_owned());
         tokio::spawn(async move {
-            if let Err(error) = control.rouse(&hull, ROUSE).await {
-                tracing::debug!(hull, error = %crate::error::chain(&error), "an agent could not be told to go on");
+            if let Err(error) = control.rouse(&container, ROUSE).await {
+                tracing::debug!(container, error = %crate::error::chain(&error), "an agent could not be told to go on");
             }
         });
         Ok(Box::new(stream))
@@ -303,8 +303,8 @@ impl Shared {
     async fn connect(&self, id: &RunId, port: u16) -> Result<BoxStream, EngineError> {
         const OPERATION: &str = "connect to";
         let run = self.runs.get(id)?;
-        let hull = run.living(OPERATION)?;
-        let Some(lease) = &hull.lease else {
+        let container = run.living(OPERATION)?;
+        let Some(lease) = &container.lease else {
             let condition = "without network (use the agent)";
             return Err(EngineError::Condition { operation: OPERATION, run: id.clone(), condition });
         };
@@ -318,14 +318,14 @@ impl Shared {
     async fn usage(&self, id: &RunId) -> Result<Usage, EngineError> {
         const OPERATION: &str = "measure";
         let run = self.runs.get(id)?;
-        let hull = run.living(OPERATION)?;
-        let usage = hull.group(Cgroup::usage).await.map_err(|error| error.of(OPERATION, id))?;
+        let container = run.living(OPERATION)?;
+        let usage = container.group(Cgroup::usage).await.map_err(|error| error.of(OPERATION, id))?;
         Ok(Usage {
             cpu_micros: usage.cpu_micros.unwrap_or(0),
             memory_bytes: usage.memory_bytes,
             processes: usage.processes,
-            disk_bytes: hull.disk_bytes().await,
-            network: match &hull.lease {
+            disk_bytes: container.disk_bytes().await,
+            network: match &container.lease {
                 Some(lease) => Some(
                     self.host
                         .network
@@ -335,7 +335,7 @@ impl Shared {
                 ),
                 None => None,
             },
-            disk_io: hull.io_usage().await,
+            disk_io: container.io_usage().await,
         })
     }
 }
@@ -447,17 +447,17 @@ impl Engine for GvisorEngine {
     }
 
     async fn prepare(&self, image: &Digest, rootfs: &Path) -> Result<(), EngineError> {
-        self.shared.spares.want(image, rootfs);
+        self.shared.warm_pool.want(image, rootfs);
         Ok(())
     }
 
     async fn close(&self) {
-        for Spare { hull, .. } in self.shared.spares.close().await {
-            if let Err(error) = self.shared.host.destroy(&hull.home).await {
-                tracing::warn!(hull = hull.home.id(), error = %crate::error::chain(&error), "a spare hull was left behind");
+        for WarmContainer { container, .. } in self.shared.warm_pool.close().await {
+            if let Err(error) = self.shared.host.destroy(&container.home).await {
+                tracing::warn!(container = container.home.id(), error = %crate::error::chain(&error), "a warm container was left behind");
             }
         }
-        in_place(|| slots::release(&self.shared.host.hulls));
+        in_place(|| slots::release(&self.shared.host.containers));
         // Where runs go on, their groups are in it and it stays.
         if let Err(error) = in_place(|| Cgroup::remove_parent(&self.shared.host.cgroup_prefix)) {
             tracing::debug!(error = %crate::error::chain(&error), "an empty control group stays");

@@ -1,7 +1,7 @@
 //! What there is on the host: taking over the runs of an earlier daemon, saying what all runs do, and clearing away
 //! what nobody wants.
 //!
-//! Everything starts from the notes in the hulls' homes. What has no note is not touched, with one exception that a
+//! Everything starts from the notes in the containers' homes. What has no note is not touched, with one exception that a
 //! note stands for: a lease that was being asked for when the daemon died.
 
 use std::collections::HashSet;
@@ -14,10 +14,10 @@ use tokio::task::JoinSet;
 
 use crate::capture::settle_within;
 use crate::cgroup::Cgroup;
+use crate::container::{Container, Host, in_place, limit_io};
 use crate::control::Control;
 use crate::engine::Shared;
 use crate::error::{GvisorError, chain};
-use crate::hull::{Host, Hull, in_place, limit_io};
 use crate::notes::{Home, Note, Phase, Processes};
 use crate::relief::adopt_relief;
 use crate::run::{Run, lock};
@@ -31,18 +31,18 @@ impl Shared {
     pub(crate) fn adopt(self: &Arc<Self>) -> Result<(), GvisorError> {
         for (home, note) in self.host.own_notes()? {
             let Some(id) = note.run() else { continue };
-            let hull = self.host.find_hull(&home, &note)?;
-            let is_alive = hull.as_ref().is_some_and(Hull::is_alive);
+            let container = self.host.find_container(&home, &note)?;
+            let is_alive = container.as_ref().is_some_and(Container::is_alive);
             let limit = note.memory_bytes;
-            let run = Arc::new(Run::found(id, home, note, hull));
+            let run = Arc::new(Run::found(id, home, note, container));
             self.runs.insert(run.clone());
-            if let Some(hull) = run.hull().filter(|_| is_alive) {
-                if limit > 0 && hull.group.memory_limit().is_ok_and(|now| now > limit + (limit >> 4)) {
-                    adopt_relief(&run, hull, limit);
+            if let Some(container) = run.container().filter(|_| is_alive) {
+                if limit > 0 && container.group.memory_limit().is_ok_and(|now| now > limit + (limit >> 4)) {
+                    adopt_relief(&run, container, limit);
                 }
                 // The daemon before may have had other limits. A guest that stands still gets them when it goes on.
                 if run.is_moving()
-                    && let Err(error) = limit_io(&hull.group, &hull.home, &hull.io)
+                    && let Err(error) = limit_io(&container.group, &container.home, &container.io)
                 {
                     tracing::warn!(run = %run.id, error = %chain(&error), "how fast a sandbox uses its disk cannot be limited");
                 }
@@ -84,7 +84,7 @@ impl Shared {
                 }
             }
         }
-        self.sweep_hulls(&known, &mut cleared).await.map_err(|source| EngineError::Unusable {
+        self.sweep_containers(&known, &mut cleared).await.map_err(|source| EngineError::Unusable {
             engine: crate::engine::NAME,
             hint: "what an earlier daemon left behind cannot be cleared away; see the cause".to_owned(),
             source: Some(Box::new(source)),
@@ -92,16 +92,17 @@ impl Shared {
         Ok(cleared)
     }
 
-    async fn sweep_hulls(&self, known: &HashSet<&RunId>, cleared: &mut Vec<String>) -> Result<(), GvisorError> {
-        for home in in_place(|| Home::all(&self.host.hulls))? {
+    async fn sweep_containers(&self, known: &HashSet<&RunId>, cleared: &mut Vec<String>) -> Result<(), GvisorError> {
+        for home in in_place(|| Home::all(&self.host.containers))? {
             if lock(&self.host.made).contains(home.directory()) {
                 continue;
             }
             let note = match in_place(|| home.read()) {
                 Ok(note) => note,
                 Err(error) if self.host.has_processes(&home) => {
-                    tracing::warn!(hull = home.id(), error = %chain(&error), "the note of a living hull cannot be read; the hull is left alone");
-                    cleared.push(format!("hull {} is left alone: it lives, and its note cannot be read", home.id()));
+                    tracing::warn!(container = home.id(), error = %chain(&error), "the note of a living container cannot be read; the container is left alone");
+                    cleared
+                        .push(format!("container {} is left alone: it lives, and its note cannot be read", home.id()));
                     continue;
                 }
                 Err(_) => None,
@@ -113,15 +114,15 @@ impl Shared {
                 // Of what is dead only copied files are left, and those are in this directory.
                 if !note.is_alive(&self.host.boot) {
                     self.host.remove_copied(&home).await?;
-                    cleared.push(format!("the copied files of hull {}", home.id()));
+                    cleared.push(format!("the copied files of container {}", home.id()));
                 }
                 continue;
             }
             match self.host.destroy(&home).await {
-                Ok(()) => cleared.push(format!("hull {}", home.id())),
+                Ok(()) => cleared.push(format!("container {}", home.id())),
                 Err(error) => {
-                    tracing::warn!(hull = home.id(), error = %chain(&error), "a hull cannot be cleared away; the next start tries again");
-                    cleared.push(format!("hull {} could not be cleared away: {}", home.id(), chain(&error)));
+                    tracing::warn!(container = home.id(), error = %chain(&error), "a container cannot be cleared away; the next start tries again");
+                    cleared.push(format!("container {} could not be cleared away: {}", home.id(), chain(&error)));
                 }
             }
         }
@@ -132,27 +133,29 @@ impl Shared {
 /// What `run` does; nothing of one that was stopped, or could not begin, while we waited.
 async fn look(run: Arc<Run>) -> Option<FoundRun> {
     let mut turn = run.turn().await;
-    if turn.note().is_none() && run.hull().is_none() {
+    if turn.note().is_none() && run.container().is_none() {
         return None;
     }
-    let condition = match run.hull() {
-        Some(hull) if hull.is_alive() && !run.is_stopping() => match settle_within(hull, &mut turn, LOOK).await {
-            Ok(phase) => condition(hull, phase).await,
-            // Its process lives, so it may answer later.
-            Err(error) => {
-                tracing::warn!(run = %run.id, error = %chain(&error), "a run does not say what it does");
-                if hull.is_alive() { RunCondition::Silent } else { RunCondition::Broken }
+    let condition = match run.container() {
+        Some(container) if container.is_alive() && !run.is_stopping() => {
+            match settle_within(container, &mut turn, LOOK).await {
+                Ok(phase) => condition(container, phase).await,
+                // Its process lives, so it may answer later.
+                Err(error) => {
+                    tracing::warn!(run = %run.id, error = %chain(&error), "a run does not say what it does");
+                    if container.is_alive() { RunCondition::Silent } else { RunCondition::Broken }
+                }
             }
-        },
+        }
         _ => RunCondition::Broken,
     };
     turn.note().is_some().then(|| FoundRun { run: run.id.clone(), condition })
 }
 
-async fn condition(hull: &Hull, phase: Phase) -> RunCondition {
+async fn condition(container: &Container, phase: Phase) -> RunCondition {
     match phase {
         Phase::Running => RunCondition::Running,
-        Phase::Paused => match hull.group(Cgroup::is_frozen).await {
+        Phase::Paused => match container.group(Cgroup::is_frozen).await {
             Ok(true) => RunCondition::Parked,
             Ok(false) => RunCondition::Paused,
             Err(_) => RunCondition::Silent,
@@ -162,13 +165,13 @@ async fn condition(hull: &Hull, phase: Phase) -> RunCondition {
 }
 
 impl Host {
-    /// Releases the leases that no note names. Only done for a hull whose maker died while it asked for one; nobody
+    /// Releases the leases that no note names. Only done for a container whose maker died while it asked for one; nobody
     /// else uses this engine's network.
     pub(crate) async fn release_unnamed_leases(&self) -> Result<(), GvisorError> {
         let _nobody_asks = self.leasing.write().await;
-        let homes = in_place(|| Home::all(&self.hulls))?;
+        let homes = in_place(|| Home::all(&self.containers))?;
         if homes.iter().any(|home| in_place(|| home.read()).is_err() && self.has_processes(home)) {
-            tracing::warn!("network leases that no note names stay: the note of a living hull cannot be read");
+            tracing::warn!("network leases that no note names stay: the note of a living container cannot be read");
             return Ok(());
         }
         let named = in_place(|| self.own_notes())?.into_iter().filter_map(|(_, note)| note.lease());
@@ -201,27 +204,27 @@ impl Host {
     /// All notes that can be read.
     fn noted(&self) -> Result<Vec<(Home, Note)>, GvisorError> {
         let mut noted = Vec::new();
-        for home in Home::all(&self.hulls)? {
+        for home in Home::all(&self.containers)? {
             match home.read() {
                 Ok(Some(note)) => noted.push((home, note)),
                 Ok(None) => {}
                 Err(error) => {
-                    tracing::warn!(hull = home.id(), error = %chain(&error), "the note of a hull cannot be read");
+                    tracing::warn!(container = home.id(), error = %chain(&error), "the note of a container cannot be read");
                 }
             }
         }
         Ok(noted)
     }
 
-    /// Whether anything of a hull runs, whatever its note says.
+    /// Whether anything of a container runs, whatever its note says.
     fn has_processes(&self, home: &Home) -> bool {
         let group = Cgroup::find(&self.group_name(home)).ok().flatten();
         // A group that cannot be asked may have some.
         group.is_some_and(|group| group.pids().map_or(true, |pids| !pids.is_empty()))
     }
 
-    /// The hull that `note` tells of; `None` when it was not made to its end or is of an earlier boot.
-    fn find_hull(&self, home: &Home, note: &Note) -> Result<Option<Hull>, GvisorError> {
+    /// The container that `note` tells of; `None` when it was not made to its end or is of an earlier boot.
+    fn find_container(&self, home: &Home, note: &Note) -> Result<Option<Container>, GvisorError> {
         let Some(processes) = note.processes.clone().filter(|_| note.boot == self.boot) else { return Ok(None) };
         let Some(group) = Cgroup::find(&self.group_name(home))? else { return Ok(None) };
         let processes = Processes { socket: self.socket_now(&processes.socket), ..processes };
@@ -229,11 +232,11 @@ impl Host {
         let said = match Said::open(home) {
             Ok(said) => Some(said),
             Err(error) => {
-                tracing::warn!(hull = home.id(), error = %chain(&error), "what a sandbox writes to its standard error is not taken in");
+                tracing::warn!(container = home.id(), error = %chain(&error), "what a sandbox writes to its standard error is not taken in");
                 None
             }
         };
         let (home, lease, steps) = (home.clone(), note.lease(), self.steps.clone());
-        Ok(Some(Hull { home, processes, control, lease, group, said, io: self.io, steps }))
+        Ok(Some(Container { home, processes, control, lease, group, said, io: self.io, steps }))
     }
 }

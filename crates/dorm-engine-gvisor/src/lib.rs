@@ -1,7 +1,7 @@
 //! The engine that runs sandboxes under gVisor (`runsc`), which needs no hardware virtualisation.
 //!
 //! ```text
-//! start, restore ─► boot ─► spares (a hull ready?) ─► hull (else make one) ─► control (StartRoot, Restore)
+//! start, restore ─► boot ─► warm_pool (a container ready?) ─► container (else make one) ─► control (StartRoot, Restore)
 //! capture, park, go_on ─► capture ─► control, cgroup      stop ─► cleanup      sweep, inventory ─► inventory
 //! what is in the files of an image ─► files
 //! ```
@@ -19,10 +19,10 @@ pub mod cgroup;
 mod cleanup;
 mod control;
 pub use dorm_disk as disk;
+mod container;
 mod engine;
 mod error;
 mod files;
-mod hull;
 mod inventory;
 mod links;
 mod lost;
@@ -36,8 +36,8 @@ mod root;
 mod run;
 mod said;
 mod slots;
-mod spares;
 mod stream;
+mod warm_pool;
 
 pub use engine::{Config, GvisorEngine};
 #[cfg(any(test, feature = "fuzzing"))]

@@ -1,4 +1,4 @@
-//! The links of a hull: what `runsc start` would set up, done ahead of time and without its check for the host's own
+//! The links of a container: what `runsc start` would set up, done ahead of time and without its check for the host's own
 //! network namespace, which refuses to work on kernels from 6.11 on.
 
 use std::io;
@@ -13,7 +13,7 @@ use crate::error::GvisorError;
 
 const MTU: u32 = 1500;
 
-/// The argument that gives a hull loopback, and the link of `lease` if it has one.
+/// The argument that gives a container loopback, and the link of `lease` if it has one.
 pub(crate) fn describe(lease: Option<&Lease>) -> Value {
     let mut links = json!({
         "LoopbackLinks": [{

@@ -6,24 +6,24 @@
 use std::fs;
 use std::path::PathBuf;
 
+use crate::container::{Container, blocking};
 use crate::disk::Disk;
 use crate::error::GvisorError;
-use crate::hull::{Hull, blocking};
 use crate::run::Turn;
 
 /// Refuses to go on with a guest whose disk has lost a write at any time.
-pub(crate) async fn refuse(hull: &Hull, turn: &mut Turn) -> Result<(), GvisorError> {
+pub(crate) async fn refuse(container: &Container, turn: &mut Turn) -> Result<(), GvisorError> {
     if let Some(known) = turn.note().and_then(|note| note.lost_writes.clone()) {
         return Err(GvisorError::LostWrites(known));
     }
-    let (home, pid) = (hull.home.disk(), hull.processes.sandbox.pid());
+    let (home, pid) = (container.home.disk(), container.processes.sandbox.pid());
     let lost = blocking(move || {
         let Some(disk) = Disk::find(&home)?.filter(Disk::is_limited) else { return Ok(None) };
         Ok(disk.lost_writes(&open_files(pid, &disk.path()))?)
     });
     let Some(lost) = lost.await? else { return Ok(()) };
     let what = lost.to_string();
-    tracing::error!(hull = hull.home.id(), what, "the disk of a run has lost writes");
+    tracing::error!(container = container.home.id(), what, "the disk of a run has lost writes");
     turn.set_lost_writes(what.clone());
     Err(GvisorError::LostWrites(what))
 }

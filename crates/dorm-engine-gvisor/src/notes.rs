@@ -1,11 +1,11 @@
-//! What the engine writes down about each hull before it touches the host, so that a restarted daemon knows what
+//! What the engine writes down about each container before it touches the host, so that a restarted daemon knows what
 //! there may be.
 //!
-//! A *hull* is one `runsc` container from its making to its removal: first empty, then a run's. Its directory holds
+//! A *container* is one `runsc` container from its making to its removal: first empty, then a run's. Its directory holds
 //! everything that belongs to it on disk:
 //!
 //! ```text
-//! hulls/<id>/note.json   this note, removed last
+//! containers/<id>/note.json   this note, removed last
 //!            note.copy   the same again, for when the first cannot be read
 //!            bundle/     config.json
 //!            in, out     the agent's standard input and output
@@ -28,12 +28,12 @@ use serde::{Deserialize, Serialize};
 use crate::error::GvisorError;
 use crate::process::Identity;
 
-/// What a hull is there for.
+/// What a container is there for.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Duty {
     /// To be taken by a run some time.
-    Spare,
+    Warm,
     /// A run has it.
     Run { run: String, phase: Phase },
 }
@@ -56,7 +56,7 @@ pub(crate) enum Phase {
     Stopping,
 }
 
-/// Whether a hull has a network of its own.
+/// Whether a container has a network of its own.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Reach {
@@ -66,7 +66,7 @@ pub(crate) enum Reach {
     Alone,
 }
 
-/// What is known of a hull's lease.
+/// What is known of a container's lease.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum LeaseNote {
@@ -104,7 +104,7 @@ impl From<HeldLease> for Lease {
     }
 }
 
-/// A hull's processes, as soon as there are any.
+/// A container's processes, as soon as there are any.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) struct Processes {
     pub(crate) sandbox: Identity,
@@ -113,7 +113,7 @@ pub(crate) struct Processes {
     pub(crate) socket: PathBuf,
 }
 
-/// All that is written down about one hull.
+/// All that is written down about one container.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) struct Note {
     /// The version of this format.
@@ -140,7 +140,7 @@ pub(crate) struct Note {
     pub(crate) build: Option<String>,
 }
 
-/// What a hull's root filesystem is made of, as it is written down.
+/// What a container's root filesystem is made of, as it is written down.
 pub(crate) fn root_key(image: &Digest, layers: &[Layer]) -> String {
     layers.iter().fold(image.as_str().to_owned(), |key, layer| format!("{key}+{}", layer.id))
 }
@@ -148,10 +148,10 @@ pub(crate) fn root_key(image: &Digest, layers: &[Layer]) -> String {
 pub(crate) const FORMAT: u32 = 1;
 
 impl Note {
-    /// The run that has the hull.
+    /// The run that has the container.
     pub(crate) fn run(&self) -> Option<RunId> {
         match &self.duty {
-            Duty::Spare => None,
+            Duty::Warm => None,
             Duty::Run { run, .. } => run.parse().ok(),
         }
     }
@@ -168,7 +168,7 @@ impl Note {
 
     pub(crate) fn phase(&self) -> Phase {
         match &self.duty {
-            Duty::Spare => Phase::Beginning,
+            Duty::Warm => Phase::Beginning,
             Duty::Run { phase, .. } => *phase,
         }
     }
@@ -185,7 +185,7 @@ impl Note {
     }
 }
 
-/// The directory of one hull.
+/// The directory of one container.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Home {
     directory: PathBuf,
@@ -210,7 +210,7 @@ pub struct NotedRun {
 /// When the directory cannot be read. One that is not there holds no notes.
 pub fn noted_runs(directory: &Path) -> io::Result<Vec<NotedRun>> {
     let boot = crate::process::boot();
-    let homes = match fs::read_dir(directory.join("hulls")) {
+    let homes = match fs::read_dir(directory.join("containers")) {
         Ok(homes) => homes,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(error) => return Err(error),
@@ -226,21 +226,21 @@ pub fn noted_runs(directory: &Path) -> io::Result<Vec<NotedRun>> {
 }
 
 impl Home {
-    /// The home of a hull that does not exist yet.
-    pub(crate) fn new(hulls: &Path) -> Result<Self, GvisorError> {
+    /// The home of a container that does not exist yet.
+    pub(crate) fn new(containers: &Path) -> Result<Self, GvisorError> {
         let mut bytes = [0_u8; 8];
         rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())
             .map_err(|source| GvisorError::system("get random bytes", source))?;
         let id = format!("h{:016x}", u64::from_ne_bytes(bytes));
-        Ok(Self { directory: hulls.join(&id), id })
+        Ok(Self { directory: containers.join(&id), id })
     }
 
-    /// Every hull that has a directory under `hulls`.
-    pub(crate) fn all(hulls: &Path) -> Result<Vec<Self>, GvisorError> {
-        let entries = fs::read_dir(hulls).map_err(|source| GvisorError::file("read", hulls, source))?;
+    /// Every container that has a directory under `containers`.
+    pub(crate) fn all(containers: &Path) -> Result<Vec<Self>, GvisorError> {
+        let entries = fs::read_dir(containers).map_err(|source| GvisorError::file("read", containers, source))?;
         let mut homes = Vec::new();
         for entry in entries {
-            let entry = entry.map_err(|source| GvisorError::file("read", hulls, source))?;
+            let entry = entry.map_err(|source| GvisorError::file("read", containers, source))?;
             if let Ok(id) = entry.file_name().into_string() {
                 homes.push(Self { directory: entry.path(), id });
             }
@@ -248,7 +248,7 @@ impl Home {
         Ok(homes)
     }
 
-    /// The hull's id, which is the container's too.
+    /// The container's id, which is the container's too.
     pub(crate) fn id(&self) -> &str {
         &self.id
     }
@@ -279,8 +279,8 @@ impl Home {
 
     /// Where its root filesystem is mounted, if it has layers.
     pub(crate) fn root(&self) -> PathBuf {
-        let hulls = self.directory.parent().unwrap_or(&self.directory);
-        crate::root::directory(hulls).join(&self.id)
+        let containers = self.directory.parent().unwrap_or(&self.directory);
+        crate::root::directory(containers).join(&self.id)
     }
 
     pub(crate) fn note(&self) -> PathBuf {
@@ -311,7 +311,7 @@ impl Home {
         };
         match read(self.copy()) {
             Ok(Some(note)) => {
-                tracing::warn!(hull = self.id, error = %crate::error::chain(&error), "a note cannot be read; its copy is used");
+                tracing::warn!(container = self.id, error = %crate::error::chain(&error), "a note cannot be read; its copy is used");
                 Ok(Some(note))
             }
             Ok(None) | Err(_) => Err(error),

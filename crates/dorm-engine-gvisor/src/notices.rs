@@ -7,9 +7,9 @@ use tokio::sync::mpsc;
 
 use crate::capture::{pause, resume};
 use crate::cgroup::{Cgroup, Threshold, soft_threshold};
+use crate::container::Container;
 use crate::engine::Shared;
 use crate::error::{GvisorError, chain};
-use crate::hull::Hull;
 use crate::notes::Phase;
 use crate::run::{Run, lock};
 
@@ -35,19 +35,19 @@ impl Shared {
 }
 
 async fn watch(engine: Weak<Shared>, watched: Weak<Run>) {
-    let Some(hull) = watched.upgrade().and_then(|run| run.hull().cloned()) else { return };
+    let Some(container) = watched.upgrade().and_then(|run| run.container().cloned()) else { return };
     tokio::select! {
-        () = hull.processes.sandbox.ended() => {}
-        () = watch_memory(&engine, &watched, &hull) => {}
+        () = container.processes.sandbox.ended() => {}
+        () = watch_memory(&engine, &watched, &container) => {}
     }
     // Whichever came first, the end is what is left to be told.
-    hull.processes.sandbox.ended().await;
+    container.processes.sandbox.ended().await;
     let (Some(shared), Some(run)) = (engine.upgrade(), watched.upgrade()) else { return };
     run.cut(None);
     if run.is_stopping() {
         return;
     }
-    let reason = reason(&hull).await;
+    let reason = reason(&container).await;
     tracing::warn!(run = %run.id, reason, "a run has ended by itself");
     if let Some(listener) = shared.listener() {
         drop(shared);
@@ -56,39 +56,39 @@ async fn watch(engine: Weak<Shared>, watched: Weak<Run>) {
     }
 }
 
-async fn reason(hull: &Hull) -> String {
-    match hull.group(Cgroup::oom_kills).await {
+async fn reason(container: &Container) -> String {
+    match container.group(Cgroup::oom_kills).await {
         Ok(kills) if kills > 0 => "it used more memory than its limit, and the kernel killed it".to_owned(),
-        _ => format!("its sandbox process is gone; {}", hull.last_words()),
+        _ => format!("its sandbox process is gone; {}", container.last_words()),
     }
 }
 
 /// Pauses the guest each time it passes its soft threshold, until its group is gone.
-async fn watch_memory(engine: &Weak<Shared>, watched: &Weak<Run>, hull: &Hull) {
+async fn watch_memory(engine: &Weak<Shared>, watched: &Weak<Run>, container: &Container) {
     let Some(run) = watched.upgrade() else { return };
     // Its group may have more room than its limit for a moment.
     let noted = run.turn().await.note().map(|note| note.memory_bytes).filter(|limit| *limit > 0);
     drop(run);
-    let limit = noted.map_or_else(|| hull.group.memory_limit(), Ok);
-    let armed = limit.and_then(|limit| Threshold::arm(&hull.group, soft_threshold(limit)));
+    let limit = noted.map_or_else(|| container.group.memory_limit(), Ok);
+    let armed = limit.and_then(|limit| Threshold::arm(&container.group, soft_threshold(limit)));
     let mut threshold = match armed {
         Ok(threshold) => threshold,
         // The run was over before it could be watched.
         Err(error) if error.is_gone() => return,
         Err(error) => {
-            tracing::warn!(hull = hull.home.id(), error = %chain(&error), "the memory of a run cannot be watched");
+            tracing::warn!(container = container.home.id(), error = %chain(&error), "the memory of a run cannot be watched");
             return;
         }
     };
     while threshold.reached().await.is_ok() {
         let (Some(shared), Some(run)) = (engine.upgrade(), watched.upgrade()) else { return };
-        if let Err(error) = on_high(&shared, &run, hull).await {
+        if let Err(error) = on_high(&shared, &run, container).await {
             tracing::warn!(run = %run.id, error = %chain(&error), "a run short of memory could not be paused");
         }
     }
 }
 
-async fn on_high(shared: &Shared, run: &Run, hull: &Hull) -> Result<(), GvisorError> {
+async fn on_high(shared: &Shared, run: &Run, container: &Container) -> Result<(), GvisorError> {
     // A guest that nobody would ever let go on again is better left to the hard limit.
     let Some(listener) = shared.listener() else { return Ok(()) };
     let mut turn = run.turn().await;
@@ -96,14 +96,14 @@ async fn on_high(shared: &Shared, run: &Run, hull: &Hull) -> Result<(), GvisorEr
         return Ok(());
     }
     // No process is killed for what a snapshot or a resume has left behind.
-    if run.is_kernel_room(hull.group(Cgroup::usage).await?.memory_bytes) {
+    if run.is_kernel_room(container.group(Cgroup::usage).await?.memory_bytes) {
         return Ok(());
     }
-    pause(hull, &mut turn).await?;
+    pause(container, &mut turn).await?;
     run.set_short(true);
     if listener.send(Notice::MemoryHigh { run: run.id.clone() }).await.is_err() {
         run.set_short(false);
-        resume(hull, &mut turn).await?;
+        resume(container, &mut turn).await?;
     }
     Ok(())
 }

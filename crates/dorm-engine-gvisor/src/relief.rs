@@ -18,10 +18,10 @@ use tokio::sync::oneshot;
 
 use crate::capture::resume;
 use crate::cgroup::{MARGIN_BYTES, soft_threshold};
+use crate::container::Container;
 use crate::control::AGENT;
 use crate::engine::Shared;
 use crate::error::{GvisorError, chain};
-use crate::hull::Hull;
 use crate::notes::Phase;
 use crate::run::{Relieved, Run};
 
@@ -43,23 +43,23 @@ impl Shared {
         const OPERATION: &str = "relieve";
         let run = self.runs.get(id)?;
         let mut turn = run.turn().await;
-        let hull = run.living(OPERATION)?;
+        let container = run.living(OPERATION)?;
         let limit = turn.note().map_or(0, |note| note.memory_bytes);
         let is_held = turn.phase() != Phase::Running && !run.is_short();
         let killed = match victim {
-            Some(pid) => hull.control.signal(hull.home.id(), pid, libc::SIGKILL).await,
+            Some(pid) => container.control.signal(container.home.id(), pid, libc::SIGKILL).await,
             None if is_held => return Ok(()),
             None => {
-                signal_others(hull, libc::SIGSTOP).await;
-                if limit > 0 { give_room(&run, hull, limit).await } else { Ok(()) }
+                signal_others(container, libc::SIGSTOP).await;
+                if limit > 0 { give_room(&run, container, limit).await } else { Ok(()) }
             }
         };
         if !is_held {
             run.set_short(false);
-            resume(hull, &mut turn).await.map_err(|error| error.of(OPERATION, id))?;
+            resume(container, &mut turn).await.map_err(|error| error.of(OPERATION, id))?;
         }
         if victim.is_some() {
-            signal_others(hull, libc::SIGCONT).await;
+            signal_others(container, libc::SIGCONT).await;
             run.relieved(Relieved::Killed);
         }
         match killed {
@@ -72,55 +72,55 @@ impl Shared {
 
 /// Lets the stopped processes of a run go on, so that it is not captured with them stopped. The more room stays until
 /// it is not needed.
-pub(crate) async fn end_relief(run: &Run, hull: &Hull) {
+pub(crate) async fn end_relief(run: &Run, container: &Container) {
     if run.is_in_relief() {
-        signal_others(hull, libc::SIGCONT).await;
+        signal_others(container, libc::SIGCONT).await;
         run.relieved(Relieved::Nobody);
     }
 }
 
 /// Takes up what a daemon that died in the middle of a relief has left: stopped processes, and more room.
-pub(crate) fn adopt_relief(run: &Arc<Run>, hull: &Hull, limit: u64) {
-    let (run, hull) = (run.clone(), hull.clone());
+pub(crate) fn adopt_relief(run: &Arc<Run>, container: &Container, limit: u64) {
+    let (run, container) = (run.clone(), container.clone());
     tokio::spawn(async move {
         let turn = run.turn().await;
-        signal_others(&hull, libc::SIGCONT).await;
+        signal_others(&container, libc::SIGCONT).await;
         drop(turn);
-        take_room_back(&run, &hull, limit, Relieved::Nobody).await;
+        take_room_back(&run, &container, limit, Relieved::Nobody).await;
     });
 }
 
 /// Stops every process but the agent, or lets them go on: the youngest first, so that no parent sees a child stopped.
-async fn signal_others(hull: &Hull, signal: i32) {
-    let processes = match hull.control.processes(hull.home.id()).await {
+async fn signal_others(container: &Container, signal: i32) {
+    let processes = match container.control.processes(container.home.id()).await {
         Ok(processes) => processes,
         Err(error) => {
-            tracing::warn!(hull = hull.home.id(), error = %chain(&error), "the processes of a run cannot be listed");
+            tracing::warn!(container = container.home.id(), error = %chain(&error), "the processes of a run cannot be listed");
             return;
         }
     };
     for pid in processes.into_iter().rev().filter(|pid| *pid != AGENT) {
         // One that has ended meanwhile needs no signal.
-        let _ = hull.control.signal(hull.home.id(), pid, signal).await;
+        let _ = container.control.signal(container.home.id(), pid, signal).await;
     }
 }
 
-async fn give_room(run: &Arc<Run>, hull: &Hull, limit: u64) -> Result<(), GvisorError> {
+async fn give_room(run: &Arc<Run>, container: &Container, limit: u64) -> Result<(), GvisorError> {
     let Some(over) = run.begin_relief() else { return Ok(()) };
-    let given = hull.group(move |group| group.set_memory_limit(limit.saturating_add(limit.max(ROOM_BYTES)))).await;
+    let given = container.group(move |group| group.set_memory_limit(limit.saturating_add(limit.max(ROOM_BYTES)))).await;
     if given.is_err() {
         run.end_relief();
         return given;
     }
-    tokio::spawn(see_it_end(run.clone(), hull.clone(), limit, over));
+    tokio::spawn(see_it_end(run.clone(), container.clone(), limit, over));
     Ok(())
 }
 
-async fn see_it_end(run: Arc<Run>, hull: Hull, limit: u64, over: oneshot::Receiver<Relieved>) {
+async fn see_it_end(run: Arc<Run>, container: Container, limit: u64, over: oneshot::Receiver<Relieved>) {
     let how = match tokio::time::timeout(NAMING, over).await {
         Ok(Ok(how)) => how,
         Ok(Err(_)) | Err(_) => {
-            signal_others(&hull, libc::SIGCONT).await;
+            signal_others(&container, libc::SIGCONT).await;
             Relieved::Nobody
         }
     };
@@ -128,25 +128,25 @@ async fn see_it_end(run: Arc<Run>, hull: Hull, limit: u64, over: oneshot::Receiv
     if how == Relieved::Nobody {
         run.end_relief();
     }
-    take_room_back(&run, &hull, limit, how).await;
+    take_room_back(&run, &container, limit, how).await;
 }
 
 /// Lets the kernel of a run take more than the run's limit, until the run's turn is over and what it took to save or load
 /// the guest is given back. Of what the guest's files and processes take of it already it needs three times as much again: it
 /// went from 464 MiB to more than 1,472 MiB when it saved 180,000 files.
-pub(crate) async fn give_kernel_room(run: &Arc<Run>, hull: &Hull, limit: u64) {
+pub(crate) async fn give_kernel_room(run: &Arc<Run>, container: &Container, limit: u64) {
     let room = limit.saturating_mul(4).saturating_add(ROOM_BYTES);
-    if let Err(error) = hull.group(move |group| group.set_memory_limit(room)).await {
+    if let Err(error) = container.group(move |group| group.set_memory_limit(room)).await {
         tracing::debug!(run = %run.id, error = %chain(&error), "a run is saved or loaded within its limit of memory");
     }
     run.begin_kernel_room();
-    let (run, hull) = (run.clone(), hull.clone());
-    tokio::spawn(async move { take_room_back(&run, &hull, limit, Relieved::Nobody).await });
+    let (run, container) = (run.clone(), container.clone());
+    tokio::spawn(async move { take_room_back(&run, &container, limit, Relieved::Nobody).await });
 }
 
 /// Puts the limit back when so little is used that nobody is killed for it. That ends the relief of one who was killed;
 /// after [`RETURN`] it is over without.
-async fn take_room_back(run: &Run, hull: &Hull, limit: u64, how: Relieved) {
+async fn take_room_back(run: &Run, container: &Container, limit: u64, how: Relieved) {
     let mut is_relief = how == Relieved::Killed;
     let mut room = u64::MAX;
     let end = tokio::time::Instant::now() + RETURN;
@@ -158,7 +158,7 @@ async fn take_room_back(run: &Run, hull: &Hull, limit: u64, how: Relieved) {
             return;
         }
         let is_over = tokio::time::Instant::now() > end;
-        let uses = hull.group(crate::cgroup::Cgroup::usage).await.map(|usage| usage.memory_bytes);
+        let uses = container.group(crate::cgroup::Cgroup::usage).await.map(|usage| usage.memory_bytes);
         run.lower_kernel_room(*uses.as_ref().unwrap_or(&0));
         match uses {
             // The room of a kernel is no room for its guest: it shrinks with what is used, and does not grow again.
@@ -166,7 +166,7 @@ async fn take_room_back(run: &Run, hull: &Hull, limit: u64, how: Relieved) {
                 let near = uses.saturating_add(MARGIN_BYTES);
                 if near < room {
                     room = near;
-                    let _ = hull.group(move |group| group.set_memory_limit(near)).await;
+                    let _ = container.group(move |group| group.set_memory_limit(near)).await;
                 }
             }
             // As long as memory is on its way back, another shortage would only be told of again, and somebody else
@@ -178,7 +178,7 @@ async fn take_room_back(run: &Run, hull: &Hull, limit: u64, how: Relieved) {
                 is_relief = false;
                 run.end_relief();
             }
-            Ok(_) => match hull.group(move |group| group.set_memory_limit(limit)).await {
+            Ok(_) => match container.group(move |group| group.set_memory_limit(limit)).await {
                 Err(error) if is_over => {
                     tracing::warn!(run = %run.id, error = %chain(&error), "a run keeps more memory than its limit");
                     break;

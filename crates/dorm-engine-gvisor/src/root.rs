@@ -1,10 +1,10 @@
-//! The root filesystem of each hull: a mount of its own, read-only, on which no set-id bit and no device of the image
+//! The root filesystem of each container: a mount of its own, read-only, on which no set-id bit and no device of the image
 //! means anything to the host. It shows the image; or an overlay of the image, the layers on it, and the mount point for
-//! volumes where the image lacks that. It is outside the hull's home, since guests' ids have to pass to it, and they pass
+//! volumes where the image lacks that. It is outside the container's home, since guests' ids have to pass to it, and they pass
 //! to the image by no other way.
 //!
 //! ```text
-//! roots/<hull>   the mount point   (hulls of earlier versions have one only if their root is more than an image)
+//! roots/<container>   the mount point   (containers of earlier versions have one only if their root is more than an image)
 //! ```
 
 #![allow(clippy::disallowed_methods, reason = "everything here is called in place or on threads that may block")]
@@ -112,7 +112,7 @@ pub(crate) fn is_mounted(path: &Path) -> io::Result<bool> {
     }
 }
 
-/// Where the mount points are, beside the homes of the hulls.
-pub(crate) fn directory(hulls: &Path) -> PathBuf {
-    hulls.with_file_name("roots")
+/// Where the mount points are, beside the homes of the containers.
+pub(crate) fn directory(containers: &Path) -> PathBuf {
+    containers.with_file_name("roots")
 }

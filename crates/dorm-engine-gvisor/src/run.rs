@@ -9,8 +9,8 @@ use dorm_engine::EngineError;
 use dorm_lifecycle::RunId;
 use tokio::sync::{OwnedMutexGuard, oneshot};
 
+use crate::container::{Container, in_place};
 use crate::error::{GvisorError, chain};
-use crate::hull::{Hull, in_place};
 use crate::notes::{Duty, Home, Note, Phase};
 use crate::stream::Thread;
 
@@ -18,7 +18,7 @@ use crate::stream::Thread;
 #[derive(Debug)]
 pub(crate) struct Run {
     pub(crate) id: RunId,
-    hull: OnceLock<Hull>,
+    container: OnceLock<Container>,
     turn: Arc<tokio::sync::Mutex<Turn>>,
     thread: Mutex<Option<Thread>>,
     is_stopping: AtomicBool,
@@ -45,18 +45,18 @@ pub(crate) enum Relieved {
 /// What may only be looked at or changed by whoever has the run's turn.
 #[derive(Debug, Default)]
 pub(crate) struct Turn {
-    /// The hull's home and note; `None` before there is a hull, and after it is gone.
+    /// The container's home and note; `None` before there is a container, and after it is gone.
     kept: Option<(Home, Note)>,
     /// Since when the guest stands still, as far as this daemon has seen.
     pub(crate) still_since: Option<Instant>,
 }
 
 impl Run {
-    /// A run without a hull.
+    /// A run without a container.
     pub(crate) fn new(id: RunId) -> Self {
         Self {
             id,
-            hull: OnceLock::new(),
+            container: OnceLock::new(),
             turn: Arc::default(),
             thread: Mutex::default(),
             is_stopping: AtomicBool::new(false),
@@ -67,8 +67,8 @@ impl Run {
         }
     }
 
-    /// A run from before a restart of the daemon. `hull` is missing when it was not made to its end.
-    pub(crate) fn found(id: RunId, home: Home, note: Note, hull: Option<Hull>) -> Self {
+    /// A run from before a restart of the daemon. `container` is missing when it was not made to its end.
+    pub(crate) fn found(id: RunId, home: Home, note: Note, container: Option<Container>) -> Self {
         let mut note = note;
         // Of a pause that ended, the earlier daemon may not have been able to write: the guest itself is asked.
         if let Duty::Run { phase: phase @ Phase::Paused, .. } = &mut note.duty {
@@ -76,8 +76,8 @@ impl Run {
         }
         let turn = Turn { kept: Some((home, note)), still_since: None };
         let run = Self { turn: Arc::new(tokio::sync::Mutex::new(turn)), ..Self::new(id) };
-        if let Some(hull) = hull {
-            let _ = run.hull.set(hull);
+        if let Some(container) = container {
+            let _ = run.container.set(container);
         }
         run
     }
@@ -92,22 +92,22 @@ impl Run {
         self.turn.clone().lock_owned().await
     }
 
-    /// Gives the run its hull, once.
-    pub(crate) fn take_hull(&self, turn: &mut Turn, hull: Hull, note: Note) {
-        turn.kept = Some((hull.home.clone(), note));
-        let _ = self.hull.set(hull);
+    /// Gives the run its container, once.
+    pub(crate) fn take_container(&self, turn: &mut Turn, container: Container, note: Note) {
+        turn.kept = Some((container.home.clone(), note));
+        let _ = self.container.set(container);
     }
 
-    /// Its hull, if it has one by now.
-    pub(crate) fn hull(&self) -> Option<&Hull> {
-        self.hull.get()
+    /// Its container, if it has one by now.
+    pub(crate) fn container(&self) -> Option<&Container> {
+        self.container.get()
     }
 
-    /// Its hull, whose sandbox must be alive.
-    pub(crate) fn living(&self, operation: &'static str) -> Result<&Hull, EngineError> {
-        match self.hull().filter(|hull| hull.is_alive()) {
+    /// Its container, whose sandbox must be alive.
+    pub(crate) fn living(&self, operation: &'static str) -> Result<&Container, EngineError> {
+        match self.container().filter(|container| container.is_alive()) {
             None => Err(EngineError::Ended { operation, run: self.id.clone() }),
-            Some(hull) => Ok(hull),
+            Some(container) => Ok(container),
         }
     }
 
@@ -219,7 +219,7 @@ impl Turn {
             && let Duty::Run { phase, .. } = &mut note.duty
         {
             *phase = next;
-            tracing::warn!(hull = home.id(), error = %chain(&error), "how far a run is could not be written down");
+            tracing::warn!(container = home.id(), error = %chain(&error), "how far a run is could not be written down");
         }
         self.count(next);
     }
@@ -237,7 +237,7 @@ impl Turn {
         let Some((home, note)) = &mut self.kept else { return };
         note.lost_writes = Some(what);
         if let Err(error) = in_place(|| home.write(note)) {
-            tracing::warn!(hull = home.id(), error = %chain(&error), "cannot write down that the disk of a run has lost writes");
+            tracing::warn!(container = home.id(), error = %chain(&error), "cannot write down that the disk of a run has lost writes");
         }
     }
 
@@ -246,7 +246,7 @@ impl Turn {
         self.still_since.map_or(Duration::ZERO, |since| since.elapsed())
     }
 
-    /// The hull is gone.
+    /// The container is gone.
     pub(crate) fn forget(&mut self) {
         self.kept = None;
     }

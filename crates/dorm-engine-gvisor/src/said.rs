@@ -1,4 +1,4 @@
-//! What is written to the standard error of a hull: by `runsc create`, by the agent, and by whoever is root inside and
+//! What is written to the standard error of a container: by `runsc create`, by the agent, and by whoever is root inside and
 //! opens `/proc/1/fd/2`. It goes into a FIFO, of which the last is kept here, so that nothing grows on the host.
 //! Whoever writes much waits.
 
@@ -40,7 +40,7 @@ struct Ring {
 }
 
 impl Said {
-    /// Takes in what is said by the hull in `home`. Must be called within the runtime.
+    /// Takes in what is said by the container in `home`. Must be called within the runtime.
     pub(crate) fn open(home: &Home) -> Result<Self, GvisorError> {
         let path = home.said();
         // For both directions: it never ends, and writers never find nobody there.

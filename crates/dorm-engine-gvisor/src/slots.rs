@@ -1,12 +1,12 @@
 //! Directories of the host in a run's slots, before it begins or while it runs.
 //!
-//! `runsc` is told of one bind mount only, the directory with the hull's slots, and takes it as a slave of the host's
+//! `runsc` is told of one bind mount only, the directory with the container's slots, and takes it as a slave of the host's
 //! mount: what is mounted on a slot on the host appears in the file server of the sandbox, and so in the guest. Nothing
-//! of this is in a memory image but the slots themselves, which every hull has.
+//! of this is in a memory image but the slots themselves, which every container has.
 //!
 //! ```text
-//! slots/           one shared mount for all hulls
-//!   <hull>/0 … 15  empty, and nobody may write to them; a mount on each that is in use
+//! slots/           one shared mount for all containers
+//!   <container>/0 … 15  empty, and nobody may write to them; a mount on each that is in use
 //! stage            where a mount is made read-only before it is put on a slot
 //! points/          the mount point for images that were imported without it
 //! ```
@@ -27,9 +27,9 @@ use rustix::fs::{Mode, OFlags, ResolveFlags, StatVfsMountFlags};
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, MountPropagationFlags};
 
+use crate::container::{Container, Host, blocking};
 use crate::engine::Shared;
 use crate::error::GvisorError;
-use crate::hull::{Host, Hull, blocking};
 use crate::notes::Home;
 use crate::root;
 use crate::run::lock;
@@ -37,9 +37,9 @@ use crate::run::lock;
 /// One mount is put on a slot at a time, since there is one place to make it.
 static STAGE: Mutex<()> = Mutex::new(());
 
-/// Makes what all hulls share, beside their homes, or takes over what a daemon that was killed has left of it.
-pub(crate) fn prepare(hulls: &Path, ids: GuestIds) -> Result<(), GvisorError> {
-    let slots = directory(hulls);
+/// Makes what all containers share, beside their homes, or takes over what a daemon that was killed has left of it.
+pub(crate) fn prepare(containers: &Path, ids: GuestIds) -> Result<(), GvisorError> {
+    let slots = directory(containers);
     root::make_directory(&slots, ids)?;
     root::unmount(&stage(&slots))?;
     let wrong = |operation, source: Errno| GvisorError::file(operation, &slots, io::Error::from(source));
@@ -50,26 +50,26 @@ pub(crate) fn prepare(hulls: &Path, ids: GuestIds) -> Result<(), GvisorError> {
         rustix::mount::mount_change(&slots, MountPropagationFlags::PRIVATE).map_err(|error| wrong("share", error))?;
     }
     rustix::mount::mount_change(&slots, MountPropagationFlags::SHARED).map_err(|error| wrong("share", error))?;
-    let point = points(hulls).join(MOUNTS.trim_start_matches('/'));
+    let point = points(containers).join(MOUNTS.trim_start_matches('/'));
     let made = fs::create_dir_all(&point).and_then(|()| {
         fs::set_permissions(&point, fs::Permissions::from_mode(0o755))?;
-        fs::set_permissions(points(hulls), fs::Permissions::from_mode(0o755))?;
+        fs::set_permissions(points(containers), fs::Permissions::from_mode(0o755))?;
         std::os::unix::fs::chown(&point, Some(ids.base()), Some(ids.base()))
     });
     made.map_err(|source| GvisorError::file("create", point, source))
 }
 
-/// Lets go of what [`prepare`] has mounted, where there is no hull that needs it.
-pub(crate) fn release(hulls: &Path) {
-    let is_empty = fs::read_dir(hulls).is_ok_and(|mut entries| entries.next().is_none());
-    if is_empty && let Err(error) = root::unmount(&directory(hulls)) {
+/// Lets go of what [`prepare`] has mounted, where there is no container that needs it.
+pub(crate) fn release(containers: &Path) {
+    let is_empty = fs::read_dir(containers).is_ok_and(|mut entries| entries.next().is_none());
+    if is_empty && let Err(error) = root::unmount(&directory(containers)) {
         tracing::debug!(error = %crate::error::chain(&error), "the directory of slots stays mounted");
     }
 }
 
 /// What lies below an image that was imported without the mount point.
-pub(crate) fn points(hulls: &Path) -> PathBuf {
-    hulls.with_file_name("points")
+pub(crate) fn points(containers: &Path) -> PathBuf {
+    containers.with_file_name("points")
 }
 
 /// Whether an image has the mount point.
@@ -77,8 +77,8 @@ pub(crate) fn is_in(rootfs: &Path) -> bool {
     fs::symlink_metadata(rootfs.join(MOUNTS.trim_start_matches('/'))).is_ok_and(|found| found.is_dir())
 }
 
-fn directory(hulls: &Path) -> PathBuf {
-    hulls.with_file_name("slots")
+fn directory(containers: &Path) -> PathBuf {
+    containers.with_file_name("slots")
 }
 
 fn stage(slots: &Path) -> PathBuf {
@@ -88,12 +88,12 @@ fn stage(slots: &Path) -> PathBuf {
 impl Home {
     /// Where its slots are on the host.
     pub(crate) fn slots(&self) -> PathBuf {
-        let hulls = self.directory().parent().unwrap_or(self.directory());
-        directory(hulls).join(self.id())
+        let containers = self.directory().parent().unwrap_or(self.directory());
+        directory(containers).join(self.id())
     }
 }
 
-/// Makes the empty slots of a hull.
+/// Makes the empty slots of a container.
 pub(crate) fn make(home: &Home) -> Result<(), GvisorError> {
     let slots = home.slots();
     let make = |path: &Path, mode| {
@@ -106,7 +106,7 @@ pub(crate) fn make(home: &Home) -> Result<(), GvisorError> {
     (0..ATTACHMENTS_MAX).try_for_each(|slot| make(&slots.join(slot.to_string()), 0o555))
 }
 
-/// Removes the slots of a hull with all that is mounted on them.
+/// Removes the slots of a container with all that is mounted on them.
 pub(crate) fn remove(home: &Home) -> Result<(), GvisorError> {
     let slots = home.slots();
     for slot in 0..ATTACHMENTS_MAX {
@@ -115,7 +115,7 @@ pub(crate) fn remove(home: &Home) -> Result<(), GvisorError> {
     root::remove(&slots)
 }
 
-/// Makes the mounts of a hull these and no others. What is in its place already stays untouched.
+/// Makes the mounts of a container these and no others. What is in its place already stays untouched.
 pub(crate) fn set(home: &Home, mounts: &[Mount]) -> Result<(), GvisorError> {
     let slots = home.slots();
     if !slots.is_dir() {
@@ -184,9 +184,9 @@ fn is_there(slot: &Path, source: &OwnedFd, access: Access) -> Result<bool, Errno
     Ok((found.st_dev, found.st_ino) == (wanted.st_dev, wanted.st_ino) && is_read_only == (access == Access::Read))
 }
 
-/// A file on one of the hull's volumes that its sandbox has open although it is deleted, by its path on that volume.
-pub(crate) async fn deleted(hull: &Hull) -> Result<Option<PathBuf>, GvisorError> {
-    let (slots, pid) = (hull.home.slots(), hull.processes.sandbox.pid());
+/// A file on one of the container's volumes that its sandbox has open although it is deleted, by its path on that volume.
+pub(crate) async fn deleted(container: &Container) -> Result<Option<PathBuf>, GvisorError> {
+    let (slots, pid) = (container.home.slots(), container.processes.sandbox.pid());
     blocking(move || {
         let mounted = (0..ATTACHMENTS_MAX).map(|slot| slots.join(slot.to_string()));
         let mounted = mounted.filter(|slot| root::is_mounted(slot).unwrap_or(false));
@@ -209,7 +209,7 @@ pub(crate) async fn deleted(hull: &Hull) -> Result<Option<PathBuf>, GvisorError>
 }
 
 impl Host {
-    /// Makes the mounts of a hull these and no others.
+    /// Makes the mounts of a container these and no others.
     pub(crate) async fn set_mounts(&self, home: &Home, mounts: &[Mount]) -> Result<(), GvisorError> {
         let (home, mounts) = (home.clone(), mounts.to_vec());
         blocking(move || set(&home, &mounts)).await?;
@@ -223,7 +223,7 @@ impl Shared {
         const OPERATION: &str = "mount volumes in";
         let run = self.runs.get(id)?;
         let _turn = run.turn().await;
-        let hull = run.living(OPERATION)?;
-        self.host.set_mounts(&hull.home, mounts).await.map_err(|error| error.of(OPERATION, id))
+        let container = run.living(OPERATION)?;
+        self.host.set_mounts(&container.home, mounts).await.map_err(|error| error.of(OPERATION, id))
     }
 }

@@ -35,7 +35,7 @@ pub(crate) struct FifoStream {
     is_cut: bool,
 }
 
-/// Opens the stream of the hull in `home`, having thrown away what the agent said to nobody.
+/// Opens the stream of the container in `home`, having thrown away what the agent said to nobody.
 pub(crate) fn open(home: &Home) -> Result<(FifoStream, Thread), GvisorError> {
     let (output, input) = (home.output(), home.input());
     let from_agent = pipe::OpenOptions::new().read_write(true).open_receiver(&output);

@@ -265,10 +265,10 @@ pub trait Engine: Send + Sync + 'static {
     /// The notices from now on. There is one receiver: a second call takes over from the first.
     fn notices(&self) -> mpsc::Receiver<Notice>;
 
-    /// Prepares what makes the next [`Engine::start`] of this image fast (a booted template, ready hulls). Does
+    /// Prepares what makes the next [`Engine::start`] of this image fast (a booted template, warm containers). Does
     /// nothing that `start` depends on.
     async fn prepare(&self, image: &Digest, rootfs: &std::path::Path) -> Result<(), EngineError>;
 
-    /// Lets go of everything that is not a run: ready hulls, helpers. Runs continue. Called at a clean stop.
+    /// Lets go of everything that is not a run: warm containers, helpers. Runs continue. Called at a clean stop.
     async fn close(&self);
 }

@@ -100,7 +100,7 @@ impl Leases {
             if is_kept && stage == Stage::Unclear {
                 // Which names it may resolve is lost, so none.
                 egress = Some(Egress::None);
-                // A living sandbox may have it; an unused one is released when its hull is cleared away.
+                // A living sandbox may have it; an unused one is released when its container is cleared away.
                 tracing::warn!(
                     lease = id.0,
                     "the note of a network lease cannot be read; the lease is whole and stays"

@@ -114,7 +114,7 @@ pub(crate) fn part<'a>(data: &mut &'a [u8]) -> &'a [u8] {
 pub(crate) fn mended(archive: &[u8]) -> Vec<u8> {
     let mut archive = archive.to_vec();
     let mut at = 0;
-    while let Some(head) = archive.get_mut(at..at + BLOCK) {
+    while let Some(head) = at.checked_add(BLOCK).and_then(|end| archive.get_mut(at..end)) {
         at += BLOCK;
         if head.iter().all(|byte| *byte == 0) {
             continue;

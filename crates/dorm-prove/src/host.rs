@@ -26,8 +26,8 @@ pub(crate) struct Traces {
     groups: Vec<PathBuf>,
 }
 
-/// A hull that the engine's notes tell of.
-struct Hull {
+/// A container that the engine's notes tell of.
+struct Container {
     id: String,
     sandbox: Option<String>,
     lease: Option<u64>,
@@ -70,13 +70,13 @@ impl Traces {
     pub(crate) fn differences(&mut self, records: &Records) -> Result<Vec<String>> {
         let mut wrong = Vec::new();
         self.captures(records, &mut wrong)?;
-        let hulls = self.hulls()?;
-        runs(records, &hulls, &mut wrong);
-        let known: BTreeSet<&str> = hulls.iter().map(|hull| hull.id.as_str()).collect();
+        let containers = self.containers()?;
+        runs(records, &containers, &mut wrong);
+        let known: BTreeSet<&str> = containers.iter().map(|container| container.id.as_str()).collect();
         self.processes(&known, &mounted(records), &mut wrong);
         self.files(&known, &mut wrong)?;
         self.control_groups(&known, &mut wrong);
-        let leases: BTreeSet<u64> = hulls.iter().filter_map(|hull| hull.lease).collect();
+        let leases: BTreeSet<u64> = containers.iter().filter_map(|container| container.lease).collect();
         self.network(&leases, &mut wrong)?;
         if wrong.is_empty() {
             // The only question that starts a program.
@@ -151,17 +151,17 @@ impl Traces {
         Ok(found)
     }
 
-    fn hulls(&self) -> Result<Vec<Hull>> {
-        let directory = self.data.join("gvisor/hulls");
-        let mut hulls = Vec::new();
+    fn containers(&self) -> Result<Vec<Container>> {
+        let directory = self.data.join("gvisor/containers");
+        let mut containers = Vec::new();
         for id in names(&directory)? {
             let note = std::fs::read(directory.join(&id).join("note.json")).unwrap_or_default();
             let note: Value = serde_json::from_slice(&note).unwrap_or_default();
             let run = note["duty"]["run"]["run"].as_str();
             let sandbox = run.and_then(|run| run.rsplit_once('-')).map(|(sandbox, _)| sandbox.to_owned());
-            hulls.push(Hull { id, sandbox, lease: note["lease"]["held"]["id"].as_u64() });
+            containers.push(Container { id, sandbox, lease: note["lease"]["held"]["id"].as_u64() });
         }
-        Ok(hulls)
+        Ok(containers)
     }
 
     fn processes(&self, known: &BTreeSet<&str>, volumes: &BTreeSet<String>, wrong: &mut Vec<String>) {
@@ -177,9 +177,9 @@ impl Traces {
                 None => wrong.push(format!("left over: process {pid}: {}", line.trim())),
             }
         }
-        wrong.extend(known.difference(&alive).map(|id| format!("missing: the process of hull {id}")));
+        wrong.extend(known.difference(&alive).map(|id| format!("missing: the process of container {id}")));
         for found in held_by_kernel(&self.data) {
-            // Where volumes appear for all hulls; a volume that is left there is named by its hull.
+            // Where volumes appear for all containers; a volume that is left there is named by its container.
             let is_for_all = found.contains("/gvisor/slots ");
             // A run that has given a volume back may keep its device, which goes with the run at the latest.
             let is_device = found.starts_with("loop device") && found.contains("/volumes/");
@@ -190,7 +190,7 @@ impl Traces {
         }
     }
 
-    /// Files that runsc keeps outside of the hulls.
+    /// Files that runsc keeps outside of the containers.
     fn files(&self, known: &BTreeSet<&str>, wrong: &mut Vec<String>) -> Result<()> {
         for name in names(&self.data.join("gvisor/runsc"))? {
             if !known.iter().any(|id| name.contains(id)) {
@@ -332,25 +332,25 @@ fn mounted(records: &Records) -> BTreeSet<String> {
     volumes.flatten().map(|volume| word(volume, "volume")).collect()
 }
 
-/// Each sandbox that runs or is parked has just one hull, and no other has any.
-fn runs(records: &Records, hulls: &[Hull], wrong: &mut Vec<String>) {
+/// Each sandbox that runs or is parked has just one container, and no other has any.
+fn runs(records: &Records, containers: &[Container], wrong: &mut Vec<String>) {
     let mut wanted: BTreeMap<String, i64> = BTreeMap::new();
     for sandbox in &records.sandboxes {
         if matches!(word(sandbox, "residence").as_str(), "running" | "parked") {
             wanted.insert(word(sandbox, "id"), 1);
         }
     }
-    for hull in hulls {
-        match &hull.sandbox {
+    for container in containers {
+        match &container.sandbox {
             Some(sandbox) => *wanted.entry(sandbox.clone()).or_default() -= 1,
-            None => wrong.push(format!("left over: hull {}, which no run has", hull.id)),
+            None => wrong.push(format!("left over: container {}, which no run has", container.id)),
         }
     }
     for (sandbox, count) in wanted {
         match count {
             0 => {}
-            1.. => wrong.push(format!("missing: the hull of sandbox {sandbox}")),
-            _ => wrong.push(format!("left over: a hull of sandbox {sandbox}")),
+            1.. => wrong.push(format!("missing: the container of sandbox {sandbox}")),
+            _ => wrong.push(format!("left over: a container of sandbox {sandbox}")),
         }
     }
 }

@@ -77,7 +77,7 @@ operations! {
     TimeoutTerminates "timeout terminates";
     StartAfterSuspend "start after killed suspend";
     StartAfterCreate "start after killed create";
-    MakeHulls "make hulls ready";
+    MakeWarmContainers "prepare warm containers";
     ImportImage "import image";
     RemoveImage "remove image";
     ImportLayers "import image layers";

@@ -17,7 +17,7 @@ use crate::report::{Finding, Kind, Report, Times};
 use crate::scenario::Scenario;
 use crate::small_disk::SmallDisk;
 use crate::steps::Step;
-use crate::world::{Fault, Hulls, Wake, World};
+use crate::world::{Fault, Wake, WarmContainers, World};
 use crate::{Outcome, Setting};
 
 /// With so many findings nothing more is to be learnt.
@@ -530,7 +530,7 @@ async fn cycle(world: &mut World, operation: Operation, step: Option<Step>, quie
     if is_struck {
         world.strike().context("end it as soon as it has answered")?;
     }
-    if !waits && answer.is_ok() && operation != Operation::MakeHulls {
+    if !waits && answer.is_ok() && operation != Operation::MakeWarmContainers {
         world.settle().await?;
     }
     if !is_struck {
@@ -551,8 +551,8 @@ async fn cycle(world: &mut World, operation: Operation, step: Option<Step>, quie
         }
         Err(_) => None,
     };
-    if hit || operation == Operation::MakeHulls {
-        world.restart(Hulls::None).context("the daemon does not start again")?;
+    if hit || operation == Operation::MakeWarmContainers {
+        world.restart(WarmContainers::None).context("the daemon does not start again")?;
     }
     faults.extend(world.settle().await?);
     if faults.is_empty() {

@@ -15,7 +15,7 @@ use crate::Setting;
 use crate::host::word;
 use crate::probe::{Loss, Probe};
 use crate::proof::Place;
-use crate::world::{Hulls, World};
+use crate::world::{WarmContainers, World};
 
 /// The longest time for which a sandbox is stopped.
 const LONGEST: Duration = Duration::from_secs(60);
@@ -198,7 +198,7 @@ async fn disturbed(
     let answer = if asked == Asked::Restart {
         let stopping = tokio::spawn(stopping);
         tokio::time::sleep(Duration::from_millis(500)).await;
-        world.restart(Hulls::None)?;
+        world.restart(WarmContainers::None)?;
         silenced.restarts += 1;
         count(silenced, stopping.await.context("stop the sandbox")??);
         return Ok(());

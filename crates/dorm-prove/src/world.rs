@@ -68,9 +68,9 @@ pub(crate) struct World {
     runsc: Option<String>,
 }
 
-/// How many prepared hulls the daemon keeps.
+/// How many warm containers the daemon keeps.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Hulls {
+pub(crate) enum WarmContainers {
     /// None: then every step of making one belongs to the operation that needs it.
     None,
     /// One of each kind.
@@ -84,7 +84,7 @@ impl World {
         let data = data.canonicalize().with_context(|| format!("find {}", data.display()))?;
         let watcher = Watcher::listen(directory.join("steps"))?;
         let runsc = setting.runsc.as_ref().map(|path| path.display().to_string());
-        let options = options(&watcher, &directory.join(CLOCK), Hulls::None, runsc.as_deref());
+        let options = options(&watcher, &directory.join(CLOCK), WarmContainers::None, runsc.as_deref());
         let options: Vec<&str> = options.iter().map(String::as_str).collect();
         let daemon = Daemon::start(&setting.dorm, &data, images, log, &options)?;
         let prefix = (setting.prefix)(&data);
@@ -225,13 +225,13 @@ impl World {
     }
 
     /// Kills the daemon, if it still lives, and starts it again.
-    pub(crate) fn restart(&mut self, hulls: Hulls) -> Result<()> {
+    pub(crate) fn restart(&mut self, containers: WarmContainers) -> Result<()> {
         self.daemon.kill()?;
-        self.start_again(hulls)
+        self.start_again(containers)
     }
 
     /// Starts the daemon again, which is dead; after a power cut on what that has left.
-    pub(crate) fn start_again(&mut self, hulls: Hulls) -> Result<()> {
+    pub(crate) fn start_again(&mut self, containers: WarmContainers) -> Result<()> {
         self.lost_power = false;
         if let Some(disk) = self.power.clone().filter(|disk| disk.is_off()) {
             lose_power(&mut self.traces, &disk)?;
@@ -247,7 +247,7 @@ impl World {
                 bail!("the daemon's key is not the one it had given out after a power cut: {key:?}, beside {names:?}");
             }
         }
-        let options = options(&self.watcher, &self.clock_file(), hulls, self.runsc.as_deref());
+        let options = options(&self.watcher, &self.clock_file(), containers, self.runsc.as_deref());
         let options: Vec<&str> = options.iter().map(String::as_str).collect();
         self.daemon.start_again_with(&options)
     }
@@ -348,7 +348,7 @@ impl World {
     /// The same, whatever state it is in, as for somebody who has broken off. Answers what could not be cleared away.
     pub(crate) async fn abandon(&mut self) -> Vec<String> {
         self.watcher.end();
-        let ended = match self.restart(Hulls::None) {
+        let ended = match self.restart(WarmContainers::None) {
             Ok(()) => tokio::time::timeout(PATIENCE, self.end()).await.unwrap_or_else(|_| Err(anyhow!("too slow"))),
             Err(error) => Err(error),
         };
@@ -380,13 +380,14 @@ pub(crate) enum Wake {
     Everybody,
 }
 
-fn options(watcher: &Watcher, clock: &Path, hulls: Hulls, runsc: Option<&str>) -> Vec<String> {
-    let hulls = match hulls {
-        Hulls::None => "0",
-        Hulls::Ready => "1",
+fn options(watcher: &Watcher, clock: &Path, containers: WarmContainers, runsc: Option<&str>) -> Vec<String> {
+    let containers = match containers {
+        WarmContainers::None => "0",
+        WarmContainers::Ready => "1",
     };
     // One of its disks is far smaller than what is promised on it.
-    let mut options = ["--hulls", hulls, "--disk-overcommit", "1000", "--steps"].map(str::to_owned).to_vec();
+    let mut options =
+        ["--warm-containers", containers, "--disk-overcommit", "1000", "--steps"].map(str::to_owned).to_vec();
     options.push(watcher.socket().display().to_string());
     options.extend(["--clock-shift".to_owned(), clock.display().to_string()]);
     if let Some(runsc) = runsc {

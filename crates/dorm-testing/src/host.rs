@@ -36,7 +36,7 @@ pub fn held_by_kernel(directory: &Path) -> Vec<String> {
 
 /// The process in which the run of a sandbox lives, as the engine of the daemon with this data directory has noted it.
 pub fn sandbox_process(data: &Path, sandbox: &str) -> Option<u32> {
-    let homes = std::fs::read_dir(data.join("gvisor/hulls")).ok()?;
+    let homes = std::fs::read_dir(data.join("gvisor/containers")).ok()?;
     homes.flatten().find_map(|home| {
         let note: serde_json::Value =
             serde_json::from_slice(&std::fs::read(home.path().join("note.json")).ok()?).ok()?;

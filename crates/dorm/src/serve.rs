@@ -65,8 +65,8 @@ pub(crate) struct ServeOptions {
     runsc_also: Vec<PathBuf>,
     /// How many prepared sandboxes of each kind (booted, empty, without a network) wait for use. 0 for none: everything
     /// works, slower.
-    #[arg(long, env = "DORM_HULLS", default_value_t = 1)]
-    hulls: usize,
+    #[arg(long, env = "DORM_WARM_CONTAINERS", default_value_t = 1)]
+    warm_containers: usize,
     /// How many suspended sandboxes may stay in memory.
     #[arg(long, env = "DORM_PARK_COUNT", default_value_t = 64)]
     park_count: usize,
@@ -281,7 +281,7 @@ async fn open(
         runsc_also: options.runsc_also.iter().map(|path| crate::program::find(path)).collect(),
         agent,
         network: Arc::new(network),
-        hulls: options.hulls,
+        warm_containers: options.warm_containers,
         cgroup_prefix: format!("dormouse-{prefix}"),
         guest_ids,
         owner: id,

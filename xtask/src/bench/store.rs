@@ -63,8 +63,13 @@ fn starts(dorm: &Path, directory: &Path) -> Result<[Vec<f64>; 3]> {
     for round in 0..=STARTS {
         for (store, times) in stores.iter().zip(&mut times) {
             let began = Instant::now();
-            let mut daemon =
-                Daemon::start(dorm, &store.join("data"), &store.join("images"), &store.join("log"), &["--hulls", "0"])?;
+            let mut daemon = Daemon::start(
+                dorm,
+                &store.join("data"),
+                &store.join("images"),
+                &store.join("log"),
+                &["--warm-containers", "0"],
+            )?;
             let took = millis(began);
             ensure!(daemon.stop()? == Some(0), "{}", daemon.log());
             if round > 0 {

@@ -50,26 +50,26 @@ async fn a_run_without_network_is_not_connected_to_directly() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn spare_hulls_are_used_and_made_again_and_go_when_the_engine_closes() {
+async fn warm_containers_are_used_and_made_again_and_go_when_the_engine_closes() {
     let network = Arc::new(Pairs::new());
     let Some(place) = Place::with(network.clone()) else { return };
     let engine = place.open(1).await;
     engine.prepare(&place.image, &place.rootfs()).await.unwrap();
-    let all_there = || async { engine.spare_hulls(&place.image) == 3 };
-    wait_for("spare hulls", all_there).await;
+    let all_there = || async { engine.warm_containers(&place.image) == 3 };
+    wait_for("warm containers", all_there).await;
     for egress in [Egress::None, Egress::Public] {
         let mut spec = place.spec();
         spec.resources = dorm_lifecycle::Resources::default();
         spec.egress = egress;
         let begun = std::time::Instant::now();
         engine.start(&spec).await.unwrap();
-        eprintln!("start from a spare hull: {:?}", begun.elapsed());
+        eprintln!("start from a warm container: {:?}", begun.elapsed());
         let agent = agent_of(&engine, &spec.run).await;
         assert_eq!(shell(&agent, "true").await, 0);
         let begun = std::time::Instant::now();
         engine.stop(&spec.run).await.unwrap();
         eprintln!("stop: {:?}", begun.elapsed());
-        wait_for("spare hulls again", all_there).await;
+        wait_for("warm containers again", all_there).await;
     }
     engine.close().await;
     assert_eq!(place.left(), [""; 0]);

@@ -51,15 +51,15 @@ impl Subject for Gvisor {
     }
 
     async fn kill(&self, run: &RunId) {
-        for hull in fs::read_dir(self.place.path().join("engine/hulls")).unwrap().flatten() {
-            let note = fs::read_to_string(hull.path().join("note.json")).unwrap_or_default();
+        for container in fs::read_dir(self.place.path().join("engine/containers")).unwrap().flatten() {
+            let note = fs::read_to_string(container.path().join("note.json")).unwrap_or_default();
             if note.contains(&format!("\"{run}\"")) {
-                let name = format!("{}/{}", self.place.prefix(), hull.file_name().display());
+                let name = format!("{}/{}", self.place.prefix(), container.file_name().display());
                 Cgroup::find(&name).unwrap().unwrap().kill_all().unwrap();
                 return;
             }
         }
-        panic!("{run} has no hull");
+        panic!("{run} has no container");
     }
 
     async fn left_overs(&self) -> Vec<String> {

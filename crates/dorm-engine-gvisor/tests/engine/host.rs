@@ -65,19 +65,19 @@ impl Place {
         &self.prefix
     }
 
-    /// Opens the engine with `hulls` spare hulls of each kind.
-    pub(crate) async fn open(&self, hulls: usize) -> Arc<GvisorEngine> {
-        self.try_open(hulls).await.unwrap()
+    /// Opens the engine with `containers` warm containers of each kind.
+    pub(crate) async fn open(&self, containers: usize) -> Arc<GvisorEngine> {
+        self.try_open(containers).await.unwrap()
     }
 
-    pub(crate) async fn try_open(&self, hulls: usize) -> Result<Arc<GvisorEngine>, EngineError> {
+    pub(crate) async fn try_open(&self, containers: usize) -> Result<Arc<GvisorEngine>, EngineError> {
         GvisorEngine::open(Config {
             directory: self.path().join("engine"),
             runsc: runsc(),
             runsc_also: Vec::new(),
             agent: agent(),
             network: self.network.clone(),
-            hulls,
+            warm_containers: containers,
             cgroup_prefix: self.prefix.clone(),
             guest_ids: GuestIds::DEFAULT,
             files: dorm_engine_gvisor::FilesLimits::default(),
@@ -113,7 +113,7 @@ impl Place {
         path
     }
 
-    /// Everything of this place that is left on the host: mounts, loop devices, control groups, processes, hulls.
+    /// Everything of this place that is left on the host: mounts, loop devices, control groups, processes, containers.
     /// A loop device whose file is gone already is waited for: some other sandbox's process that is just being made
     /// has a copy of our mounts for a moment.
     pub(crate) fn left(&self) -> Vec<String> {
@@ -131,7 +131,7 @@ impl Place {
     fn look(&self) -> Vec<String> {
         let top = self.path().to_str().unwrap();
         let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
-        // Where volumes appear for all hulls: it is there as long as an engine is open.
+        // Where volumes appear for all containers: it is there as long as an engine is open.
         let slots = format!(" {top}/engine/slots ");
         let left = mounts.lines().filter(|line| line.contains(top) && !line.contains(&slots));
         let mut left: Vec<String> = left.map(str::to_owned).collect();
@@ -149,7 +149,7 @@ impl Place {
                 left.push(format!("process {}", process.file_name().display()));
             }
         }
-        for directory in ["engine/hulls", "engine/runsc"] {
+        for directory in ["engine/containers", "engine/runsc"] {
             let entries = fs::read_dir(self.path().join(directory)).into_iter().flatten().flatten();
             left.extend(entries.map(|entry| entry.path().display().to_string()));
         }
@@ -166,8 +166,8 @@ impl Drop for Place {
             }
         }
         let _ = Cgroup::remove_parent(&self.prefix);
-        for hull in fs::read_dir(self.path().join("engine/hulls")).into_iter().flatten().flatten() {
-            let _ = Disk::remove_in(&hull.path().join("disk"));
+        for container in fs::read_dir(self.path().join("engine/containers")).into_iter().flatten().flatten() {
+            let _ = Disk::remove_in(&container.path().join("disk"));
         }
         for root in fs::read_dir(self.path().join("engine/roots")).into_iter().flatten().flatten() {
             let _ = rustix::mount::unmount(root.path(), rustix::mount::UnmountFlags::DETACH);

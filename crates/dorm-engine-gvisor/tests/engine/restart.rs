@@ -57,8 +57,8 @@ async fn a_lease_that_a_dead_daemon_had_asked_for_goes_with_its_run() {
     engine.start(&spec).await.unwrap();
     drop(engine);
     // As if the daemon had died before it could write down which lease it was given.
-    for hull in fs::read_dir(place.path().join("engine/hulls")).unwrap().flatten() {
-        let path = hull.path().join("note.json");
+    for container in fs::read_dir(place.path().join("engine/containers")).unwrap().flatten() {
+        let path = container.path().join("note.json");
         let mut note: serde_json::Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
         note["lease"] = "asking".into();
         fs::write(&path, note.to_string()).unwrap();
@@ -79,8 +79,8 @@ async fn a_run_whose_pause_was_the_last_thing_noted_is_asked_what_it_does() {
     engine.start(&spec).await.unwrap();
     drop(engine);
     // As if the disk had been full when it was let go on.
-    for hull in fs::read_dir(place.path().join("engine/hulls")).unwrap().flatten() {
-        let path = hull.path().join("note.json");
+    for container in fs::read_dir(place.path().join("engine/containers")).unwrap().flatten() {
+        let path = container.path().join("note.json");
         let text = fs::read_to_string(&path).unwrap().replace("\"phase\":\"running\"", "\"phase\":\"paused\"");
         fs::write(&path, text).unwrap();
     }
@@ -105,8 +105,8 @@ async fn what_was_about_to_be_done_is_found_out_from_the_guest() {
         agent_of(&engine, &paused.run).await.quiesce().await.unwrap();
         engine.capture(&paused.run, &place.image_directory(intent)).await.unwrap();
         drop(engine);
-        for hull in fs::read_dir(place.path().join("engine/hulls")).unwrap().flatten() {
-            let path = hull.path().join("note.json");
+        for container in fs::read_dir(place.path().join("engine/containers")).unwrap().flatten() {
+            let path = container.path().join("note.json");
             let mut text = fs::read_to_string(&path).unwrap();
             for phase in ["running", "paused"] {
                 text = text.replace(&format!("\"phase\":\"{phase}\""), &format!("\"phase\":\"{intent}\""));
@@ -157,20 +157,20 @@ fn sandbox_pids(place: &Place) -> Vec<rustix::process::Pid> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_spare_hulls_of_an_earlier_daemon_are_swept_away() {
+async fn the_warm_containers_of_an_earlier_daemon_are_swept_away() {
     let Some(place) = Place::new() else { return };
     let engine = place.open(1).await;
     engine.prepare(&place.image, &place.rootfs()).await.unwrap();
-    // There is no network here, so that hulls with one cannot be made, and those without come second.
+    // There is no network here, so that containers with one cannot be made, and those without come second.
     let has_failed = || async { !place.left().is_empty() };
-    crate::host::wait_for("a hull", has_failed).await;
+    crate::host::wait_for("a container", has_failed).await;
     let spec = place.spec();
     engine.start(&spec).await.unwrap();
     drop(engine);
     let engine = place.open(0).await;
     crate::host::wait_for("the earlier engine's work to end", || async {
         engine.sweep(std::slice::from_ref(&spec.run)).await.unwrap();
-        fs::read_dir(place.path().join("engine/hulls")).unwrap().count() == 1
+        fs::read_dir(place.path().join("engine/containers")).unwrap().count() == 1
     })
     .await;
     assert_eq!(shell(&agent_of(&engine, &spec.run).await, "true").await, 0);

@@ -45,7 +45,7 @@ pub(crate) async fn judge(
             volumes::judge(world, operation, scene, heard, &mut faults).await?
         }
         Operation::StartAfterCreate => named(world, &scene.label, None, &mut faults).await?,
-        Operation::MakeHulls => {}
+        Operation::MakeWarmContainers => {}
         Operation::ImportImage | Operation::RemoveImage => {
             images::judge(world, operation, is_done, &mut faults).await?;
         }

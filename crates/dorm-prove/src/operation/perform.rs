@@ -7,14 +7,14 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use super::{Operation, Scene, images, layers, transfer, volumes};
-use crate::world::{Hulls, World};
+use crate::world::{WarmContainers, World};
 
 /// The limits that are set, in seconds.
 pub(super) const LIMITS: [u64; 2] = [3600, 7200];
 /// How many children a fork has.
 pub(super) const CHILDREN: usize = 2;
-/// How many hulls the daemon makes ready for one image.
-const HULLS: u32 = 3;
+/// How many containers the daemon makes ready for one image.
+const WARM_CONTAINERS: u32 = 3;
 /// How soon a deadline passes, in seconds.
 const SOON: f64 = 0.05;
 
@@ -72,7 +72,7 @@ pub(crate) async fn perform(world: &mut World, operation: Operation, scene: &Sce
         Operation::TimeoutSuspends => soon(world, &id, "suspended").await,
         Operation::TimeoutTerminates => soon(world, &id, "terminated").await,
         Operation::StartAfterSuspend | Operation::StartAfterCreate => {
-            world.start_again(Hulls::None)?;
+            world.start_again(WarmContainers::None)?;
             Ok(Value::Null)
         }
         Operation::ImportImage => images::import(world).await,
@@ -80,10 +80,10 @@ pub(crate) async fn perform(world: &mut World, operation: Operation, scene: &Sce
         Operation::ImportLayers | Operation::PullImage | Operation::RemoveLayers => {
             layers::perform(world, operation).await
         }
-        Operation::MakeHulls => {
-            world.start_again(Hulls::Ready)?;
-            while world.watcher.times("gvisor: spare hull ready") < HULLS {
-                world.daemon.get("/info").await.context("while hulls are made ready")?;
+        Operation::MakeWarmContainers => {
+            world.start_again(WarmContainers::Ready)?;
+            while world.watcher.times("gvisor: warm container ready") < WARM_CONTAINERS {
+                world.daemon.get("/info").await.context("while containers are made ready")?;
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
             Ok(Value::Null)

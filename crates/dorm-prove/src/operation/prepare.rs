@@ -62,7 +62,7 @@ pub(crate) async fn prepare(world: &mut World, operation: Operation) -> Result<S
             let answer = world.daemon.create(asked).await;
             killed(world, IN_CREATE, &answer)?;
         }
-        Operation::MakeHulls => {
+        Operation::MakeWarmContainers => {
             world.daemon.stop()?;
         }
         Operation::ImportImage => images::is_gone(world).await?,
@@ -76,7 +76,8 @@ pub(crate) async fn prepare(world: &mut World, operation: Operation) -> Result<S
         }
         _ => {}
     }
-    if !matches!(operation, Operation::StartAfterSuspend | Operation::StartAfterCreate | Operation::MakeHulls) {
+    if !matches!(operation, Operation::StartAfterSuspend | Operation::StartAfterCreate | Operation::MakeWarmContainers)
+    {
         scene.before = world.records().await?.snapshots.iter().map(|snapshot| word(snapshot, "id")).collect();
     }
     Ok(scene)
@@ -105,7 +106,7 @@ async fn subject(world: &mut World, operation: Operation) -> Result<Option<Probe
         | Operation::AttachVolume
         | Operation::SleepWithVolume
         | Operation::StartAfterCreate
-        | Operation::MakeHulls
+        | Operation::MakeWarmContainers
         | Operation::ImportImage
         | Operation::RemoveImage
         | Operation::ImportLayers

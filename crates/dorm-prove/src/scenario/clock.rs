@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::host::word;
 use crate::probe::Probe;
 use crate::report::Kind;
-use crate::world::{Fault, Hulls, Stage, World, fault};
+use crate::world::{Fault, Stage, WarmContainers, World, fault};
 
 const YEAR: i64 = 365 * 86_400;
 /// Where the clock is set to, one after the other.
@@ -46,7 +46,7 @@ pub(super) async fn run(world: &mut World) -> Result<(u64, Vec<Fault>)> {
             }
             std::fs::write(&clock, shift.to_string()).context("set the clock")?;
             if is_down {
-                world.start_again(Hulls::None).context("start with another clock")?;
+                world.start_again(WarmContainers::None).context("start with another clock")?;
             }
             count += 1;
             tokio::time::sleep(WATCHED).await;

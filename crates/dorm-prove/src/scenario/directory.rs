@@ -10,7 +10,7 @@ use serde_json::json;
 use crate::host::PATH;
 use crate::probe::Probe;
 use crate::report::Kind;
-use crate::world::{Fault, Hulls, Stage, Wake, World, fault, said};
+use crate::world::{Fault, Stage, Wake, WarmContainers, World, fault, said};
 
 /// What SQLite keeps.
 const DATABASE: [&str; 3] = ["dormouse.db", "dormouse.db-wal", "dormouse.db-shm"];
@@ -25,7 +25,7 @@ pub(super) async fn run(world: &mut World) -> Result<(u64, Vec<Fault>)> {
     faults.extend(copied(world)?);
     faults.extend(world.settle().await?);
     faults.extend(probe.is_whole(&world.daemon).await.err().map(fault));
-    world.restart(Hulls::None).context("start again beside a copy that is gone")?;
+    world.restart(WarmContainers::None).context("start again beside a copy that is gone")?;
     faults.extend(world.settle().await?);
     faults.extend(probe.is_whole(&world.daemon).await.err().map(fault));
     faults.extend(world.standing(Wake::Nobody).await);
@@ -45,7 +45,7 @@ pub(super) async fn moved(world: &mut World) -> Result<(u64, Vec<Fault>)> {
     std::fs::rename(&data, &elsewhere).context("move the data directory")?;
     let (dorm, images) = (world.daemon.program(), world.daemon.images());
     let log = world.directory.join("elsewhere.log");
-    let there = match Daemon::start(dorm, &elsewhere, images, &log, &["--hulls", "0"]) {
+    let there = match Daemon::start(dorm, &elsewhere, images, &log, &["--warm-containers", "0"]) {
         Ok(mut daemon) => {
             let used = used(&daemon, [&mut probe, &mut asleep]).await;
             daemon.kill()?;
@@ -55,7 +55,7 @@ pub(super) async fn moved(world: &mut World) -> Result<(u64, Vec<Fault>)> {
     };
     std::fs::rename(&elsewhere, &data).context("move the data directory back")?;
     faults.extend(there.err());
-    world.start_again(Hulls::None).context("start where the directory was before")?;
+    world.start_again(WarmContainers::None).context("start where the directory was before")?;
     // Their processes were started elsewhere, and say so; the next ones do not.
     faults.extend(used(&world.daemon, [&mut probe, &mut asleep]).await.err());
     world.daemon.act(&asleep.id, "terminate").await?;
@@ -91,7 +91,7 @@ fn lost(world: &mut World) -> Result<Vec<Fault>> {
         Ok(())
     };
     moved(&data, &aside)?;
-    let started = world.start_again(Hulls::None);
+    let started = world.start_again(WarmContainers::None);
     if started.is_ok() {
         world.daemon.kill()?;
     }
@@ -99,7 +99,7 @@ fn lost(world: &mut World) -> Result<Vec<Fault>> {
         let _ = std::fs::remove_file(data.join(name));
     }
     moved(&aside, &data)?;
-    world.start_again(Hulls::None).context("start with the database put back")?;
+    world.start_again(WarmContainers::None).context("start with the database put back")?;
     let what = "a daemon began a new database beside sandboxes that run".to_owned();
     Ok(started.is_ok().then_some((Kind::WrongAnswer, what)).into_iter().collect())
 }
@@ -116,7 +116,7 @@ fn copied(world: &World) -> Result<Vec<Fault>> {
     let (dorm, images) = (world.daemon.program(), world.daemon.images());
     let log = world.directory.join("copy.log");
     let mut faults = Vec::new();
-    if let Ok(mut other) = Daemon::start(dorm, &copy, images, &log, &["--hulls", "0"]) {
+    if let Ok(mut other) = Daemon::start(dorm, &copy, images, &log, &["--warm-containers", "0"]) {
         faults
             .push((Kind::WrongAnswer, "a daemon started on a copy of a directory with sandboxes that run".to_owned()));
         other.kill()?;

@@ -13,7 +13,7 @@ use crate::damage::Damage;
 use crate::host::word;
 use crate::operation::{images_directory, import_image, list_images, remove_images};
 use crate::report::Kind;
-use crate::world::{Fault, Hulls, World};
+use crate::world::{Fault, WarmContainers, World};
 
 /// Damages a file of an image in every way.
 pub(super) async fn run(world: &mut World, random: &mut fastrand::Rng) -> Result<(u64, Vec<Fault>)> {
@@ -25,7 +25,7 @@ pub(super) async fn run(world: &mut World, random: &mut fastrand::Rng) -> Result
         let digest = word(image, "digest");
         let above = world.traces.data.parent().unwrap_or(Path::new("/"));
         let file = images_directory(above).join(&digest).join("rootfs/etc/file-0");
-        world.restart(Hulls::None)?;
+        world.restart(WarmContainers::None)?;
         let aside = world.directory.join("aside");
         fs::rename(&file, &aside).with_context(|| format!("set {} aside", file.display()))?;
         damaged(&aside, &file, damage, random)?;

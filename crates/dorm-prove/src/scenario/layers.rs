@@ -12,7 +12,7 @@ use serde_json::json;
 use crate::damage::Damage;
 use crate::host::word;
 use crate::report::Kind;
-use crate::world::{Fault, Hulls, World, fault};
+use crate::world::{Fault, WarmContainers, World, fault};
 
 /// Damages a file of a layer in every way.
 pub(super) async fn run(world: &mut World, random: &mut fastrand::Rng) -> Result<(u64, Vec<Fault>)> {
@@ -29,7 +29,7 @@ pub(super) async fn run(world: &mut World, random: &mut fastrand::Rng) -> Result
         tried.with_context(|| format!("{damage:?}"))?;
         done += 1;
     }
-    world.restart(Hulls::None)?;
+    world.restart(WarmContainers::None)?;
     let id = world.daemon.create(json!({ "snapshot": snapshot })).await.context("start from the layer put right")?;
     faults.extend(probe.of(&id).is_whole(&world.daemon).await.err().map(fault));
     world.daemon.act(&id, "terminate").await?;
@@ -80,7 +80,7 @@ pub(super) fn damaged(good: &Path, path: &Path, damage: Damage, random: &mut fas
 
 /// A daemon that has just been started does not start anything from it, and says what is damaged.
 async fn refused(world: &mut World, snapshot: &str, capture: &Path, faults: &mut Vec<Fault>) -> Result<()> {
-    world.restart(Hulls::None)?;
+    world.restart(WarmContainers::None)?;
     faults.extend(world.settle().await?);
     let answer = world.daemon.try_ask(Method::POST, "/sandboxes", Some(json!({ "snapshot": snapshot }))).await?;
     let said = answer.body.to_string();

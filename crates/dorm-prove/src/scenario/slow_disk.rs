@@ -11,7 +11,7 @@ use serde_json::json;
 
 use crate::host::word;
 use crate::report::Kind;
-use crate::world::{Fault, Hulls, World, fault};
+use crate::world::{Fault, WarmContainers, World, fault};
 
 /// Where control groups of version 1 limit the writes of a device for everybody.
 const LIMIT: &str = "/sys/fs/cgroup/blkio/blkio.throttle.write_bps_device";
@@ -76,7 +76,7 @@ pub(super) async fn run(world: &mut World) -> Result<(u64, Vec<Fault>)> {
             world.daemon.exec(&probe.id, &["sh", "-c", FILL]).await?;
             let suspending = world.daemon.try_ask(Method::POST, &path, Some(json!({})));
             let _ = tokio::time::timeout(Duration::from_secs(2), suspending).await;
-            world.restart(Hulls::None)?;
+            world.restart(WarmContainers::None)?;
             world.daemon.act(&probe.id, "resume").await?;
             faults.extend(probe.is_whole(&world.daemon).await.err().map(fault));
         }

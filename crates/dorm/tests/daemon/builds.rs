@@ -21,9 +21,9 @@ fn build(directory: &Path, name: &str) -> PathBuf {
 async fn what_an_older_runsc_has_saved_is_resumed_by_it_and_new_sandboxes_get_the_newest() {
     let tools = tempfile::tempdir_in("/var/tmp").unwrap();
     let (old, new) = (build(tools.path(), "old"), build(tools.path(), "new"));
-    let old_alone = ["--hulls", "0", "--runsc", old.to_str().unwrap()];
-    let new_alone = ["--hulls", "0", "--runsc", new.to_str().unwrap()];
-    let both = ["--hulls", "0", "--runsc", new.to_str().unwrap(), "--runsc-also", old.to_str().unwrap()];
+    let old_alone = ["--warm-containers", "0", "--runsc", old.to_str().unwrap()];
+    let new_alone = ["--warm-containers", "0", "--runsc", new.to_str().unwrap()];
+    let both = ["--warm-containers", "0", "--runsc", new.to_str().unwrap(), "--runsc-also", old.to_str().unwrap()];
     let mut place = Place::with(&old_alone);
     let asleep = Counter::create(place.daemon(), json!({ "name": "asleep", "image": "base" })).await;
     let mut awake = Counter::create(place.daemon(), json!({ "name": "awake", "image": "base" })).await;
@@ -77,7 +77,7 @@ async fn a_runsc_that_is_replaced_while_the_daemon_runs_is_the_same_until_the_ne
     let (old, new) = (build(tools.path(), "old"), build(tools.path(), "new"));
     let kept = tools.path().join("kept");
     std::fs::hard_link(&old, &kept).unwrap();
-    let mut place = Place::with(&["--hulls", "0", "--runsc", old.to_str().unwrap()]);
+    let mut place = Place::with(&["--warm-containers", "0", "--runsc", old.to_str().unwrap()]);
     std::fs::rename(&new, &old).unwrap();
     let mut counter = Counter::create(place.daemon(), json!({ "name": "web", "image": "base" })).await;
     let process = dorm_testing::sandbox_process(place.daemon().data(), &counter.id).unwrap();
@@ -87,7 +87,7 @@ async fn a_runsc_that_is_replaced_while_the_daemon_runs_is_the_same_until_the_ne
         place.daemon().act(&counter.id, verb).await.unwrap();
     }
     assert_eq!(place.daemon_mut().stop().unwrap(), Some(0));
-    let both = ["--hulls", "0", "--runsc", old.to_str().unwrap(), "--runsc-also", kept.to_str().unwrap()];
+    let both = ["--warm-containers", "0", "--runsc", old.to_str().unwrap(), "--runsc-also", kept.to_str().unwrap()];
     place.daemon_mut().start_again_with(&both).unwrap();
     place.daemon().act(&counter.id, "resume").await.unwrap();
     counter.is_whole(place.daemon()).await;

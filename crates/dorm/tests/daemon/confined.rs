@@ -58,7 +58,7 @@ fn own_group(pid: u32) -> PathBuf {
 
 #[tokio::test]
 async fn a_daemon_that_takes_too_much_memory_ends_alone() {
-    let mut place = Place::with(&["--hulls", "0", "--daemon-memory-mib", "256"]);
+    let mut place = Place::with(&["--warm-containers", "0", "--daemon-memory-mib", "256"]);
     let mut counter = Counter::create(place.daemon(), json!({ "name": "web", "image": "base" })).await;
     let pid = place.daemon().pid();
     let group = own_group(pid);
@@ -103,7 +103,7 @@ fn hide_loop_devices(command: &mut std::process::Command) {
 
 #[tokio::test]
 async fn a_host_without_loop_devices_is_refused_unless_told_otherwise() {
-    let mut place = Place::with(&["--hulls", "0"]);
+    let mut place = Place::with(&["--warm-containers", "0"]);
     assert_eq!(place.daemon_mut().stop().unwrap(), Some(0));
     let daemon = place.daemon();
     let again = |options: &[&str]| {
@@ -118,9 +118,9 @@ async fn a_host_without_loop_devices_is_refused_unless_told_otherwise() {
         );
         started.map_err(|error| error.to_string())
     };
-    let refused = again(&["--hulls", "0"]).unwrap_err();
+    let refused = again(&["--warm-containers", "0"]).unwrap_err();
     assert!(refused.contains("would have no limit") && refused.contains("--allow-unlimited-disks"), "{refused}");
-    let allowed = again(&["--hulls", "0", "--allow-unlimited-disks"]).unwrap();
+    let allowed = again(&["--warm-containers", "0", "--allow-unlimited-disks"]).unwrap();
     let id = allowed.create(json!({ "image": "base" })).await.unwrap();
     assert!(allowed.log().contains("a sandbox's disk has no limit on this host"), "{}", allowed.log());
     allowed.act(&id, "terminate").await.unwrap();

@@ -18,7 +18,7 @@ const FULL: [&str; 14] = [
     "paused",
     "nearly full",
     "disk is full",
-    "spare hull",
+    "warm container",
     "written down",
     "not recorded",
     "recorded yet",
@@ -46,7 +46,8 @@ async fn event(daemon: &Daemon, id: &str, kind: &str) {
 #[tokio::test]
 async fn a_guest_that_writes_more_than_the_host_has_is_paused_and_loses_nothing() {
     let disk = SmallDisk::new(1200);
-    let place = Place::on(&disk.path(), &images(), &disk.log(), &["--hulls", "0", "--disk-overcommit", "100"]);
+    let place =
+        Place::on(&disk.path(), &images(), &disk.log(), &["--warm-containers", "0", "--disk-overcommit", "100"]);
     let daemon = place.daemon();
     let mut counter = Counter::create(daemon, named("web")).await;
     let id = counter.id.clone();
@@ -85,7 +86,8 @@ async fn a_guest_that_writes_more_than_the_host_has_is_paused_and_loses_nothing(
 async fn a_guest_whose_writes_were_lost_is_never_saved_as_good() {
     let disk = SmallDisk::new(900);
     // Nobody watches: the disk becomes full under a guest that runs.
-    let options = ["--hulls", "0", "--disk-overcommit", "100", "--disk-floor-mib", "0", "--disk-keep-mib", "0"];
+    let options =
+        ["--warm-containers", "0", "--disk-overcommit", "100", "--disk-floor-mib", "0", "--disk-keep-mib", "0"];
     let place = Place::on(&disk.path(), &images(), &disk.log(), &options);
     let daemon = place.daemon();
     let mut counter = Counter::create(daemon, named("web")).await;
@@ -141,7 +143,8 @@ async fn filled(disk: &SmallDisk, options: &[&str]) -> Filled {
 #[tokio::test]
 async fn a_completely_full_disk_can_be_emptied() {
     let disk = SmallDisk::new(1100);
-    let options = ["--hulls", "0", "--disk-overcommit", "100", "--disk-floor-mib", "32", "--disk-keep-mib", "48"];
+    let options =
+        ["--warm-containers", "0", "--disk-overcommit", "100", "--disk-floor-mib", "32", "--disk-keep-mib", "48"];
     let Filled { mut place, sandboxes: [runs, sleeps], snapshot } = filled(&disk, &options).await;
     let whole = || async { Ok(disk.path().join("images").exists() && reserve(&place) >= 48 * MIB) };
     until(PATIENCE, "the reserve is whole", whole).await.unwrap();
@@ -179,7 +182,8 @@ fn reserve(place: &Place) -> u64 {
 #[tokio::test]
 async fn what_a_suspended_sandbox_wrote_to_a_volume_survives_a_loss_of_power() {
     let disk = SmallDisk::new(900);
-    let mut place = Place::on(&disk.path(), &images(), &disk.log(), &["--hulls", "0", "--disk-overcommit", "100"]);
+    let mut place =
+        Place::on(&disk.path(), &images(), &disk.log(), &["--warm-containers", "0", "--disk-overcommit", "100"]);
     let daemon = place.daemon();
     daemon.post("/volumes", json!({ "name": "data", "size_bytes": 64 * MIB })).await.unwrap();
     let mut asked = named("web");
@@ -253,7 +257,7 @@ async fn end_runs(place: &Place) {
 
 #[tokio::test]
 async fn a_disk_that_hardly_moves_keeps_nobody_else_waiting() {
-    let place = Place::with(&["--hulls", "0"]);
+    let place = Place::with(&["--warm-containers", "0"]);
     let daemon = place.daemon();
     for name in ["slow", "fine"] {
         daemon.post("/volumes", json!({ "name": name, "size_bytes": 256 * MIB })).await.unwrap();

@@ -63,7 +63,7 @@ for number in range(150000):
 
 #[tokio::test]
 async fn a_sandbox_with_very_many_files_outlives_its_snapshots_and_sleeps() {
-    let place = Place::with(&["--hulls", "0"]);
+    let place = Place::with(&["--warm-containers", "0"]);
     let daemon = place.daemon();
     let resources = json!({ "memory_bytes": 704 << 20, "disk_bytes": 2_u64 << 30 });
     let id = daemon.create(json!({ "name": "many", "image": "base", "resources": resources })).await.unwrap();

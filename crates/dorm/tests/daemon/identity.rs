@@ -46,7 +46,7 @@ const LEFT_ALONE: &str = "no record names this run";
 
 #[tokio::test]
 async fn a_lost_or_empty_database_is_refused_beside_sandboxes_that_go_on_when_it_is_back() {
-    let mut place = Place::with(&["--hulls", "0"]);
+    let mut place = Place::with(&["--warm-containers", "0"]);
     let mut running = Counter::create(place.daemon(), json!({ "name": "running", "image": "base" })).await;
     let mut parked = Counter::create(place.daemon(), json!({ "name": "parked", "image": "base" })).await;
     place.daemon().act("parked", "suspend").await.unwrap();
@@ -66,7 +66,7 @@ async fn a_lost_or_empty_database_is_refused_beside_sandboxes_that_go_on_when_it
     assert_eq!(sandboxes(&data), alive);
 
     // One that is made in its place knows nothing of them, and leaves them alone.
-    place.daemon_mut().start_again_with(&["--hulls", "0", "--new-store"]).unwrap();
+    place.daemon_mut().start_again_with(&["--warm-containers", "0", "--new-store"]).unwrap();
     let daemon = place.daemon_mut();
     assert_eq!(daemon.get("/sandboxes").await.unwrap()["sandboxes"], json!([]));
     assert_eq!(left_alone(daemon).await.len(), 2);
@@ -76,7 +76,7 @@ async fn a_lost_or_empty_database_is_refused_beside_sandboxes_that_go_on_when_it
 
     move_database(&data, &place.directory().join("new"));
     move_database(&aside, &data);
-    place.daemon_mut().start_again_with(&["--hulls", "0"]).unwrap();
+    place.daemon_mut().start_again_with(&["--warm-containers", "0"]).unwrap();
     running.is_whole(place.daemon()).await;
     place.daemon().act("parked", "resume").await.unwrap();
     parked.is_whole(place.daemon()).await;
@@ -85,7 +85,7 @@ async fn a_lost_or_empty_database_is_refused_beside_sandboxes_that_go_on_when_it
 
 #[tokio::test]
 async fn an_older_database_ends_no_sandbox_that_is_newer() {
-    let mut place = Place::with(&["--hulls", "0"]);
+    let mut place = Place::with(&["--warm-containers", "0"]);
     let web = json!({ "name": "web", "image": "base" });
     let mut web = Counter::create(place.daemon(), web).await;
     let mut steady = Counter::create(place.daemon(), json!({ "name": "steady", "image": "base" })).await;
@@ -141,7 +141,7 @@ fn copy(from: &Path, to: &Path) {
 fn daemon_on(place: &Place, data: &Path, options: &[&str]) -> anyhow::Result<Daemon> {
     let (dorm, log) = (Path::new(env!("CARGO_BIN_EXE_dorm")), PathBuf::from(format!("{}.log", data.display())));
     let images = crate::place::images();
-    let mut all = vec!["--hulls", "0"];
+    let mut all = vec!["--warm-containers", "0"];
     all.extend(options);
     assert!(data.starts_with(place.directory()));
     Daemon::start(dorm, data, &images, &log, &all)
@@ -149,7 +149,7 @@ fn daemon_on(place: &Place, data: &Path, options: &[&str]) -> anyhow::Result<Dae
 
 #[tokio::test]
 async fn a_daemon_on_a_copy_leaves_the_sandboxes_of_the_original_alone() {
-    let mut place = Place::with(&["--hulls", "0"]);
+    let mut place = Place::with(&["--warm-containers", "0"]);
     let mut running = Counter::create(place.daemon(), json!({ "name": "running", "image": "base" })).await;
     let mut parked = Counter::create(place.daemon(), json!({ "name": "parked", "image": "base" })).await;
     let mut asleep = Counter::create(place.daemon(), json!({ "name": "asleep", "image": "base" })).await;
@@ -191,7 +191,7 @@ async fn a_daemon_on_a_copy_leaves_the_sandboxes_of_the_original_alone() {
     // When nothing of the original runs any more, the copied files of its runs go.
     let mut other = daemon_on(&place, &copied, &[]).unwrap();
     assert!(left_alone(&other).await.is_empty());
-    assert_eq!(std::fs::read_dir(copied.join("gvisor/hulls")).unwrap().count(), 0);
+    assert_eq!(std::fs::read_dir(copied.join("gvisor/containers")).unwrap().count(), 0);
     assert_eq!(other.stop().unwrap(), Some(0));
     place.end(&[]).await;
 }

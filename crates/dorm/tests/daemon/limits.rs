@@ -72,7 +72,7 @@ async fn a_fork_bomb_is_bounded_and_the_sandbox_can_be_ended() {
 #[tokio::test]
 async fn a_sandbox_reads_and_writes_its_disk_no_faster_than_allowed() {
     const LIMITED: [&str; 8] = [
-        "--hulls",
+        "--warm-containers",
         "0",
         "--disk-write-mib-per-second",
         "8",
@@ -83,7 +83,7 @@ async fn a_sandbox_reads_and_writes_its_disk_no_faster_than_allowed() {
     ];
     let mut place = Place::with(&LIMITED);
     let id = place.daemon().create(json!({ "name": "web", "image": "base" })).await.unwrap();
-    let disk = std::fs::read_dir(place.daemon().data().join("gvisor/hulls")).unwrap().flatten().next().unwrap();
+    let disk = std::fs::read_dir(place.daemon().data().join("gvisor/containers")).unwrap().flatten().next().unwrap();
     let disk = std::fs::File::open(disk.path().join("disk/mnt")).unwrap();
     rustix::fs::syncfs(&disk).unwrap();
     // What it writes is in the host's memory first. Until it is on the disk takes as long as the limit says, whoever waits
@@ -100,7 +100,7 @@ async fn a_sandbox_reads_and_writes_its_disk_no_faster_than_allowed() {
     assert_eq!(usage["disk_io"]["operations_limit"], json!(null), "{usage}");
     // What a daemon with other limits takes over has those.
     assert_eq!(place.daemon_mut().stop().unwrap(), Some(0));
-    place.daemon_mut().start_again_with(&["--hulls", "0"]).unwrap();
+    place.daemon_mut().start_again_with(&["--warm-containers", "0"]).unwrap();
     let usage = place.daemon().get(&format!("/sandboxes/{id}/usage")).await.unwrap();
     assert_eq!(usage["disk_io"]["write_limit"], 256 << 20, "{usage}");
     place.end(&[]).await;

@@ -18,7 +18,7 @@ impl Gvisor {
     /// A daemon whose process is prepared whenever it is started.
     pub(crate) fn prepared(prepare: Prepare) -> Self {
         let budget = BUDGET_MIB.to_string();
-        let options = ["--hulls", "0", "--memory-budget-mib", &budget, "--memory-reserve-mib", "0"];
+        let options = ["--warm-containers", "0", "--memory-budget-mib", &budget, "--memory-reserve-mib", "0"];
         Self(Place::prepared(&options, prepare))
     }
 }
@@ -33,7 +33,7 @@ impl Stage for Gvisor {
     }
 
     fn crash(&self, _sandbox: &str) -> Result<()> {
-        // Hulls do not bear the names of sandboxes: there must be one alone.
+        // Containers do not bear the names of sandboxes: there must be one alone.
         let mut processes = processes_of(self.daemon().data());
         processes.retain(|(_, line)| line.starts_with("runsc-sandbox"));
         let [(pid, _)] = processes.as_slice() else { anyhow::bail!("not one process: {processes:#?}") };

@@ -113,7 +113,7 @@ async fn a_damaged_small_file_is_made_up_for_or_refused_by_its_name() {
         files
     };
     // Notes on what runs: the sandbox goes on, whatever happens to one of them.
-    for (directory, end) in [("gvisor/hulls", "note.json"), ("network", ".json"), ("records", ".json")] {
+    for (directory, end) in [("gvisor/containers", "note.json"), ("network", ".json"), ("records", ".json")] {
         for content in ["", "{\"", "\u{0}\u{0}\u{0}"] {
             assert_eq!(place.daemon_mut().stop().unwrap(), Some(0));
             let files = found(directory, end);

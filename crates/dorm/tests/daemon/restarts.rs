@@ -58,7 +58,7 @@ fn kill_engine(place: &Place) {
 
 #[tokio::test]
 async fn a_killed_engine_process_takes_its_sandbox_back_to_its_image_or_ends_it_with_the_cause() {
-    let place = Place::with(&["--hulls", "0"]);
+    let place = Place::with(&["--warm-containers", "0"]);
     let daemon = place.daemon();
     let mut counter = Counter::create(daemon, json!({ "name": "web", "image": "base" })).await;
     let id = counter.id.clone();

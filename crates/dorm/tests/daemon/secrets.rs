@@ -36,7 +36,7 @@ fn has(content: &[u8], wanted: &[u8]) -> bool {
 
 #[tokio::test]
 async fn the_record_of_a_sandbox_that_has_ended_has_no_secret() {
-    let mut place = Place::with(&["--hulls", "0"]);
+    let mut place = Place::with(&["--warm-containers", "0"]);
     let daemon = place.daemon();
     let asked = json!({ "name": "web", "image": "base", "secrets": { "TOKEN": "correct-horse-battery" } });
     let id = daemon.create(asked).await.unwrap();
@@ -60,7 +60,7 @@ async fn told(daemon: &Daemon, id: &str) -> String {
 
 #[tokio::test]
 async fn the_secrets_of_living_sandboxes_are_encrypted_on_the_disk() {
-    let mut place = Place::with(&["--hulls", "0"]);
+    let mut place = Place::with(&["--warm-containers", "0"]);
     let daemon = place.daemon();
     let asked = json!({ "name": "web", "image": "base", "secrets": { "TOKEN": "correct-horse-battery" } });
     let id = daemon.create(asked).await.unwrap();
@@ -85,7 +85,7 @@ async fn the_secrets_of_living_sandboxes_are_encrypted_on_the_disk() {
 
 #[tokio::test]
 async fn without_the_key_of_its_secrets_a_sandbox_is_kept_until_the_owner_decides() {
-    let mut place = Place::with(&["--hulls", "0"]);
+    let mut place = Place::with(&["--warm-containers", "0"]);
     let asked = json!({ "name": "web", "image": "base", "secrets": { "TOKEN": "correct-horse-battery" } });
     let mut counter = Counter::create(place.daemon(), asked).await;
     let id = counter.id.clone();
@@ -112,8 +112,11 @@ async fn without_the_key_of_its_secrets_a_sandbox_is_kept_until_the_owner_decide
     place.daemon_mut().stop().unwrap();
     let mode = |mode| std::fs::set_permissions(&elsewhere, std::os::unix::fs::PermissionsExt::from_mode(mode)).unwrap();
     mode(0o644);
-    let readable =
-        place.daemon_mut().start_again_with(&["--hulls", "0", "--secrets-key", &said]).unwrap_err().to_string();
+    let readable = place
+        .daemon_mut()
+        .start_again_with(&["--warm-containers", "0", "--secrets-key", &said])
+        .unwrap_err()
+        .to_string();
     assert!(readable.contains("may be read by others"), "{readable}");
     mode(0o600);
     place.daemon_mut().start_again().unwrap();
@@ -126,7 +129,7 @@ async fn without_the_key_of_its_secrets_a_sandbox_is_kept_until_the_owner_decide
     place.daemon_mut().stop().unwrap();
     std::fs::remove_file(&elsewhere).unwrap();
     std::fs::remove_file(&key).unwrap();
-    place.daemon_mut().start_again_with(&["--hulls", "0", "--without-lost-secrets"]).unwrap();
+    place.daemon_mut().start_again_with(&["--warm-containers", "0", "--without-lost-secrets"]).unwrap();
     place.daemon().act(&id, "resume").await.unwrap();
     counter.is_whole(place.daemon()).await;
     assert_eq!(told(place.daemon(), &id).await, "");

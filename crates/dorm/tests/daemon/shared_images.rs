@@ -13,7 +13,7 @@ async fn an_image_is_not_removed_under_a_sandbox_of_another_daemon_that_is_stopp
     let place = Place::with_images(&["base"]);
     let (data, images) = (place.directory().join("other"), place.directory().join("images"));
     let (dorm, log) = (Path::new(env!("CARGO_BIN_EXE_dorm")), place.directory().join("other.log"));
-    let mut other = Daemon::start(dorm, &data, &images, &log, &["--hulls", "0"]).unwrap();
+    let mut other = Daemon::start(dorm, &data, &images, &log, &["--warm-containers", "0"]).unwrap();
     let mut counter = Counter::create(&other, json!({ "name": "web", "image": "base" })).await;
     other.act("web", "suspend").await.unwrap();
     other.act("web", "evict").await.unwrap();

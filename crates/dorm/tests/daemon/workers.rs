@@ -201,7 +201,7 @@ async fn a_killed_worker_is_an_error_of_its_import_alone() {
     let (imported, said) = import(&place, &source).await;
     assert!(imported, "{said}");
     // It is no image that anything could run in.
-    place.end(&["no spare hull could be made"]).await;
+    place.end(&["no warm container could be made"]).await;
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! Making a hull: an empty `runsc` container with its disk, control group, FIFOs and links, ready to be started or
+//! Making a container: an empty `runsc` container with its disk, control group, FIFOs and links, ready to be started or
 //! filled from an image.
 //!
 //! ```text
@@ -6,7 +6,7 @@
 //!         disk  ├─► bundle ─► runsc create ─► links ─► (start | restore)
 //!         group ┘
 //! ```
-//! Knows nothing of what a run's end means, nor when hulls are made ahead of time.
+//! Knows nothing of what a run's end means, nor when containers are made ahead of time.
 
 use std::collections::HashSet;
 use std::fs;
@@ -39,12 +39,12 @@ use crate::stream;
 /// How long `runsc create` may take; a tenth of a second where nobody else works.
 const CREATE_LIMIT: Duration = Duration::from_secs(180);
 
-/// What hulls are made with on this host.
+/// What containers are made with on this host.
 pub(crate) struct Host {
     pub(crate) builds: Builds,
     pub(crate) agent: PathBuf,
     pub(crate) network: Arc<dyn Network>,
-    pub(crate) hulls: PathBuf,
+    pub(crate) containers: PathBuf,
     /// `runsc --root`.
     pub(crate) root: PathBuf,
     /// Formatted, empty disks by size.
@@ -59,12 +59,12 @@ pub(crate) struct Host {
     pub(crate) boot: String,
     /// Held for reading while a lease is on its way from the network into a note.
     pub(crate) leasing: RwLock<()>,
-    /// The homes of all hulls that this daemon itself has made.
+    /// The homes of all containers that this daemon itself has made.
     pub(crate) made: Mutex<HashSet<PathBuf>>,
     pub(crate) steps: AnySteps,
 }
 
-/// What a hull is to be like.
+/// What a container is to be like.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Order {
     /// What its root filesystem is made of, in one word.
@@ -78,9 +78,9 @@ pub(crate) struct Order {
     pub(crate) build: Option<String>,
 }
 
-/// One hull's unchanging facts.
+/// One container's unchanging facts.
 #[derive(Clone, Debug)]
-pub(crate) struct Hull {
+pub(crate) struct Container {
     pub(crate) home: Home,
     pub(crate) processes: Processes,
     pub(crate) control: Control,
@@ -104,12 +104,12 @@ pub(crate) fn limit_io(group: &Cgroup, home: &Home, limits: &IoLimits) -> Result
     Ok(())
 }
 
-impl Hull {
+impl Container {
     /// Lets the disk be used no faster than `limits`.
     pub(crate) async fn limit_io(&self, limits: IoLimits) {
         let (group, home) = (self.group.clone(), self.home.clone());
         if let Err(error) = blocking(move || limit_io(&group, &home, &limits)).await {
-            tracing::warn!(hull = self.home.id(), error = %chain(&error), "how fast a sandbox uses its disk cannot be limited");
+            tracing::warn!(container = self.home.id(), error = %chain(&error), "how fast a sandbox uses its disk cannot be limited");
         }
     }
 
@@ -137,7 +137,7 @@ impl Hull {
         self.processes.sandbox.is_alive()
     }
 
-    /// What comes before `step` has been done to the hull.
+    /// What comes before `step` has been done to the container.
     pub(crate) fn reach(&self, step: &'static str) -> Result<(), GvisorError> {
         Ok(self.steps.reach(step)?)
     }
@@ -152,7 +152,7 @@ impl Hull {
         GvisorError::Died { said: self.last_words() }
     }
 
-    /// Runs one blocking call on the hull's control group.
+    /// Runs one blocking call on the container's control group.
     pub(crate) async fn group<T: Send + 'static>(
         &self,
         call: impl FnOnce(&Cgroup) -> Result<T, crate::cgroup::CgroupError> + Send + 'static,
@@ -200,17 +200,17 @@ impl Host {
         format!("{}/{}", self.cgroup_prefix, home.id())
     }
 
-    /// Makes a hull. What was made of one that failed is removed again.
-    pub(crate) async fn make(&self, order: &Order, duty: Duty) -> Result<(Hull, Note), GvisorError> {
+    /// Makes a container. What was made of one that failed is removed again.
+    pub(crate) async fn make(&self, order: &Order, duty: Duty) -> Result<(Container, Note), GvisorError> {
         // What runsc says of a missing one does not name it.
         in_place(|| self.check_parts(order))?;
-        let home = Home::new(&self.hulls)?;
+        let home = Home::new(&self.containers)?;
         lock(&self.made).insert(home.directory().to_owned());
         let made = self.try_make(&home, order, duty).await;
         if made.is_err()
             && let Err(error) = self.destroy(&home).await
         {
-            tracing::warn!(hull = home.id(), error = %chain(&error), "a hull that could not be made was left behind; sweep will clear it");
+            tracing::warn!(container = home.id(), error = %chain(&error), "a container that could not be made was left behind; sweep will clear it");
         }
         made
     }
@@ -223,7 +223,7 @@ impl Host {
         Ok(())
     }
 
-    async fn try_make(&self, home: &Home, order: &Order, duty: Duty) -> Result<(Hull, Note), GvisorError> {
+    async fn try_make(&self, home: &Home, order: &Order, duty: Duty) -> Result<(Container, Note), GvisorError> {
         let directory = home.directory();
         in_place(|| make_directory(directory))?;
         self.reach("gvisor: home made")?;
@@ -246,7 +246,7 @@ impl Host {
         };
         let asking = self.leasing.read().await;
         in_place(|| home.write(&note))?;
-        self.reach("gvisor: hull noted")?;
+        self.reach("gvisor: container noted")?;
         // Both to their ends, even if one fails: what comes after must find nobody still at work.
         let (lease, group) = tokio::join!(self.ask_for_lease(order.reach), self.make_disk_and_group(home, order));
         if let Some(lease) = &lease? {
@@ -267,7 +267,7 @@ impl Host {
         })?;
         self.reach("gvisor: bundle written")?;
         self.create(home, order, entry, &said).await?;
-        self.reach("gvisor: hull created")?;
+        self.reach("gvisor: container created")?;
         let processes = in_place(|| self.processes(home, &said))?;
         note.processes = Some(processes.clone());
         in_place(|| home.write(&note))?;
@@ -284,8 +284,9 @@ impl Host {
         control.links(links::describe(lease.as_ref()), packets).await?;
         self.reach("gvisor: links made")?;
         let steps = self.steps.clone();
-        let hull = Hull { home: home.clone(), processes, control, lease, group, said: Some(said), io: self.io, steps };
-        Ok((hull, note))
+        let container =
+            Container { home: home.clone(), processes, control, lease, group, said: Some(said), io: self.io, steps };
+        Ok((container, note))
     }
 
     /// The root filesystem: a mount of the image, or of the image and what lies on it.
@@ -301,7 +302,7 @@ impl Host {
         let mut parts: Vec<_> = order.layers.iter().map(|layer| layer.directory.clone()).collect();
         parts.push(order.rootfs.clone());
         if !has_point {
-            parts.push(slots::points(&self.hulls));
+            parts.push(slots::points(&self.containers));
         }
         let mounted = path.clone();
         blocking(move || root::mount(&mounted, &parts)).await?;
@@ -373,7 +374,7 @@ impl Host {
         }
     }
 
-    /// The processes that may belong to the hull, from `runsc`'s own notes, when ours do not name them yet.
+    /// The processes that may belong to the container, from `runsc`'s own notes, when ours do not name them yet.
     pub(crate) fn stray_processes(&self, home: &Home) -> Vec<Identity> {
         let Ok(Some(state)) = read_state(&self.state_file(home)) else { return Vec::new() };
         [state.sandbox.pid, state.gofer].into_iter().filter_map(Identity::of).collect()
@@ -392,7 +393,7 @@ impl Host {
         self.root.join(format!("{id}_sandbox:{id}.state", id = home.id()))
     }
 
-    /// The files that `runsc` keeps outside the hull's home.
+    /// The files that `runsc` keeps outside the container's home.
     pub(crate) fn runsc_files(&self, home: &Home) -> [PathBuf; 3] {
         let id = home.id();
         [
@@ -409,7 +410,7 @@ fn make_directory(path: &Path) -> Result<(), GvisorError> {
     made.map_err(|source| GvisorError::file("create", path, source))
 }
 
-/// Where the guest of a hull that is being made will write.
+/// Where the guest of a container that is being made will write.
 fn disk_of(home: &Home) -> Result<PathBuf, GvisorError> {
     let disk = Disk::find(&home.disk())?.map(|disk| disk.path());
     disk.ok_or_else(|| GvisorError::file("find the disk in", home.disk(), io::ErrorKind::NotFound))

@@ -1,7 +1,7 @@
-//! Spare hulls: made ahead of time, frozen, one step from a run.
+//! Warm containers: made ahead of time, frozen, one step from a run.
 //!
 //! Only an optimisation: with none there everything works, slower. They are made one at a time, while nobody waits
-//! for a hull of his own. A hull fits one image; the images used last have some.
+//! for a container. A container fits one image; the images used last have some.
 //!
 //! In a booted one the agent runs already and waits frozen for who it is to be: a start only lets it go on. An empty
 //! one can be filled from an image as well.
@@ -15,32 +15,32 @@ use dorm_lifecycle::{Digest, Resources};
 use tokio::sync::Notify;
 
 use crate::cgroup::{Cgroup, Limits, Precedence};
+use crate::container::{Container, Order, in_place};
 use crate::engine::Shared;
 use crate::error::{GvisorError, chain};
-use crate::hull::{Hull, Order, in_place};
 use crate::notes::{Duty, Note, Reach};
 use crate::run::lock;
 
-/// How many images have spare hulls at the same time.
+/// How many images have warm containers at the same time.
 const IMAGES: usize = 2;
 /// How many uses of images are remembered, to tell which are used most.
 const REMEMBERED: usize = 16;
 /// How long nothing is tried after a failure.
 const AFTER_FAILURE: Duration = Duration::from_secs(10);
 
-/// The shelf, and what is wanted on it.
+/// The pool, and what is wanted in it.
 #[derive(Debug)]
-pub(crate) struct Spares {
+pub(crate) struct WarmPool {
     of_each: usize,
-    shelf: Mutex<Shelf>,
-    /// How many hulls are being made for somebody who waits.
+    pool: Mutex<Pool>,
+    /// How many containers are being made for somebody who waits.
     busy: AtomicUsize,
     wake: Arc<Notify>,
-    /// Held while a hull is being made for the shelf.
+    /// Held while a container is being made for the pool.
     filling: tokio::sync::Mutex<()>,
 }
 
-/// How far a spare hull is.
+/// How far a warm container is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Progress {
     /// Nothing runs in it.
@@ -49,10 +49,10 @@ pub(crate) enum Progress {
     Booted,
 }
 
-/// A hull on the shelf.
+/// A container in the pool.
 #[derive(Debug)]
-pub(crate) struct Spare {
-    pub(crate) hull: Hull,
+pub(crate) struct WarmContainer {
+    pub(crate) container: Container,
     pub(crate) note: Note,
     pub(crate) progress: Progress,
 }
@@ -62,17 +62,17 @@ const KINDS: [(Reach, Progress); 3] =
     [(Reach::Networked, Progress::Booted), (Reach::Networked, Progress::Empty), (Reach::Alone, Progress::Empty)];
 
 #[derive(Debug, Default)]
-struct Shelf {
-    ready: Vec<Spare>,
-    /// The images for which hulls are kept.
+struct Pool {
+    ready: Vec<WarmContainer>,
+    /// The images for which containers are kept.
     wanted: VecDeque<(Digest, std::path::PathBuf)>,
     /// What runs began with, the latest first.
     used: VecDeque<Digest>,
     is_closed: bool,
 }
 
-/// While it exists no spare hull is begun.
-pub(crate) struct HoldBack<'a>(&'a Spares);
+/// While it exists no warm container is begun.
+pub(crate) struct HoldBack<'a>(&'a WarmPool);
 
 impl Drop for HoldBack<'_> {
     fn drop(&mut self) {
@@ -81,61 +81,61 @@ impl Drop for HoldBack<'_> {
     }
 }
 
-impl Drop for Spares {
+impl Drop for WarmPool {
     fn drop(&mut self) {
         self.wake.notify_one();
     }
 }
 
-impl Spares {
+impl WarmPool {
     pub(crate) fn new(of_each: usize) -> Self {
         Self {
             of_each,
-            shelf: Mutex::default(),
+            pool: Mutex::default(),
             busy: AtomicUsize::new(0),
             wake: Arc::default(),
             filling: tokio::sync::Mutex::default(),
         }
     }
 
-    /// A hull that fits `order`, which is the caller's from now on; one of `progress` if there is any, else an empty one.
-    pub(crate) fn take(&self, order: &Order, progress: Progress) -> Option<Spare> {
+    /// A container that fits `order`, which is the caller's from now on; one of `progress` if there is any, else an empty one.
+    pub(crate) fn take(&self, order: &Order, progress: Progress) -> Option<WarmContainer> {
         // They are of the newest build.
         if order.build.is_some() {
             return None;
         }
-        let mut shelf = lock(&self.shelf);
+        let mut pool = lock(&self.pool);
         let find = |progress| {
-            shelf.ready.iter().position(|spare| {
-                spare.progress == progress
-                    && spare.note.is_for(&order.root, order.reach)
-                    && spare.note.disk_bytes == order.disk_bytes
+            pool.ready.iter().position(|warm| {
+                warm.progress == progress
+                    && warm.note.is_for(&order.root, order.reach)
+                    && warm.note.disk_bytes == order.disk_bytes
             })
         };
         let at = find(progress).or_else(|| find(Progress::Empty))?;
-        let taken = shelf.ready.swap_remove(at);
-        drop(shelf);
+        let taken = pool.ready.swap_remove(at);
+        drop(pool);
         self.wake.notify_one();
         Some(taken)
     }
 
-    /// Keeps hulls for `image` from now on, in place of the image for which that was asked longest ago.
+    /// Keeps containers for `image` from now on, in place of the image for which that was asked longest ago.
     pub(crate) fn want(&self, image: &Digest, rootfs: &std::path::Path) {
-        let mut shelf = lock(&self.shelf);
-        shelf.wanted.retain(|(known, _)| known != image);
-        shelf.wanted.push_front((image.clone(), rootfs.to_owned()));
-        shelf.wanted.truncate(IMAGES);
-        drop(shelf);
+        let mut pool = lock(&self.pool);
+        pool.wanted.retain(|(known, _)| known != image);
+        pool.wanted.push_front((image.clone(), rootfs.to_owned()));
+        pool.wanted.truncate(IMAGES);
+        drop(pool);
         self.wake.notify_one();
     }
 
-    /// Notes that a run begins with `image`. One that is used more than what hulls are kept for takes the place of the
+    /// Notes that a run begins with `image`. One that is used more than what containers are kept for takes the place of the
     /// least used of those; images that are used in turns do not drive each other out.
     pub(crate) fn used(&self, image: &Digest, rootfs: &std::path::Path) {
-        let mut shelf = lock(&self.shelf);
-        shelf.used.push_front(image.clone());
-        shelf.used.truncate(REMEMBERED);
-        let Shelf { wanted, used, .. } = &mut *shelf;
+        let mut pool = lock(&self.pool);
+        pool.used.push_front(image.clone());
+        pool.used.truncate(REMEMBERED);
+        let Pool { wanted, used, .. } = &mut *pool;
         let times = |image: &Digest| used.iter().filter(|used| *used == image).count();
         if wanted.is_empty() || wanted.iter().any(|(known, _)| known == image) {
             return;
@@ -151,7 +151,7 @@ impl Spares {
             wanted.remove(at);
         }
         wanted.push_front((image.clone(), rootfs.to_owned()));
-        drop(shelf);
+        drop(pool);
         self.wake.notify_one();
     }
 
@@ -160,29 +160,29 @@ impl Spares {
         HoldBack(self)
     }
 
-    /// How many hulls are ready for `image`.
+    /// How many containers are ready for `image`.
     pub(crate) fn count(&self, image: &Digest) -> usize {
-        lock(&self.shelf).ready.iter().filter(|spare| spare.note.image == image.as_str()).count()
+        lock(&self.pool).ready.iter().filter(|warm| warm.note.image == image.as_str()).count()
     }
 
-    /// Takes down all hulls; no more are made.
-    pub(crate) async fn close(&self) -> Vec<Spare> {
-        lock(&self.shelf).is_closed = true;
+    /// Takes down all containers; no more are made.
+    pub(crate) async fn close(&self) -> Vec<WarmContainer> {
+        lock(&self.pool).is_closed = true;
         self.wake.notify_one();
         // The one in the making is removed by its maker.
         let _filling = self.filling.lock().await;
-        std::mem::take(&mut lock(&self.shelf).ready)
+        std::mem::take(&mut lock(&self.pool).ready)
     }
 
     fn missing(&self) -> Option<(Order, Progress)> {
-        let shelf = lock(&self.shelf);
-        if shelf.is_closed || self.busy.load(Ordering::SeqCst) > 0 {
+        let pool = lock(&self.pool);
+        if pool.is_closed || self.busy.load(Ordering::SeqCst) > 0 {
             return None;
         }
-        for (image, rootfs) in &shelf.wanted {
+        for (image, rootfs) in &pool.wanted {
             for (reach, progress) in KINDS {
-                let fits = |spare: &&Spare| spare.progress == progress && spare.note.is_for(image.as_str(), reach);
-                if shelf.ready.iter().filter(fits).count() < self.of_each {
+                let fits = |warm: &&WarmContainer| warm.progress == progress && warm.note.is_for(image.as_str(), reach);
+                if pool.ready.iter().filter(fits).count() < self.of_each {
                     let resources = Resources::default();
                     let order = Order {
                         root: image.as_str().to_owned(),
@@ -201,51 +201,51 @@ impl Spares {
         None
     }
 
-    /// Hulls of images for which none are kept any more, or that have been removed.
-    fn unwanted(&self) -> Vec<Spare> {
-        let mut shelf = lock(&self.shelf);
-        let Shelf { ready, wanted, .. } = &mut *shelf;
+    /// Containers of images for which none are kept any more, or that have been removed.
+    fn unwanted(&self) -> Vec<WarmContainer> {
+        let mut pool = lock(&self.pool);
+        let Pool { ready, wanted, .. } = &mut *pool;
         wanted.retain(|(_, rootfs)| is_directory(rootfs));
-        let unwanted = |spare: &mut Spare| !wanted.iter().any(|(image, _)| image.as_str() == spare.note.image);
+        let unwanted = |warm: &mut WarmContainer| !wanted.iter().any(|(image, _)| image.as_str() == warm.note.image);
         ready.extract_if(.., unwanted).collect()
     }
 
-    /// Puts a hull on the shelf; gives it back when the shelf is closed.
+    /// Puts a container in the pool; gives it back when the pool is closed.
     #[must_use]
-    fn put(&self, spare: Spare) -> Option<Spare> {
-        let mut shelf = lock(&self.shelf);
-        if shelf.is_closed {
-            return Some(spare);
+    fn put(&self, warm: WarmContainer) -> Option<WarmContainer> {
+        let mut pool = lock(&self.pool);
+        if pool.is_closed {
+            return Some(warm);
         }
-        shelf.ready.push(spare);
+        pool.ready.push(warm);
         None
     }
 
     fn is_closed(&self) -> bool {
-        lock(&self.shelf).is_closed
+        lock(&self.pool).is_closed
     }
 }
 
-/// Keeps the shelf full as long as the engine lives.
+/// Keeps the pool full as long as the engine lives.
 pub(crate) async fn keep_filled(engine: Weak<Shared>) {
     loop {
         let Some(shared) = engine.upgrade() else { return };
-        if shared.spares.is_closed() {
+        if shared.warm_pool.is_closed() {
             return;
         }
-        for Spare { hull, .. } in in_place(|| shared.spares.unwanted()) {
-            if let Err(error) = shared.host.destroy(&hull.home).await {
-                tracing::warn!(hull = hull.home.id(), error = %chain(&error), "a spare hull was left behind; sweep will clear it");
+        for WarmContainer { container, .. } in in_place(|| shared.warm_pool.unwanted()) {
+            if let Err(error) = shared.host.destroy(&container.home).await {
+                tracing::warn!(container = container.home.id(), error = %chain(&error), "a warm container was left behind; sweep will clear it");
             }
         }
-        let outcome = match shared.spares.missing() {
+        let outcome = match shared.warm_pool.missing() {
             // Its image may be removed meanwhile: then nobody misses it.
             Some((order, progress)) => {
                 let filled = fill_one(&shared, &order, progress).await;
                 if in_place(|| is_directory(&order.rootfs)) { filled } else { Ok(()) }
             }
             None => {
-                let wake = shared.spares.wake.clone();
+                let wake = shared.warm_pool.wake.clone();
                 // Waiting must not keep the engine alive.
                 drop(shared);
                 wake.notified().await;
@@ -253,7 +253,7 @@ pub(crate) async fn keep_filled(engine: Weak<Shared>) {
             }
         };
         if let Err(error) = outcome {
-            tracing::warn!(error = %chain(&error), "no spare hull could be made; runs begin slower");
+            tracing::warn!(error = %chain(&error), "no warm container could be made; runs begin slower");
             drop(shared);
             tokio::time::sleep(AFTER_FAILURE).await;
         }
@@ -266,33 +266,33 @@ fn is_directory(path: &std::path::Path) -> bool {
 }
 
 async fn fill_one(shared: &Arc<Shared>, order: &Order, progress: Progress) -> Result<(), GvisorError> {
-    let _filling = shared.spares.filling.lock().await;
-    let (hull, note) = shared.host.make(order, Duty::Spare).await?;
-    if let Err(error) = prepare(shared, &hull, progress).await {
-        shared.host.destroy(&hull.home).await?;
+    let _filling = shared.warm_pool.filling.lock().await;
+    let (container, note) = shared.host.make(order, Duty::Warm).await?;
+    if let Err(error) = prepare(shared, &container, progress).await {
+        shared.host.destroy(&container.home).await?;
         return Err(error);
     }
-    shared.host.reach("gvisor: spare hull ready")?;
-    if let Some(Spare { hull, .. }) = shared.spares.put(Spare { hull, note, progress }) {
-        shared.host.destroy(&hull.home).await?;
+    shared.host.reach("gvisor: warm container ready")?;
+    if let Some(WarmContainer { container, .. }) = shared.warm_pool.put(WarmContainer { container, note, progress }) {
+        shared.host.destroy(&container.home).await?;
     }
     Ok(())
 }
 
-async fn prepare(shared: &Arc<Shared>, hull: &Hull, progress: Progress) -> Result<(), GvisorError> {
+async fn prepare(shared: &Arc<Shared>, container: &Container, progress: Progress) -> Result<(), GvisorError> {
     if progress == Progress::Booted {
         let booted = async {
-            hull.control.start(hull.home.id()).await?;
-            shared.greet(hull, 0).await
+            container.control.start(container.home.id()).await?;
+            shared.greet(container, 0).await
         };
         tokio::select! {
             booted = booted => booted?,
-            () = hull.processes.sandbox.ended() => {
-                return Err(hull.died());
+            () = container.processes.sandbox.ended() => {
+                return Err(container.died());
             }
         }
     }
-    hull.group(Cgroup::freeze).await
+    container.group(Cgroup::freeze).await
 }
 
 #[cfg(test)]
@@ -305,33 +305,33 @@ mod tests {
         letter.to_string().repeat(64).parse().unwrap()
     }
 
-    fn kept(spares: &Spares) -> Vec<char> {
+    fn kept(warm_pool: &WarmPool) -> Vec<char> {
         let mut kept: Vec<_> =
-            lock(&spares.shelf).wanted.iter().filter_map(|(image, _)| image.as_str().chars().next()).collect();
+            lock(&warm_pool.pool).wanted.iter().filter_map(|(image, _)| image.as_str().chars().next()).collect();
         kept.sort_unstable();
         kept
     }
 
     #[test]
-    fn hulls_are_kept_for_the_images_that_are_used_most() {
-        let spares = Spares::new(1);
+    fn warm_containers_are_kept_for_the_images_that_are_used_most() {
+        let warm_pool = WarmPool::new(1);
         let rootfs = Path::new("/");
-        spares.used(&image('a'), rootfs);
-        spares.used(&image('a'), rootfs);
-        assert_eq!(kept(&spares), [], "nothing is kept before anything is prepared");
+        warm_pool.used(&image('a'), rootfs);
+        warm_pool.used(&image('a'), rootfs);
+        assert_eq!(kept(&warm_pool), [], "nothing is kept before anything is prepared");
         for letter in ['b', 'c'] {
-            spares.want(&image(letter), rootfs);
+            warm_pool.want(&image(letter), rootfs);
         }
-        spares.used(&image('d'), rootfs);
-        assert_eq!(kept(&spares), ['b', 'c'], "once is not often");
-        spares.used(&image('b'), rootfs);
-        spares.used(&image('d'), rootfs);
-        assert_eq!(kept(&spares), ['b', 'd'], "the one that nobody uses goes");
+        warm_pool.used(&image('d'), rootfs);
+        assert_eq!(kept(&warm_pool), ['b', 'c'], "once is not often");
+        warm_pool.used(&image('b'), rootfs);
+        warm_pool.used(&image('d'), rootfs);
+        assert_eq!(kept(&warm_pool), ['b', 'd'], "the one that nobody uses goes");
         for _ in 0..5 {
-            ['b', 'd', 'e'].into_iter().for_each(|letter| spares.used(&image(letter), rootfs));
+            ['b', 'd', 'e'].into_iter().for_each(|letter| warm_pool.used(&image(letter), rootfs));
         }
-        assert_eq!(kept(&spares), ['b', 'd'], "images that are used in turns stay what they are");
-        (0..REMEMBERED).for_each(|_| spares.used(&image('e'), rootfs));
-        assert!(kept(&spares).contains(&'e'));
+        assert_eq!(kept(&warm_pool), ['b', 'd'], "images that are used in turns stay what they are");
+        (0..REMEMBERED).for_each(|_| warm_pool.used(&image('e'), rootfs));
+        assert!(kept(&warm_pool).contains(&'e'));
     }
 }
