@@ -51,7 +51,7 @@ impl Shared {
             Ok(files)
         };
         let files = written.await.map_err(|error: GvisorError| error.of(OPERATION, id))?;
-        let build = turn.note().and_then(|note| note.build.clone());
+        let build = turn.note().map(|note| note.build.clone());
         let build = build.unwrap_or_else(|| self.host.builds.newest().to_owned());
         Ok(Captured { files, stopped: turn.stood(), build })
     }

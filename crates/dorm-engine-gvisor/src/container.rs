@@ -229,7 +229,7 @@ impl Host {
         self.reach("gvisor: home made")?;
         let mut note = Note {
             format: FORMAT,
-            owner: Some(self.owner.clone()),
+            owner: self.owner.clone(),
             boot: self.boot.clone(),
             image: order.root.clone(),
             reach: order.reach,
@@ -242,7 +242,7 @@ impl Host {
             processes: None,
             duty,
             lost_writes: None,
-            build: Some(order.build.clone().unwrap_or_else(|| self.builds.newest().to_owned())),
+            build: order.build.clone().unwrap_or_else(|| self.builds.newest().to_owned()),
         };
         let asking = self.leasing.read().await;
         in_place(|| home.write(&note))?;

@@ -118,9 +118,8 @@ pub(crate) struct Processes {
 pub(crate) struct Note {
     /// The version of this format.
     pub(crate) format: u32,
-    /// The data directory that it belongs to; none in a note of before that was written down.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) owner: Option<String>,
+    /// The data directory that it belongs to.
+    pub(crate) owner: String,
     /// The boot of the host it belongs to: after another, nothing of it runs.
     pub(crate) boot: String,
     /// The digest of its image, and the ids of the layers on it.
@@ -133,11 +132,10 @@ pub(crate) struct Note {
     pub(crate) processes: Option<Processes>,
     pub(crate) duty: Duty,
     /// What its disk has lost of what the guest wrote. The kernel tells of it once.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(deserialize_with = "Option::deserialize")]
     pub(crate) lost_writes: Option<String>,
-    /// The build of `runsc` that runs it; none in a note of before that was written down.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) build: Option<String>,
+    /// The build of `runsc` that runs it.
+    pub(crate) build: String,
 }
 
 /// What a container's root filesystem is made of, as it is written down.
@@ -158,7 +156,7 @@ impl Note {
 
     /// Another data directory that it belongs to: this one is a copy of that.
     pub(crate) fn foreign_owner(&self, own: &str) -> Option<&str> {
-        self.owner.as_deref().filter(|owner| *owner != own)
+        (self.owner != own).then_some(self.owner.as_str())
     }
 
     /// Whether its sandbox still runs, in the boot of the host that is called `boot`.
@@ -197,8 +195,8 @@ pub(crate) struct Home {
 pub struct NotedRun {
     /// Which run; none for a container that waits for one.
     pub run: Option<RunId>,
-    /// The data directory that it belongs to, where the note says so.
-    pub owner: Option<String>,
+    /// The data directory that it belongs to.
+    pub owner: String,
     /// Whether its sandbox runs on this host now.
     pub is_alive: bool,
 }

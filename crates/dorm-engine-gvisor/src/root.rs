@@ -4,7 +4,7 @@
 //! to the image by no other way.
 //!
 //! ```text
-//! roots/<container>   the mount point   (containers of earlier versions have one only if their root is more than an image)
+//! roots/<container>   the mount point
 //! ```
 
 #![allow(clippy::disallowed_methods, reason = "everything here is called in place or on threads that may block")]

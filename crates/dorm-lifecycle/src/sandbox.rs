@@ -20,7 +20,7 @@ pub enum Origin {
         /// The snapshot.
         snapshot: SnapshotId,
         /// The sandbox it was taken of.
-        source: Option<SandboxId>,
+        source: SandboxId,
     },
     /// A memory snapshot, whose content is in `capture`.
     Snapshot {
@@ -28,8 +28,8 @@ pub enum Origin {
         snapshot: SnapshotId,
         /// Its content on disk.
         capture: CaptureId,
-        /// The sandbox it was taken of; none where that was not recorded.
-        source: Option<SandboxId>,
+        /// The sandbox it was taken of.
+        source: SandboxId,
     },
 }
 
@@ -46,7 +46,7 @@ impl Origin {
     pub const fn source(&self) -> Option<&SandboxId> {
         match self {
             Self::Image => None,
-            Self::Filesystem { source, .. } | Self::Snapshot { source, .. } => source.as_ref(),
+            Self::Filesystem { source, .. } | Self::Snapshot { source, .. } => Some(source),
         }
     }
 }

@@ -89,9 +89,7 @@ impl HostNetwork {
         let keeper = Keeper::start(&leases, every);
         let network = Self { leases, forwarders: Mutex::default(), places: SharedPlaces::default(), keeper };
         for (id, egress, sockets) in found {
-            // What was begun under a daemon that did not note this goes on as it began.
-            let policy = egress.map_or(Ok(Policy::Public), |egress| policy(&egress));
-            let served = sockets.and_then(|sockets| network.serve_names(id, sockets, policy?));
+            let served = sockets.and_then(|sockets| network.serve_names(id, sockets, policy(&egress)?));
             if let Err(error) = served {
                 tracing::error!(lease = id.0, error = &error as &dyn std::error::Error, "this sandbox has no names");
             }

@@ -92,20 +92,19 @@ impl Leases {
 
     /// After a restart: the leases that are whole, and what was noted as their egress. What is half-made or half-removed
     /// goes.
-    pub(crate) fn recover(&self) -> Result<Vec<(LeaseId, Option<Egress>)>, NetworkError> {
+    pub(crate) fn recover(&self) -> Result<Vec<(LeaseId, Egress)>, NetworkError> {
         let notes = self.notes.list().map_err(|error| failed("read the notes on network leases", error))?;
         let mut whole = Vec::new();
-        for (id, Noted { stage, mut egress }) in notes {
+        for (id, Noted { stage, egress }) in notes {
             let is_kept = stage != Stage::Making && self.is_whole(id)?;
             if is_kept && stage == Stage::Unclear {
-                // Which names it may resolve is lost, so none.
-                egress = Some(Egress::None);
                 // A living sandbox may have it; an unused one is released when its container is cleared away.
                 tracing::warn!(
                     lease = id.0,
                     "the note of a network lease cannot be read; the lease is whole and stays"
                 );
-                self.note(id, Stage::Made, &Egress::None)?;
+                // Which names it may resolve is lost, so none.
+                self.note(id, Stage::Made, &egress)?;
             }
             if is_kept {
                 whole.push((id, egress));

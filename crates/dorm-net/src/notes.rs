@@ -43,8 +43,8 @@ struct Note {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Noted {
     pub(crate) stage: Stage,
-    /// Where its sandbox may connect to. A daemon that did not note this resolved every name.
-    pub(crate) egress: Option<Egress>,
+    /// Where its sandbox may connect to.
+    pub(crate) egress: Egress,
 }
 
 impl Notes {
@@ -79,7 +79,8 @@ impl Notes {
                     Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                     note => {
                         // Whose an unreadable one is cannot be told: it is taken for one of this directory.
-                        let unclear = |_| Note { found: Noted { stage: Stage::Unclear, egress: None }, owner: None };
+                        let unclear =
+                            |_| Note { found: Noted { stage: Stage::Unclear, egress: Egress::None }, owner: None };
                         found.insert(LeaseId(number), note.unwrap_or_else(unclear));
                     }
                 }
@@ -130,11 +131,11 @@ fn read(path: &Path) -> io::Result<Note> {
         Some("making") => Stage::Making,
         Some(_) | None => Stage::Unclear,
     };
-    let egress = note.get("egress").map(|egress| match (egress.as_str(), egress.as_array()) {
+    let egress = match (note["egress"].as_str(), note["egress"].as_array()) {
         (Some("public"), _) => Egress::Public,
         (None, Some(list)) => Egress::Allow(list.iter().filter_map(|entry| Some(entry.as_str()?.to_owned())).collect()),
         _ => Egress::None,
-    });
+    };
     Ok(Note { found: Noted { stage, egress }, owner: note["owner"].as_str().map(str::to_owned) })
 }
 
@@ -149,21 +150,21 @@ mod tests {
         let list = Egress::Allow(vec!["10.0.0.0/8".into(), "*.example.com".into()]);
         for egress in [Egress::None, Egress::Public, Egress::Allow(vec![]), list] {
             notes.write(LeaseId(1), Stage::Made, &egress).unwrap();
-            assert_eq!(notes.list().unwrap()[&LeaseId(1)], Noted { stage: Stage::Made, egress: Some(egress) });
+            assert_eq!(notes.list().unwrap()[&LeaseId(1)], Noted { stage: Stage::Made, egress });
         }
     }
 
     #[test]
-    fn an_egress_that_cannot_be_read_is_none_and_a_missing_one_is_missing() {
+    fn an_egress_that_is_missing_or_cannot_be_read_is_none() {
         let directory = tempfile::tempdir().unwrap();
         let notes = Notes::open(directory.path(), "me".into()).unwrap();
-        for (text, egress) in [
-            (r#"{"stage":"made","owner":"me"}"#, None),
-            (r#"{"stage":"made","owner":"me","egress":"everything"}"#, Some(Egress::None)),
-            (r#"{"stage":"made","owner":"me","egress":7}"#, Some(Egress::None)),
+        for text in [
+            r#"{"stage":"made","owner":"me"}"#,
+            r#"{"stage":"made","owner":"me","egress":"everything"}"#,
+            r#"{"stage":"made","owner":"me","egress":7}"#,
         ] {
             std::fs::write(directory.path().join("1.json"), text).unwrap();
-            assert_eq!(notes.list().unwrap()[&LeaseId(1)].egress, egress, "{text}");
+            assert_eq!(notes.list().unwrap()[&LeaseId(1)].egress, Egress::None, "{text}");
         }
     }
 }

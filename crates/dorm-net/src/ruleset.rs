@@ -137,10 +137,8 @@ table ip dorm {{
 /// A connection to a learned address is marked, and goes on when the address is forgotten in its time: what is learned
 /// decides on new connections only. The mark is that of the list of names, so that with another list it ends.
 pub(crate) fn egress(policy: &Policy) -> String {
-    // Gateways that an older daemon has made lack the set. Names are decided on by the forwarder, not here.
-    let mut script = format!(
-        "add set ip dorm named {NAMED}\nflush set ip dorm named\nflush chain ip dorm egress\nflush chain ip dorm names\n"
-    );
+    // Names are decided on by the forwarder, not here.
+    let mut script = "flush set ip dorm named\nflush chain ip dorm egress\nflush chain ip dorm names\n".to_owned();
     let mut rule = |chain: &str, text: &str| {
         let _ = writeln!(script, "add rule ip dorm {chain} {text}");
     };

@@ -10,8 +10,8 @@
 //! way holds its own directory, so that what a dead process left can be told from what a living one is making.
 //!
 //! Ordinary users of the host must not pass to a root filesystem, since there are set-uid programs in it: the directories
-//! above belong to root and the group of guest root, mode 0710. Daemons of earlier versions and bare `runsc` reach images
-//! by these directories; those above `IMAGES` itself have to let everybody pass for them.
+//! above belong to root and the group of guest root, mode 0710. Bare `runsc` reaches images by these directories; those above
+//! `IMAGES` itself have to let everybody pass for it.
 
 mod archive;
 mod bundle;
@@ -67,12 +67,9 @@ const IMPORT: &str = ".import-";
 const GONE: &str = ".gone-";
 const ABOUT: &str = "image.json";
 pub(crate) const ROOTFS: &str = "rootfs";
-/// One line for each entry below `rootfs`. Images of earlier versions get it when they are first read.
+/// One line for each entry below `rootfs`.
 const FILES: &str = "files.list";
-/// Images with settings and layers. A version that knows only the one before cannot check them.
-const FORMAT: u32 = 2;
-/// Root filesystems without anything else.
-const FORMAT_PLAIN: u32 = 1;
+const FORMAT: u32 = 1;
 
 /// An immutable root filesystem.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -105,11 +102,11 @@ struct About {
     bytes: u64,
     files: u64,
     created_ms: u64,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// None for a root filesystem without anything else.
+    #[serde(deserialize_with = "Option::deserialize")]
     config: Option<ImageConfig>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(deserialize_with = "Option::deserialize")]
     source: Option<ImageSource>,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     layers: Vec<String>,
 }
 

@@ -1,4 +1,4 @@
-//! Look-ups that must not read the whole history: each is answered by an index of `0006_history.sql`.
+//! Look-ups that must not read the whole history: each is answered by an index of `0001_records.sql`.
 
 use dorm_store::codec;
 use dorm_store::{ClockNote, SnapshotFilter, SnapshotRecord, StoreError};

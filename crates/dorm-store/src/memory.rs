@@ -346,7 +346,7 @@ mod tests {
             store
         };
         let spoil = async |place: &'static str, kind, id: &str| {
-            places.lock().await.entry(place).or_default().spoil(kind, id, "{\"v\":3,\"broken\"");
+            places.lock().await.entry(place).or_default().spoil(kind, id, "{\"v\":1,\"broken\"");
         };
         keeps_unreadable_rows(open, spoil).await.expect("conforms");
     }

@@ -156,8 +156,8 @@ fn may_change(data: &Path, from: GuestIds, to: GuestIds) -> Result<(), GuestIdsE
     let noted = dorm_engine_gvisor::noted_runs(&engine);
     let noted = noted.map_err(|source| GuestIdsError::Runs { path: engine, source })?;
     let own = identity::id(data);
-    let is_own = |owner: Option<&str>| owner.is_none() || own.is_none() || owner == own.as_deref();
-    let runs = noted.into_iter().filter(|noted| noted.is_alive && is_own(noted.owner.as_deref()));
+    let is_own = |owner: &str| own.as_deref().is_none_or(|own| own == owner);
+    let runs = noted.into_iter().filter(|noted| noted.is_alive && is_own(&noted.owner));
     let runs: Vec<_> = runs.filter_map(|noted| noted.run).map(|run| run.to_string()).collect();
     match runs.is_empty() {
         true => Ok(()),

@@ -224,8 +224,7 @@ impl Place {
 
 /// The runs of `owner` that live.
 fn living<'a>(facts: &'a Facts, owner: &'a str) -> impl Iterator<Item = &'a NotedRun> {
-    let is_of = move |run: &&NotedRun| run.owner.as_deref().is_none_or(|noted| noted == owner);
-    facts.runs.iter().filter(|run| run.is_alive && run.run.is_some()).filter(is_of)
+    facts.runs.iter().filter(move |run| run.is_alive && run.run.is_some() && run.owner == owner)
 }
 
 /// Refuses what must not be touched before a user has said what is meant. Nothing was changed by then.
@@ -259,13 +258,11 @@ fn decide(data: &Path, facts: &Facts, stored: Option<&str>, asked: Asked) -> Res
         if asked.new_store && was_there {
             return Err(IdentityError::StoreThere { path });
         }
-        let has_notes = |id: &&str| facts.runs.iter().any(|run| run.owner.as_deref() == Some(id));
+        let has_notes = |id: &&str| facts.runs.iter().any(|run| run.owner == **id);
         return Ok(match stored {
             // Only the file was lost.
             Some(id) if has_notes(&id) => Written { id: id.to_owned(), prefix: prefix_of(id), was: None, place },
             Some(id) => Written { was: Some(id.to_owned()), ..Written::fresh(place)? },
-            // A directory of before there were ids: its runs have the names that were made from its path.
-            None if was_there => Written { prefix: prefix_of_path(data), ..Written::fresh(place)? },
             None => Written::fresh(place)?,
         });
     };
@@ -333,10 +330,6 @@ fn prefix_of(id: &str) -> String {
     const LETTERS: &[u8; 36] = b"abcdefghijklmnopqrstuvwxyz0123456789";
     let hash = blake3::hash(id.as_bytes());
     hash.as_bytes().iter().take(4).map(|byte| LETTERS[usize::from(*byte) % 36] as char).collect()
-}
-
-fn prefix_of_path(data: &Path) -> String {
-    blake3::hash(data.as_os_str().as_encoded_bytes()).to_hex()[..4].to_owned()
 }
 
 #[cfg(test)]

@@ -46,7 +46,7 @@ pub struct Snapshot {
     pub status: SnapshotStatus,
     /// Why it failed, if it did.
     pub reason: Option<String>,
-    /// The kind of that failure, a code of errors; null where it is not known.
+    /// The kind of that failure, a code of errors.
     #[serde(default)]
     pub code: Option<String>,
     /// Free text, by key.

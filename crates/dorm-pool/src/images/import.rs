@@ -19,9 +19,7 @@ use super::node::{GuestPath, Kind, Node, Refusal};
 use super::reader::Reader;
 use super::settings::{ImageConfig, ImageSource};
 use super::tree::Tree;
-use super::{
-    ABOUT, About, FILES, FORMAT, FORMAT_PLAIN, IMPORT, Image, Images, ROOTFS, directory, listing, tags, users,
-};
+use super::{ABOUT, About, FILES, FORMAT, IMPORT, Image, Images, ROOTFS, directory, listing, tags, users};
 use crate::disk;
 use crate::error::{PoolError, failed};
 use crate::room::{self, Meter};
@@ -242,7 +240,7 @@ impl Images {
             None => listing.digest.clone(),
         };
         let about = About {
-            format: if contents.config.is_some() { FORMAT } else { FORMAT_PLAIN },
+            format: FORMAT,
             digest: digest.to_string(),
             bytes: listing.bytes,
             files: listing.files,

@@ -56,7 +56,6 @@ struct AboutLayer {
     /// The digest of the listing of `tree`.
     tree: String,
     bytes: u64,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     links: Links,
 }
 

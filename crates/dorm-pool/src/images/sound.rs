@@ -117,7 +117,7 @@ impl Images {
         let ids = self.made_with(digest)?;
         let (listing, mut found) = match listing::compare(&image.rootfs, ids, &files) {
             Ok(compared) => compared,
-            // Images of earlier versions have no list, and one that cannot be read names nothing.
+            // One that is lost or cannot be read names nothing.
             Err(PoolError::Io { path, .. }) if path == files => {
                 let listing = self.list_anew(digest, ids, &image.rootfs, &files)?;
                 let lost = listing.lost.clone();
@@ -145,7 +145,7 @@ impl Images {
         }
     }
 
-    /// Lists an image that has no list, and keeps the list if the image is what it was.
+    /// Lists an image whose list is lost, and keeps the list if the image is what it was.
     fn list_anew(
         &self,
         digest: &Digest,

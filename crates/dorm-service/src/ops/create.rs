@@ -226,7 +226,6 @@ struct Source {
 
 fn from_snapshot(snapshot: SnapshotRecord, asked: Option<Resources>) -> Result<Source, ServiceError> {
     let SnapshotRecord { id, kind, source, capture, image, layer, resources, bytes, .. } = snapshot;
-    let source = Some(source);
     match kind {
         SnapshotKind::Memory if asked.is_some_and(|asked| asked != resources) => {
             let what = "what it is limited to (cpu, memory, disk, processes)";

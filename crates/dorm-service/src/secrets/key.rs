@@ -85,9 +85,12 @@ impl SecretsKey {
         format!("{SEALED}{}:{}", self.id(), STANDARD_NO_PAD.encode([&nonce[..], &sealed].concat()))
     }
 
-    /// The secret `name` of a record. One that an earlier daemon recorded as it is, or that was blanked, is as it is.
+    /// The secret `name` of a record. One that was blanked is empty.
     pub(super) fn open(&self, name: &str, recorded: &str) -> Result<String, SealError> {
-        let Some(rest) = recorded.strip_prefix(SEALED) else { return Ok(recorded.to_owned()) };
+        if recorded.is_empty() {
+            return Ok(String::new());
+        }
+        let rest = recorded.strip_prefix(SEALED).ok_or(SealError::Damaged)?;
         let (needed, sealed) = rest.split_once(':').ok_or(SealError::Damaged)?;
         if needed != self.id() {
             return Err(SealError::OtherKey { needed: needed.chars().take(8).collect(), held: self.id() });
@@ -138,8 +141,8 @@ mod tests {
     }
 
     #[test]
-    fn what_was_recorded_as_it_is_or_blanked_is_as_it_is() {
-        assert_eq!(key(1).open("TOKEN", "hunter2"), Ok("hunter2".to_owned()));
+    fn a_blanked_secret_is_empty_and_one_that_is_not_encrypted_is_damaged() {
+        assert_eq!(key(1).open("TOKEN", "hunter2"), Err(SealError::Damaged));
         assert_eq!(key(1).open("TOKEN", ""), Ok(String::new()));
     }
 

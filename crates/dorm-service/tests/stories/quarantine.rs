@@ -34,7 +34,7 @@ async fn an_unreadable_record_is_named_and_all_others_are_served() {
     service.suspend(&good).await.unwrap();
     let snapshot = service.checkpoint(&bad, SnapshotKind::Memory).await.unwrap();
     service.stop().await;
-    world.store.spoil(RowKind::Sandbox, bad.as_str(), "{\"v\":3,");
+    world.store.spoil(RowKind::Sandbox, bad.as_str(), "{\"v\":1,");
     world.store.spoil(RowKind::Snapshot, snapshot.id.as_str(), "");
 
     let (service, report) = world.daemon_and_report().await;

@@ -1,5 +1,5 @@
 //! What other users of the host may do in the data directory: pass through it, as guests' ids must, and nothing else.
-//! Directories of earlier versions are closed when a daemon takes them.
+//! A directory is closed when a daemon takes it.
 
 use std::fs::{File, Permissions};
 use std::io;

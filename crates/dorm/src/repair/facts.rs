@@ -56,7 +56,7 @@ impl Facts {
         let engine = data.join("gvisor");
         let own = crate::identity::id(data);
         let noted = dorm_engine_gvisor::noted_runs(&engine).map_err(io_error("list", &engine))?;
-        let is_own = |noted: &NotedRun| noted.owner.is_none() || noted.owner == own;
+        let is_own = |noted: &NotedRun| Some(&noted.owner) == own.as_ref();
         for run in noted.into_iter().filter(|noted| noted.is_alive && is_own(noted)).filter_map(|noted| noted.run) {
             let newest = runs.entry(run.sandbox.clone()).or_insert_with(|| run.clone());
             newest.generation = newest.generation.max(run.generation);

@@ -225,7 +225,7 @@ const SPOIL: [&str; 4] = [
     "UPDATE sandboxes SET document = substr(document, 1, 40)",
     "UPDATE snapshots SET document = CAST(x'ff00' AS TEXT)",
     "UPDATE webhooks SET document = ''",
-    "UPDATE volumes SET document = replace(document, '\"v\":3', '\"v\":9')",
+    "UPDATE volumes SET document = replace(document, '\"v\":1', '\"v\":9')",
 ];
 
 #[tokio::test]
