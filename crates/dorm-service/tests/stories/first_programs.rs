@@ -108,9 +108,9 @@ async fn when_its_program_is_never_ready_nothing_runs_in_the_end() {
     let service = world.daemon().await;
     let began = Instant::now();
     let failed = service.create(app()).await.unwrap_err();
-    assert!(failed.message().contains("still does not end with 0: not yet"), "{}", failed.message());
+    assert!(failed.message().contains("did not exit with status 0 within 300 s: not yet"), "{}", failed.message());
     assert_eq!(began.elapsed().as_secs() / 60, 5);
-    is_gone(&world, "still does not end with 0").await;
+    is_gone(&world, "did not exit with status 0").await;
 }
 
 #[tokio::test(start_paused = true)]
