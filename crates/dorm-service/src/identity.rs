@@ -1,10 +1,10 @@
-//! Identifiers and randomness, and where they come from.
+//! Identifiers and randomness.
 
 use std::fmt::Debug;
 
 use dorm_lifecycle::{CaptureId, HoldId, OperationId, SandboxId, SnapshotId, VolumeId, WebhookId};
 
-/// Where random bytes come from. No two fillings may ever be the same.
+/// A source of random bytes. No two results may ever be equal.
 pub trait Randomness: Send + Sync + Debug + 'static {
     /// Fills `bytes`.
     fn fill(&self, bytes: &mut [u8]);

@@ -98,8 +98,8 @@ async fn when_its_program_cannot_be_started_the_caller_is_told_and_nothing_runs(
     assert_eq!(failed.code(), Code::Failed);
     let gone = StateName::Terminated;
     assert!(matches!(&failed, ServiceError::OperationFailed { state, .. } if *state == gone), "{failed:?}");
-    assert!(failed.message().contains("starting what its image is made to run"), "{}", failed.message());
-    is_gone(&world, "starting what its image is made to run").await;
+    assert!(failed.message().contains("starting its image's program"), "{}", failed.message());
+    is_gone(&world, "starting its image's program").await;
 }
 
 #[tokio::test(start_paused = true)]
