@@ -96,7 +96,7 @@ pub enum ServiceError {
     #[error("snapshot {0} is a filesystem snapshot: it has no memory image to extract files from")]
     NoMemory(SnapshotId),
     /// The request sets a property that the snapshot fixes.
-    #[error("cannot set {what}: snapshot {snapshot} fixes it")]
+    #[error("cannot set {what}, which snapshot {snapshot} fixes")]
     FixedBySnapshot {
         /// The snapshot.
         snapshot: SnapshotId,

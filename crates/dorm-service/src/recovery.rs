@@ -71,7 +71,7 @@ impl Service {
         shared.api_keys.load(&*shared.store).await?;
         for row in unreadable.rows() {
             let title = row.title();
-            tracing::warn!(record = %title, reason = %row.what, "cannot read a record; it is left as it is: see `dorm repair`");
+            tracing::warn!(record = %title, reason = %row.what, "a record cannot be read; it is left as it is: see `dorm repair`");
             report.lines.push(format!("{title}: its record cannot be read ({}) and is left as it is", row.what));
         }
         shared.refer_to_all().await?;

@@ -110,7 +110,7 @@ async fn everything_on_the_disk_is_told_with_its_reason_and_only_what_a_record_s
     found.sort();
     assert_eq!(found, expected, "{told:#?}");
     let why = |part: &str| told.iter().any(|artefact| artefact.why.iter().any(|why| why.contains(part)));
-    assert!(why("its image of generation 1") && why(snapshot.id.as_str()) && why("tagged 'base'"), "{told:#?}");
+    assert!(why("its sleep image of generation 1") && why(snapshot.id.as_str()) && why("tagged 'base'"), "{told:#?}");
     // A deletion that could not be done yet.
     let change =
         Change { discard: vec![snapshot.capture.clone()], forgotten: vec![snapshot.id.clone()], ..Change::default() };
