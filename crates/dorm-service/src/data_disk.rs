@@ -1,10 +1,10 @@
-//! Watches the disk of the data directory: before it is full, every sandbox that could lose a write is
-//! paused, and it continues when there is room again.
+//! Watches the disk of the data directory: before it is full, every sandbox that could lose a write
+//! is paused, and it continues when there is room again.
 //!
-//! A sandbox writes into a file system on a sparse file. If the host has no block for data that this
-//! file system has accepted already, the write is lost and the guest is not told. So the space below
-//! the *floor* is reserved for writes that are in progress when the guests are paused, and the next
-//! check comes before any disk could fill what is left above it.
+//! A sandbox writes into a file system on a sparse file. If the host has no block for data that
+//! this file system has accepted already, the write is lost and the guest is not told. So the space
+//! below the *floor* is reserved for writes that are in progress when the guests are paused, and
+//! the next check comes before any disk could fill what is left above it.
 //!
 //! ```text
 //!            free │ above twice the floor: all run

@@ -8,14 +8,14 @@
 //!    ─► record (actor) ─► only now: park the run, discard the previous image
 //! ```
 //!
-//! A rewind is a sleep and a wake in one: the state it leaves is recorded as asleep before the run is
-//! ended.
+//! A rewind is a sleep and a wake in one: the state it leaves is recorded as asleep before the run
+//! is ended.
 //!
-//! An agent that does not answer does not prevent saving: its guest is paused without being quiesced,
-//! and the event says so. On any failure before the record, the draft is removed and the guest
-//! continues. If the guest was not paused yet, the engine is not called; if the guest does not answer,
-//! the actor tries again later. When a snapshot is taken, the guest continues as soon as its state is
-//! written, because nothing of it is released.
+//! An agent that does not answer does not prevent saving: its guest is paused without being
+//! quiesced, and the event says so. On any failure before the record, the draft is removed and the
+//! guest continues. If the guest was not paused yet, the engine is not called; if the guest does
+//! not answer, the actor tries again later. When a snapshot is taken, the guest continues as soon
+//! as its state is written, because nothing of it is released.
 
 mod background;
 pub(crate) mod program;

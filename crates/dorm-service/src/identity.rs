@@ -16,7 +16,8 @@ pub struct SystemRandomness;
 
 impl Randomness for SystemRandomness {
     fn fill(&self, bytes: &mut [u8]) {
-        // The kernel's generator does not fail once the system is up; if it did, no id could be trusted.
+        // The kernel's generator does not fail once the system is up; if it did, no id could be
+        // trusted.
         if getrandom::fill(bytes).is_err() {
             std::process::abort();
         }

@@ -2,10 +2,10 @@
 
 //! The service: it applies the lifecycle's rules to the store, the engine and the agent.
 //!
-//! One task drives one sandbox ([`actor`]): it asks `dorm-lifecycle` what an input leads to, records
-//! that, carries out the one effect and reports the result as an observation. Callers get an answer
-//! that says what holds. The service knows stores, engines and the agent only by their ports, and it
-//! knows no HTTP.
+//! One task drives one sandbox ([`actor`]): it asks `dorm-lifecycle` what an input leads to,
+//! records that, carries out the one effect and reports the result as an observation. Callers get
+//! an answer that says what holds. The service knows stores, engines and the agent only by their
+//! ports, and it knows no HTTP.
 //!
 //! ```text
 //! caller ─► Service::suspend ─► actor ─► step() ─► store.commit ─► effect (engine, storage, agent) ─► observation ─┐

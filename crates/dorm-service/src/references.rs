@@ -1,15 +1,15 @@
-//! References: which images the records of this data directory are based on, stored where other daemons
-//! that share the images see it.
+//! References: which images the records of this data directory are based on, stored where other
+//! daemons that share the images see it.
 //!
 //! ```text
 //! refer to the image ─► record what is based on it  …  the last record is deleted ─► release the image
 //! ```
 //!
-//! A record that derives from another record on the same image is covered by that record's reference:
-//! only a sandbox that is created from an image, and a snapshot that is imported, refer to the image
-//! anew. They hold [`Referring`] until they are recorded, and nothing is released meanwhile. An image
-//! with a reference is not removed. A crash in between leaves a superfluous reference, which the next
-//! start drops.
+//! A record that derives from another record on the same image is covered by that record's
+//! reference: only a sandbox that is created from an image, and a snapshot that is imported, refer
+//! to the image anew. They hold [`Referring`] until they are recorded, and nothing is released
+//! meanwhile. An image with a reference is not removed. A crash in between leaves a superfluous
+//! reference, which the next start drops.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -1,13 +1,14 @@
-//! The end of the service: no new work starts, work in progress ends, and waiting for that is limited.
+//! The end of the service: no new work starts, work in progress ends, and waiting for that is
+//! limited.
 //!
 //! ```text
 //! stop ─► no new operations, no more retries ─► operations in progress end ─► engine closed
 //!            └─ the limit passes: they are abandoned, as if the daemon had died
 //! ```
 //!
-//! Work in progress is recorded before it begins, so that the next start finds it and finishes it or
-//! rolls it back. An abandoned task is dropped at its await point; the process may end at any moment
-//! from then on.
+//! Work in progress is recorded before it begins, so that the next start finds it and finishes it
+//! or rolls it back. An abandoned task is dropped at its await point; the process may end at any
+//! moment from then on.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};

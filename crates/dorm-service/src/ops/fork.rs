@@ -5,8 +5,8 @@
 //!    ─► record the end of the fork
 //! ```
 //!
-//! A daemon that dies in between leaves an open fork. If the fork rolls back on partial failure, the
-//! next daemon terminates its children; otherwise it keeps them. The end of a fork is therefore
+//! A daemon that dies in between leaves an open fork. If the fork rolls back on partial failure,
+//! the next daemon terminates its children; otherwise it keeps them. The end of a fork is therefore
 //! retried until it is recorded, and the caller gets no answer before.
 
 use std::collections::{BTreeMap, BTreeSet};

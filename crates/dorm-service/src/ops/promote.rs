@@ -5,8 +5,8 @@
 //!    ─► terminate the child ─► record the end of the promotion
 //! ```
 //!
-//! A daemon that dies in between leaves an open promotion. The next daemon finishes it if the parent has
-//! been rewound, and abandons it otherwise: then both sandboxes continue as they were.
+//! A daemon that dies in between leaves an open promotion. The next daemon finishes it if the
+//! parent has been rewound, and abandons it otherwise: then both sandboxes continue as they were.
 
 use dorm_lifecycle::{Actor as By, Denied, EventKind, Sandbox, SandboxId, SnapshotId, SnapshotKind, State};
 use dorm_store::{Change, NewEvent, OperationKind, OperationRecord, OperationResult, PromotePlan, Removal};

@@ -5,8 +5,8 @@
 //! ```
 //!
 //! Until its last byte has been compared, only the import is recorded and not the snapshot; if the
-//! import ends before, nothing is left. Files are streamed, so that the memory needed does not depend
-//! on their size.
+//! import ends before, nothing is left. Files are streamed, so that the memory needed does not
+//! depend on their size.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Read, Write};
