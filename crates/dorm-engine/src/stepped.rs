@@ -43,7 +43,7 @@ impl SteppedEngine {
         match self.steps.reach(step) {
             Ok(()) => Ok(()),
             Err(_) if !self.steps.alive() => std::future::pending().await,
-            Err(stopped) => Err(EngineError::failed("go on past a step with", run, stopped)),
+            Err(stopped) => Err(EngineError::failed("continue past a step of", run, stopped)),
         }
     }
 

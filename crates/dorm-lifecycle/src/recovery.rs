@@ -90,7 +90,7 @@ pub fn recover(sandbox: &Sandbox, found: &[(RunId, RunCondition)]) -> Recovery {
             }
             Some(RunCondition::Broken) | None => Recovery::Report {
                 stop: runs(),
-                report: Observation::RunLost("its run had ended while the daemon was not there".to_owned()),
+                report: Observation::RunLost("its run ended while the daemon was not running".to_owned()),
             },
         },
         State::Snapshotting { .. } => match condition {

@@ -196,7 +196,7 @@ impl Watch {
             (false, true) => {
                 tracing::warn!(free, floor, "the disk of the data directory is nearly full: sandboxes are paused");
             }
-            (true, false) => tracing::info!(free, "there is room on the disk again: sandboxes go on"),
+            (true, false) => tracing::info!(free, "there is room on the disk again: sandboxes continue"),
             (true, true) | (false, false) => {}
         }
         if self.is_low {

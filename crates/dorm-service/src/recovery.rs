@@ -355,7 +355,9 @@ async fn revive(
         }
         Recovery::Report { stop, report: observation } => {
             report.lines.push(match &record.sandbox.state {
-                State::Suspended { .. } => format!("sandbox {id}: its operation was given up and it stays suspended"),
+                State::Suspended { .. } => {
+                    format!("sandbox {id}: its operation was abandoned; the sandbox stays suspended")
+                }
                 _ => format!("sandbox {id}: its run was lost"),
             });
             end_all(shared, &record, &stop).await;

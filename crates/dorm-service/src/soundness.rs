@@ -138,7 +138,9 @@ impl Shared {
                 let known = damage.into_iter().map(|damage| (damage.stored.clone(), damage));
                 self.soundness.known().extend(known);
             }
-            Err(error) => tracing::warn!(error = %chain(&error), "what was found damaged before is forgotten"),
+            Err(error) => {
+                tracing::warn!(error = %chain(&error), "cannot load what was found damaged before; it has to be found again")
+            }
         }
     }
 
@@ -152,7 +154,7 @@ impl Shared {
         self.keep_damage().await;
         let living = match self.living().await {
             Ok(living) => living,
-            Err(error) => return tracing::warn!(error = %chain(&error), "an event is not recorded"),
+            Err(error) => return tracing::warn!(error = %chain(&error), "cannot record an event"),
         };
         let at = self.now();
         let event = |SandboxRecord { sandbox, .. }: SandboxRecord| NewEvent {

@@ -52,7 +52,7 @@ impl Actor {
                 self.belongs = Belongs::Unrecorded;
             }
             // The next change is refused again, and the record is read then.
-            Err(error) => tracing::error!(sandbox = %id, error = %chain(&error), "a record cannot be read again"),
+            Err(error) => tracing::error!(sandbox = %id, error = %chain(&error), "cannot read a record again"),
         }
     }
 

@@ -51,7 +51,7 @@ impl Actor {
             Ok(Err(error)) => {
                 tracing::warn!(%run, error = %error.chain(), "cannot let a paused sandbox continue; retrying")
             }
-            Err(_) => tracing::warn!(%run, "a paused sandbox does not go on yet; trying again"),
+            Err(_) => tracing::warn!(%run, "a paused sandbox does not continue yet; retrying"),
         }
     }
 }

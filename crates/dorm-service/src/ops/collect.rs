@@ -99,7 +99,7 @@ impl Service {
             let bytes = shared.pool.capture(&id).await.map_or(0, |capture| capture.bytes());
             let (fate, why) = match (holders.get(&id), freed.contains(&id)) {
                 (_, true) if unreadable.may_hold_captures() => (Fate::Kept, unreadable.holders()),
-                (_, true) => (Fate::Freed, vec!["its record says that it is to be deleted".to_owned()]),
+                (_, true) => (Fate::Freed, vec!["a record marks it for deletion".to_owned()]),
                 (Some(why), false) => (Fate::Kept, why.clone()),
                 (None, false) if unreadable.may_hold_captures() => (Fate::Kept, unreadable.holders()),
                 (None, false) => (Fate::Unknown, vec!["no record knows it: it is left alone".to_owned()]),

@@ -107,7 +107,9 @@ async fn end_after(agent: Agent, process: u64, limit: Duration, overtime: Arc<At
     if let Err(error) = agent.signal(process, Signal::KILL, Target::Group).await {
         match error {
             AgentError::NoProcess(_) => {}
-            error => tracing::warn!(process, error = %chain(&error), "a command over its time could not be killed"),
+            error => {
+                tracing::warn!(process, error = %chain(&error), "cannot kill a command that exceeded its time limit")
+            }
         }
     }
 }
@@ -120,6 +122,6 @@ async fn feed(agent: Agent, process: u64, input: Bytes) {
     match fed {
         // The command did not read all its input, or has ended.
         Ok(()) | Err(AgentError::InputClosed(_) | AgentError::NoProcess(_) | AgentError::Closed { .. }) => {}
-        Err(error) => tracing::warn!(process, error = %chain(&error), "a command did not get all of its input"),
+        Err(error) => tracing::warn!(process, error = %chain(&error), "cannot pass all of its input to a command"),
     }
 }

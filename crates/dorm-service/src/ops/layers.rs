@@ -84,7 +84,7 @@ impl Service {
         };
         let why = match &merged {
             Ok(true) => return Ok(()),
-            Ok(false) => FailureRecord::new(Code::Conflict, "somebody has begun to use it"),
+            Ok(false) => FailureRecord::new(Code::Conflict, "it came into use meanwhile"),
             // It may be recorded; the next start finds out.
             Err(error) if error.is_unknown() => return merged.map(drop),
             Err(error) => error.record(),

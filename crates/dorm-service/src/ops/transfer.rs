@@ -301,7 +301,7 @@ async fn pump(
             () = stopping.cancelled() => Some(Err(io::Error::other("the daemon is stopping"))),
             next = tokio::time::timeout(SILENCE, from.next()) => match next {
                 Ok(next) => next,
-                Err(_) => Some(Err(io::Error::new(io::ErrorKind::TimedOut, "nothing more of it has come"))),
+                Err(_) => Some(Err(io::Error::new(io::ErrorKind::TimedOut, "the sender sent nothing more"))),
             },
         };
         let Some(piece) = next else { return };
