@@ -51,8 +51,8 @@ impl Limits {
         Duration::from_secs(bytes / self.bytes_per_second.max(1))
     }
 
-    /// Returns the limit for starting a first run from a memory snapshot of `bytes`; 0 for a run
-    /// that boots.
+    /// Returns the limit for starting a first run from a memory snapshot of `bytes`, which is
+    /// 0 for a run that boots.
     pub fn start_of(&self, bytes: u64) -> Duration {
         self.start + self.time_for(bytes)
     }
