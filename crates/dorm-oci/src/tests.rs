@@ -260,7 +260,7 @@ async fn a_registry_that_limits_us_is_asked_again_when_it_says_so() {
     world.pull(":1").await.unwrap();
     world.server.fault("/manifests/", Fault::Status(429, Some(3600)));
     let error = world.pull(":1").await.unwrap_err();
-    assert!(error.to_string().contains("but in 3600 s again"), "{error}");
+    assert!(error.to_string().contains("retry in 3600 s"), "{error}");
     for _ in 0..3 {
         world.server.fault("/manifests/", Fault::Status(500, None));
     }

@@ -67,7 +67,7 @@ async fn everybody_who_waits_for_a_suspend_on_a_full_disk_is_told_507_and_that_i
         world.host.faults().release();
     });
     for told in [first, second] {
-        assert_eq!(told["next_step"], "it goes on running; make room on this host, then try again");
+        assert_eq!(told["next_step"], "it keeps running; make room on this host, then try again");
         assert!(told["message"].as_str().unwrap().contains("no room on this host"), "{told}");
     }
     world.end().await;

@@ -29,9 +29,9 @@ async fn bad_requests_are_refused_by_name_and_change_nothing() {
         (json!({"image": "base", "egress": "private"}), invalid("private")),
         (
             json!({"image": "base", "egress": {"allow": ["10.0.0.0/8", "exa mple.org"]}}),
-            invalid("'exa mple.org' is no entry"),
+            invalid("'exa mple.org' is not a valid egress entry"),
         ),
-        (json!({"image": "base", "on_timeout": "suspend"}), invalid("unnamed")),
+        (json!({"image": "base", "on_timeout": "suspend"}), invalid("not suspendable")),
         (json!({"image": "base", "timeout_secs": 0}), invalid("timeout_secs is 0")),
         (json!({"image": "base", "idle_timeout_secs": -1.5}), invalid("idle_timeout_secs is -1.5")),
         (json!({"image": "base", "timeout_secs": 1e300}), invalid("timeout_secs")),

@@ -48,6 +48,6 @@ async fn an_unknown_one_is_not_found() {
     let world = World::new().await;
     for unknown in ["nobody", "a2345678901234567890", "../../info", "Not Legal"] {
         let ran = world.dorm(&["sbx", "describe", unknown]).await;
-        ran.failed(3, &format!("error: there is no sandbox '{unknown}'\n  next: list the sandboxes that are there\n"));
+        ran.failed(3, &format!("error: there is no sandbox '{unknown}'\n  next: list the existing sandboxes\n"));
     }
 }

@@ -91,7 +91,7 @@ async fn a_step_that_fails_hangs_or_fills_its_disk_ends_the_build_and_leaves_not
     refused(daemon, &with(&["--run", "sleep 1000", "--step-timeout", "2s"]), "took longer than");
     let filling = ["--from", "base", "--tag", "made", "--disk", "64M", "--run", "head -c 100M /dev/urandom > /big"];
     refused(daemon, &filling, "the command ended with 1");
-    refused(daemon, &with(&["--ready-cmd", "true"]), "say what the image is started with");
+    refused(daemon, &with(&["--ready-cmd", "true"]), "also set the command that the image starts");
     refused(daemon, &with(&["--run", "kill -9 $$"]), "signal 9");
     // Its program cannot be started as somebody who is not there: it is not kept.
     let nobody = ["--user", "no-such-user", "--cmd", "sleep 1000", "--ready-cmd", "true"];

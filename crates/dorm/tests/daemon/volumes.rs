@@ -156,7 +156,7 @@ async fn volumes_come_and_go_while_a_sandbox_runs_and_while_it_sleeps() {
     works(daemon, &id, "echo a > /a/file").await;
     for (asked, word) in [
         (json!({ "volume": "b", "path": "/a/b" }), "neither may lie in the other"),
-        (json!({ "volume": "b", "path": "/proc/b" }), "/proc is the sandbox's own"),
+        (json!({ "volume": "b", "path": "/proc/b" }), "/proc is reserved"),
         (json!({ "volume": "b", "path": "relative" }), "absolute"),
         (json!({ "volume": "c", "path": "/c" }), "there is no volume 'c'"),
     ] {
