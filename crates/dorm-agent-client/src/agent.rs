@@ -102,7 +102,10 @@ impl Agent {
             Ok((Answer::Greediest(pid), _)) => pid,
             Ok(_) => None,
             Err(error) => {
-                tracing::debug!(error = &error as &dyn std::error::Error, "the agent does not know the greediest");
+                tracing::debug!(
+                    error = &error as &dyn std::error::Error,
+                    "the agent cannot name the process that uses the most memory"
+                );
                 None
             }
         }
@@ -204,5 +207,5 @@ impl Agent {
 
 /// The agent answered something else than was asked.
 pub(crate) fn wrong(channel: &Channel, answer: &Answer) -> AgentError {
-    channel.unexpected(&format!("the wrong answer {answer:?}"))
+    channel.unexpected(&format!("an unexpected answer {answer:?}"))
 }

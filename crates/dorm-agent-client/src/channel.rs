@@ -83,7 +83,7 @@ impl Channel {
             None => Err(self.over()),
             Some(Incoming::Answer(answer)) => {
                 let answer: Result<Answer, Failure> = serde_json::from_slice(&answer)
-                    .map_err(|error| self.connection.give_up(&format!("an answer: {error}")))?;
+                    .map_err(|error| self.connection.give_up(&format!("an invalid answer: {error}")))?;
                 let streams = match &answer {
                     Ok(Answer::Follows) => true,
                     Ok(Answer::Stat(_)) => self.behind == Behind::Contents,
@@ -94,7 +94,7 @@ impl Channel {
                 }
                 Ok(answer?)
             }
-            Some(_) => Err(self.connection.give_up("a stream before its answer")),
+            Some(_) => Err(self.connection.give_up("stream data before the answer")),
         }
     }
 
@@ -112,7 +112,7 @@ impl Channel {
             Some(Incoming::Event(event)) => {
                 self.consume(u32::try_from(event.len()).unwrap_or(u32::MAX));
                 let event = serde_json::from_slice(&event).map(Item::Event);
-                Some(event.map_err(|error| self.connection.give_up(&format!("an event: {error}"))))
+                Some(event.map_err(|error| self.connection.give_up(&format!("an invalid event: {error}"))))
             }
             Some(Incoming::End(end)) => {
                 self.stage = Stage::Over;
@@ -122,7 +122,7 @@ impl Channel {
                         self.credit.close();
                         Some(Err(failure.into()))
                     }
-                    Err(error) => Some(Err(self.connection.give_up(&format!("an end: {error}")))),
+                    Err(error) => Some(Err(self.connection.give_up(&format!("an invalid end of a stream: {error}")))),
                 }
             }
             Some(Incoming::Answer(_)) => Some(Err(self.connection.give_up("two answers to one request"))),

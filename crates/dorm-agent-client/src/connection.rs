@@ -91,7 +91,7 @@ impl Connection {
         };
         let ((), hello) = tokio::try_join!(say, listen(&mut reading, &mut decoder)).map_err(failed)?;
         let hello: Hello = serde_json::from_slice(hello.get(nonce.0.len()..).unwrap_or_default())
-            .map_err(|error| AgentError::Protocol(format!("its hello: {error}")))?;
+            .map_err(|error| AgentError::Protocol(format!("an invalid hello: {error}")))?;
         if hello.version != VERSION {
             return Err(AgentError::Version { agent: hello.version, host: VERSION });
         }
@@ -150,7 +150,7 @@ impl Connection {
         if matches!(outgoing, Outgoing::Credit(_))
             && self.shared.credits.fetch_add(1, Ordering::Relaxed) >= CREDITS_UNREAD_MAX
         {
-            self.shared.end(Reason::Nonsense("a flood, and reads nothing".to_owned()));
+            self.shared.end(Reason::Nonsense("too much data without reading any".to_owned()));
         }
         drop(self.outgoing.send(outgoing));
     }
@@ -208,12 +208,12 @@ impl Shared {
         };
         match frame.kind {
             Kind::Credit => {
-                let bytes = frame.payload.try_into().map_err(|_| "credit without a number".to_owned())?;
+                let bytes = frame.payload.try_into().map_err(|_| "a credit frame without a number".to_owned())?;
                 credit.add(u32::from_le_bytes(bytes))
             }
             Kind::Answer | Kind::Data | Kind::Event | Kind::End => inbox.put(frame),
             Kind::Resync | Kind::Hello | Kind::Request | Kind::Cancel => {
-                Err(format!("a frame of kind {:?}", frame.kind))
+                Err(format!("an unexpected frame of kind {:?}", frame.kind))
             }
         }
     }
@@ -247,7 +247,7 @@ async fn read(mut reading: impl AsyncRead + Unpin, mut decoder: Decoder, shared:
             break Reason::Nonsense(reason);
         }
         if !decoder.in_step() {
-            break Reason::Nonsense("bytes that are no frame".to_owned());
+            break Reason::Nonsense("bytes that are not a frame".to_owned());
         }
         let read = tokio::select! {
             biased;

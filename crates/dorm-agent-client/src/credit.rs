@@ -26,7 +26,7 @@ impl Credit {
         let mut state = self.lock();
         state.bytes = state.bytes.saturating_add(u64::from(bytes));
         if state.bytes > u64::from(WINDOW) {
-            return Err("credit for more than was sent to it".to_owned());
+            return Err("more credit than data was sent".to_owned());
         }
         if let Some(waker) = state.waiting.take() {
             waker.wake();

@@ -39,7 +39,7 @@ impl AsyncRead for DialedStream {
                 None => return Poll::Ready(Ok(())),
                 Some(Ok(Item::Data(data))) => this.rest = data,
                 Some(Ok(Item::Event(event))) => {
-                    let error = this.channel.unexpected(&format!("{event:?} in a connection"));
+                    let error = this.channel.unexpected(&format!("an unexpected {event:?} in a connection"));
                     return Poll::Ready(Err(io::Error::other(error)));
                 }
                 Some(Err(error)) => return Poll::Ready(Err(io::Error::new(io::ErrorKind::ConnectionReset, error))),

@@ -19,12 +19,10 @@ pub enum AgentError {
         source: Option<Arc<io::Error>>,
     },
     /// The agent said something that makes no sense here. The connection is given up.
-    #[error("the agent in the sandbox does not keep to the protocol: {0}")]
+    #[error("the agent in the sandbox violates the protocol: it sent {0}")]
     Protocol(String),
     /// The agent is from another build.
-    #[error(
-        "the agent in the sandbox speaks version {agent} of the protocol, this host version {host}: start the sandbox afresh"
-    )]
+    #[error("the agent in the sandbox uses protocol version {agent}, this host version {host}: restart the sandbox")]
     Version {
         /// The agent's version.
         agent: u16,
@@ -32,7 +30,7 @@ pub enum AgentError {
         host: u16,
     },
     /// What was to be written could not be brought; nothing was changed.
-    #[error("cannot read what was to be written to '{path}' in the sandbox")]
+    #[error("cannot read the content to write to '{path}' in the sandbox")]
     Body {
         /// Where it was to be written.
         path: GuestPath,
@@ -44,10 +42,10 @@ pub enum AgentError {
     #[error("there is no '{0}' in the sandbox")]
     NotFound(GuestPath),
     /// The sandbox's own permissions forbid it.
-    #[error("'{0}' in the sandbox may not be accessed so")]
+    #[error("permission denied for '{0}' in the sandbox")]
     Denied(GuestPath),
     /// Something is there already.
-    #[error("'{0}' exists in the sandbox already")]
+    #[error("'{0}' already exists in the sandbox")]
     Exists(GuestPath),
     /// A directory was needed.
     #[error("'{0}' in the sandbox is not a directory")]
@@ -56,16 +54,18 @@ pub enum AgentError {
     #[error("'{0}' in the sandbox is a directory")]
     IsADirectory(GuestPath),
     /// The directory has entries.
-    #[error("the directory '{0}' in the sandbox is not empty: remove it with all below it")]
+    #[error("the directory '{0}' in the sandbox is not empty: remove it recursively")]
     NotEmpty(GuestPath),
     /// A device, socket or pipe cannot be read or written as a file.
     #[error("'{0}' in the sandbox is not a regular file")]
     NotAFile(GuestPath),
     /// The sandbox's disk is full.
-    #[error("no room for '{0}' on the sandbox's disk")]
+    #[error("no space for '{0}' on the sandbox's disk")]
     NoSpace(GuestPath),
     /// A program works on a volume that is to go.
-    #[error("a program in the sandbox uses '{0}': end it, or have it close its files and leave the directory")]
+    #[error(
+        "a program in the sandbox uses '{0}': end the program, or close its files and change its working directory"
+    )]
     MountBusy(GuestPath),
     /// No such command in the process's `PATH`.
     #[error("command not found in the sandbox: '{0}'")]
@@ -85,19 +85,19 @@ pub enum AgentError {
     #[error("there is no process {0} in the sandbox, or it has ended")]
     NoProcess(u64),
     /// It was started without input, or its input is closed.
-    #[error("the input of process {0} is closed")]
+    #[error("the standard input of process {0} is closed")]
     InputClosed(u64),
     /// It was started without one.
     #[error("process {0} has no terminal")]
     NoTerminal(u64),
     /// Nobody listens on that port.
-    #[error("nobody listens on port {0} in the sandbox")]
+    #[error("no process listens on port {0} in the sandbox")]
     Refused(u16),
     /// There are more than are listed at once.
-    #[error("there are more than {0} processes in the sandbox: ask for them page by page")]
+    #[error("there are more than {0} processes in the sandbox: list them page by page")]
     TooMany(usize),
     /// Too many calls at once.
-    #[error("the agent in the sandbox is busy with too many calls: end some first")]
+    #[error("the agent in the sandbox has too many open calls: end some of them first")]
     Busy,
     /// The request makes no sense.
     #[error("the agent in the sandbox refuses the request: {0}")]

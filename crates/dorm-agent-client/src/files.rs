@@ -192,7 +192,7 @@ impl Stream for FileStream {
         let channel = &mut self.get_mut().channel;
         Poll::Ready(ready!(channel.poll_item(context)).map(|item| match item? {
             Item::Data(data) => Ok(data),
-            Item::Event(event) => Err(channel.unexpected(&format!("{event:?} in a file"))),
+            Item::Event(event) => Err(channel.unexpected(&format!("an unexpected {event:?} in a file"))),
         }))
     }
 }
@@ -210,7 +210,7 @@ impl Stream for WatchStream {
         let channel = &mut self.get_mut().channel;
         Poll::Ready(ready!(channel.poll_item(context)).map(|item| match item? {
             Item::Event(Event::Watch(event)) => Ok(event),
-            other => Err(channel.unexpected(&format!("{other:?} in a watch"))),
+            other => Err(channel.unexpected(&format!("an unexpected {other:?} in a watch"))),
         }))
     }
 }

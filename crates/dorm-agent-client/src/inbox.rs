@@ -136,7 +136,7 @@ impl State {
             }
             (Kind::Data, Stage::Answered) => {
                 if payload.is_empty() {
-                    return Err("data without bytes".to_owned());
+                    return Err("an empty data frame".to_owned());
                 }
                 self.charge(payload.len())?;
                 match self.items.back_mut() {
@@ -163,16 +163,16 @@ impl State {
                 self.stage = Stage::Ended;
                 self.items.push_back(Item::Other(Incoming::End(payload)));
             }
-            (kind, Stage::Asked) => return Err(format!("{kind:?} before its answer")),
+            (kind, Stage::Asked) => return Err(format!("{kind:?} before the answer")),
             (Kind::Answer, _) => return Err("two answers to one request".to_owned()),
-            (kind, _) => return Err(format!("{kind:?} behind the end of a stream")),
+            (kind, _) => return Err(format!("{kind:?} after the end of a stream")),
         }
         Ok(true)
     }
 
     fn charge(&mut self, bytes: usize) -> Result<(), String> {
         if self.credit <= 0 {
-            return Err("more of a stream than it has credit for".to_owned());
+            return Err("more stream data than it has credit for".to_owned());
         }
         self.overdraw(bytes);
         Ok(())

@@ -54,7 +54,7 @@ pub(crate) async fn collect<T>(
             Some(Item::Data(_)) => Listed::Stranger,
         };
         match found {
-            Listed::Stranger => return Err(channel.unexpected("something else in a list")),
+            Listed::Stranger => return Err(channel.unexpected("an unexpected event in a list")),
             Listed::PassedOver => passed_over = channel.taken(),
             Listed::Item(_)
                 if items.len() >= most || (!items.is_empty() && channel.taken() - passed_over > PAGE_BYTES) =>

@@ -226,13 +226,13 @@ impl Stream for OutputStream {
                         OutputKind::Stderr => Output::Stderr { offset, bytes },
                     })
                 }
-                _ => Err("output without a place".to_owned()),
+                _ => Err("output of an unknown stream".to_owned()),
             },
             Item::Event(Event::Lost { kind, offset, bytes }) if this.pass(kind, offset, bytes) => {
                 Ok(Output::Lost { kind, offset, bytes })
             }
             Item::Event(Event::Exited(status)) => Ok(Output::Exited(status)),
-            Item::Event(other) => Err(format!("{other:?} in an output")),
+            Item::Event(other) => Err(format!("an unexpected {other:?} in an output")),
         };
         Poll::Ready(Some(output.map_err(|what| this.channel.unexpected(&what))))
     }

@@ -59,7 +59,7 @@ impl Channel {
         }
         let mut message = encoded(answer);
         if message.len() > ANSWER_MAX {
-            message = encoded(&Err::<Answer, _>(failed_inside("its answer is too long")));
+            message = encoded(&Err::<Answer, _>(failed_inside("the answer of the agent is too long")));
         }
         self.link.send(self.epoch, Kind::Answer, self.id, &message)
     }
@@ -199,7 +199,7 @@ impl Channel {
 impl Drop for Channel {
     /// The host waits for an answer in any case.
     fn drop(&mut self) {
-        let _ = self.answer(&Err(failed_inside("the agent failed inside")));
+        let _ = self.answer(&Err(failed_inside("the agent has an internal error")));
     }
 }
 

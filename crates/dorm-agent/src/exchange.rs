@@ -39,7 +39,7 @@ use crate::lock::lock;
 /// The argument with which the program does this.
 pub(crate) const ARGUMENT: &str = "exchange";
 
-const OPERATION: &str = "keep the deleted file";
+const OPERATION: &str = "copy the deleted file";
 const DONE: &[u8] = b"done";
 
 /// Which file it is about, and what is the matter with it.
@@ -80,7 +80,7 @@ pub(crate) fn all(agent: &Agent) -> Result<(), Failure> {
     let mut parts = said.splitn(2, |byte| *byte == 0);
     match (parts.next(), parts.next()) {
         (Some(path), Some(reason)) => Err(fault::other(OPERATION, path, String::from_utf8_lossy(reason))),
-        _ => Err(wrong(io::Error::other("the process that exchanges them has died"))),
+        _ => Err(wrong(io::Error::other("the process that replaces them ended early"))),
     }
 }
 

@@ -70,7 +70,7 @@ fn sandbox(identity: &Identity) -> String {
 
 fn write_identity(root: &Path, identity: &Identity) -> Result<(), Failure> {
     let made = fs::create_dir_all(root.join(DIRECTORY)).and_then(|()| listeners::make_directory(&root.join(LISTENERS)));
-    made.map_err(|error| fault::other("make the directory", DIRECTORY.as_bytes(), error))?;
+    made.map_err(|error| fault::other("create the directory", DIRECTORY.as_bytes(), error))?;
     write_whole(root, "sandbox", &sandbox(identity))?;
     write_whole(root, "generation", &identity.generation.to_string())
 }
@@ -99,7 +99,7 @@ fn set_clock(unix_time_us: u64) -> Applied {
         return Applied::NotNeeded;
     }
     let Ok(tv_sec) = i64::try_from(told.as_secs()) else {
-        return Applied::Refused("no time that a clock can show".to_owned());
+        return Applied::Refused("the time is out of range".to_owned());
     };
     let time = Timespec { tv_sec, tv_nsec: i64::from(told.subsec_nanos()) };
     applied(clock_settime(ClockId::Realtime, time).map_err(io::Error::from))

@@ -81,7 +81,7 @@ fn answered(mut stream: UnixStream, deadline: Instant) -> io::Result<HookOutcome
     stream.set_read_timeout(Some(left))?;
     // What is answered does not matter; that it is, does.
     match stream.read(&mut [0; 256])? {
-        0 => Ok(HookOutcome::NotStarted("it hung up without an answer".to_owned())),
+        0 => Ok(HookOutcome::NotStarted("it closed the connection without an answer".to_owned())),
         _ => Ok(HookOutcome::Done),
     }
 }

@@ -42,11 +42,11 @@ pub(crate) fn set(agent: &Agent, wanted: &[GuestMount], busy: Busy) -> Result<()
 fn appear(mount: &GuestMount) -> Result<(), Failure> {
     let path = mount.path.as_path();
     let wrong = |operation, error| fault::other(operation, mount.path.as_bytes(), error);
-    fs::create_dir_all(path).map_err(|error| wrong("make the directory", error))?;
+    fs::create_dir_all(path).map_err(|error| wrong("create the directory", error))?;
     // By its own name: where the path leads through a link, it must be found again.
     let real: PathBuf = fs::canonicalize(path).map_err(|error| wrong("find", error))?;
     if real != path {
-        let error = io::Error::other(format!("it leads to {}: attach the volume there", real.display()));
+        let error = io::Error::other(format!("it resolves to {}: attach the volume there", real.display()));
         return Err(wrong("mount a volume at", error));
     }
     bind(mount.from.as_path(), path).map_err(|error| wrong("mount a volume at", io::Error::from(error)))

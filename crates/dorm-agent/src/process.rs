@@ -137,7 +137,7 @@ impl Processes {
         let _alone = lock(&self.births_and_deaths);
         let child = command.spawn()?;
         self.reaper.ring();
-        child.stdout.ok_or_else(|| io::Error::other("a process without the output it was given"))
+        child.stdout.ok_or_else(|| io::Error::other("the process has no output pipe"))
     }
 
     /// Answers with all processes, oldest first.
@@ -210,7 +210,7 @@ impl Processes {
                 }
                 Received::End(End::Complete) => return call.answer(&Ok(Answer::Done)),
                 Received::End(_) => {
-                    return call.answer(&Err(Failure::Invalid { reason: "the input was abandoned".to_owned() }));
+                    return call.answer(&Err(Failure::Invalid { reason: "the input stream was cancelled".to_owned() }));
                 }
             }
         }
@@ -232,7 +232,7 @@ impl Processes {
     pub(crate) fn signal(&self, id: u64, signal: Signal, target: Target) -> Result<(), Failure> {
         let process = self.find(id)?;
         let Some(named) = rustix::process::Signal::from_named_raw(signal.number()) else {
-            return Err(Failure::Invalid { reason: format!("signal {} has no name here", signal.number()) });
+            return Err(Failure::Invalid { reason: format!("unknown signal {}", signal.number()) });
         };
         let _alone = lock(&self.births_and_deaths);
         if lock(&process.life).stage != Stage::Alive {

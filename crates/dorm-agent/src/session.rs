@@ -149,7 +149,7 @@ impl Session {
             let _ = channel.answer(&Err(Failure::Invalid { reason }));
         };
         if frame.part == Part::More && self.partial.len() >= PARTIAL_REQUESTS_MAX && !self.partial.contains_key(&id) {
-            return answer_failure("too many long requests at once".to_owned());
+            return answer_failure("too many long requests at the same time".to_owned());
         }
         let partial = self.partial.entry(id).or_insert_with(|| Assembler::within(REQUEST_MAX));
         let message = match partial.push(frame.part, frame.payload) {

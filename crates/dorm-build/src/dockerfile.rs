@@ -65,10 +65,11 @@ impl Reader<'_> {
             }
         }
         if let Some(unknown) = self.given.keys().find(|name| !self.known.contains(name)) {
-            let what = format!("there is no ARG {unknown} in the Dockerfile, for which a value was given");
+            let what = format!("a value was given for ARG {unknown}, which the Dockerfile does not declare");
             return Err(BuildError::Step { what });
         }
-        self.plan.ok_or_else(|| BuildError::Line { line: 1, what: "a Dockerfile begins with FROM IMAGE".to_owned() })
+        self.plan
+            .ok_or_else(|| BuildError::Line { line: 1, what: "a Dockerfile must begin with FROM IMAGE".to_owned() })
     }
 
     fn add(&mut self, at: usize, steps: Vec<Step>) -> Result<(), BuildError> {
@@ -102,18 +103,21 @@ impl Reader<'_> {
     fn steps(&mut self, instruction: &Instruction<'_>) -> Result<Vec<Step>, String> {
         let is_before_from = self.plan.is_none() && !matches!(instruction, Instruction::From(_) | Instruction::Arg(_));
         if is_before_from {
-            return Err("a Dockerfile begins with FROM IMAGE".to_owned());
+            return Err("a Dockerfile must begin with FROM IMAGE".to_owned());
         }
         let values = self.values();
         Ok(match instruction {
             Instruction::From(from) => {
                 no_options("FROM", &from.options)?;
                 if self.plan.is_some() {
-                    return Err("a build has one FROM: build the other stage as an image of its own".to_owned());
+                    return Err("only one FROM is supported: build the other stage as a separate image".to_owned());
                 }
                 let image = expand(&from.image.value, &values)?;
                 if image == "scratch" {
-                    return Err("there is no image 'scratch' to run programs in: begin with another".to_owned());
+                    return Err(
+                        "the image 'scratch' is not supported, as no program can run in it: use another base image"
+                            .to_owned(),
+                    );
                 }
                 self.plan = Some(Plan { from: image, steps: Vec::new() });
                 // What was told before FROM is for FROM.
@@ -134,7 +138,7 @@ impl Reader<'_> {
             Instruction::Env(env) => {
                 let pair = |word: String| match word.split_once('=') {
                     Some((name, value)) => Ok(Step::Env(name.to_owned(), value.to_owned())),
-                    None => Err(format!("ENV {word}: write ENV NAME=VALUE")),
+                    None => Err(format!("ENV {word} is invalid: write ENV NAME=VALUE")),
                 };
                 split(&env.arguments.value, &values)?.into_iter().map(pair).collect::<Result<_, _>>()?
             }
@@ -143,7 +147,7 @@ impl Reader<'_> {
             Instruction::Run(run) => {
                 no_options("RUN", &run.options)?;
                 if !run.here_docs.is_empty() {
-                    return Err("RUN with a here-document is not understood: COPY a script and run that".to_owned());
+                    return Err("RUN with a here-document is not supported: COPY a script and run it".to_owned());
                 }
                 vec![Step::Run(command(&run.arguments)?)]
             }
@@ -151,7 +155,10 @@ impl Reader<'_> {
                 no_options("COPY", &copy.options)?;
                 let from = copy.src.iter().map(|source| match source {
                     Source::Path(path) => expand(&path.value, &values),
-                    _ => Err("COPY with a here-document is not understood: make it a file beside this one".to_owned()),
+                    _ => Err(
+                        "COPY with a here-document is not supported: put the content into a file beside the Dockerfile"
+                            .to_owned(),
+                    ),
                 });
                 let (from, to) = (from.collect::<Result<_, _>>()?, expand(&copy.dest.value, &values)?);
                 vec![Step::Copy(Copy { from, to })]
@@ -166,19 +173,21 @@ impl Reader<'_> {
 /// Why an instruction is not for us.
 fn refused(instruction: &Instruction<'_>) -> &'static str {
     match instruction {
-        Instruction::Add(_) => "ADD is not understood: COPY files, and RUN what fetches or unpacks others",
-        Instruction::Expose(_) => "EXPOSE is not understood, leave it out: every port of a sandbox can be reached",
-        Instruction::Healthcheck(_) => "HEALTHCHECK is not understood: say with --ready-cmd when a sandbox is ready",
-        Instruction::Label(_) | Instruction::Maintainer(_) => "images have no labels: leave it out, and use tags",
-        Instruction::Onbuild(_) => "ONBUILD is not understood: write its steps where they are to happen",
-        Instruction::Shell(_) => "SHELL is not understood: write RUN [\"program\", \"argument\"]",
-        Instruction::Stopsignal(_) => {
-            "STOPSIGNAL is not understood, leave it out: sandboxes are suspended, not stopped"
+        Instruction::Add(_) => "ADD is not supported: use COPY for files, and RUN to download or unpack others",
+        Instruction::Expose(_) => "EXPOSE is not supported: remove it, as every port of a sandbox can be reached",
+        Instruction::Healthcheck(_) => {
+            "HEALTHCHECK is not supported: use --ready-cmd to define when a sandbox is ready"
         }
+        Instruction::Label(_) | Instruction::Maintainer(_) => {
+            "MAINTAINER is not supported: remove it, as images have tags but no labels"
+        }
+        Instruction::Onbuild(_) => "ONBUILD is not supported: write its steps where they are needed",
+        Instruction::Shell(_) => "SHELL is not supported: write RUN [\"program\", \"argument\"]",
+        Instruction::Stopsignal(_) => "STOPSIGNAL is not supported: remove it, as sandboxes are suspended, not stopped",
         Instruction::Volume(_) => {
-            "VOLUME is not understood, leave it out: volumes are attached when a sandbox is created"
+            "VOLUME is not supported: remove it, as volumes are attached when a sandbox is created"
         }
-        _ => "the instruction is not understood",
+        _ => "this instruction is not supported",
     }
 }
 
@@ -187,11 +196,11 @@ fn no_options(instruction: &str, options: &[Flag<'_>]) -> Result<(), String> {
         None => Ok(()),
         Some(option) => {
             let instead = match (instruction, &*option.name.value) {
-                ("COPY", "chown" | "chmod") => "COPY first, and RUN chown or chmod",
-                ("COPY", "from") => "build the other stage as an image of its own, and begin with that",
-                _ => "leave it out",
+                ("COPY", "chown" | "chmod") => "COPY first, then RUN chown or chmod",
+                ("COPY", "from") => "build the other stage as a separate image and use it as the base image",
+                _ => "remove it",
             };
-            Err(format!("{instruction} --{} is not understood: {instead}", option.name.value))
+            Err(format!("{instruction} --{} is not supported: {instead}", option.name.value))
         }
     }
 }
@@ -200,7 +209,7 @@ fn command(words: &Words<'_>) -> Result<Command, String> {
     Ok(match words {
         Words::Exec(argv) => Command::Argv(argv.value.iter().map(|word| word.value.clone().into_owned()).collect()),
         Words::Shell(line) => Command::Shell(joined(line.value)),
-        _ => return Err("the command is not understood".to_owned()),
+        _ => return Err("this form of the command is not supported".to_owned()),
     })
 }
 

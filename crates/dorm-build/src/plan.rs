@@ -103,7 +103,7 @@ impl Settings {
             Step::Run(_) | Step::Copy(_) => {}
             Step::Env(name, value) => {
                 if name.is_empty() || name.contains(['=', '\0']) || value.contains('\0') {
-                    return refused(format!("'{name}' cannot be the name of a variable: write NAME=VALUE"));
+                    return refused(format!("invalid variable name '{name}': write NAME=VALUE"));
                 }
                 kept.env.insert(name.clone(), value.clone());
             }
@@ -115,7 +115,7 @@ impl Settings {
             }
             Step::User(user) => {
                 if user.is_empty() || user.contains(char::is_whitespace) {
-                    return refused(format!("'{user}' is not a user: write NAME, ID or ID:GROUP"));
+                    return refused(format!("invalid user '{user}': write NAME, ID or ID:GROUP"));
                 }
                 kept.user = Some(user.clone());
             }

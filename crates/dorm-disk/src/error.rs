@@ -22,8 +22,7 @@ pub enum DiskError {
     },
     /// This host has no loop devices.
     #[error(
-        "this host has no loop devices ({} cannot be used), so that disk sizes cannot be limited: \
-         run as root, load the kernel's loop module, or give the container /dev/loop-control and block devices of major 7",
+        "this host has no loop devices ({} cannot be used), so disk sizes cannot be limited: run as root, load the kernel's loop module, or give the container /dev/loop-control and block devices of major 7",
         what.display()
     )]
     NoLoop {
@@ -34,10 +33,10 @@ pub enum DiskError {
         source: io::Error,
     },
     /// The program that formats disks is not there.
-    #[error("cannot start mkfs.ext4, which formats disks: install e2fsprogs")]
+    #[error("cannot run mkfs.ext4: install e2fsprogs")]
     NoFormatter(#[source] io::Error),
     /// The program that formats disks failed.
-    #[error("cannot format a disk of {bytes} bytes: mkfs.ext4 ended with {status}: {said}")]
+    #[error("cannot format a disk of {bytes} bytes: mkfs.ext4 failed ({status}): {said}")]
     Format {
         /// The size.
         bytes: u64,
@@ -47,13 +46,13 @@ pub enum DiskError {
         said: String,
     },
     /// There is a disk already.
-    #[error("there is a disk in {} already: remove it first", .0.display())]
+    #[error("{} already contains a disk: remove it first", .0.display())]
     Exists(PathBuf),
     /// There is no disk, or one without a size.
     #[error("there is no size-limited disk in {}", .0.display())]
     NoDisk(PathBuf),
     /// A size that no disk can have.
-    #[error("a disk of {asked} bytes cannot be: it needs at least {least}")]
+    #[error("a disk of {asked} bytes is too small: the minimum is {least} bytes")]
     TooSmall {
         /// What was asked for.
         asked: u64,
@@ -61,7 +60,7 @@ pub enum DiskError {
         least: u64,
     },
     /// The kernel lets only those with this capability resize a mounted file system.
-    #[error("cannot resize the mounted disk in {}: the daemon needs the capability CAP_SYS_RESOURCE for that", dir.display())]
+    #[error("cannot resize the mounted disk in {}: the daemon needs the capability CAP_SYS_RESOURCE", dir.display())]
     MayNotResize {
         /// The disk's directory.
         dir: PathBuf,

@@ -128,7 +128,7 @@ impl Disk {
     }
 
     fn reach(&self, steps: &AnySteps, step: &'static str) -> Result<(), DiskError> {
-        steps.reach(step).map_err(|stopped| DiskError::file("go on past a step of", &self.dir, stopped.into()))
+        steps.reach(step).map_err(|stopped| DiskError::file("continue past a step of", &self.dir, stopped.into()))
     }
 
     /// Makes a disk without a limit in `dir`: a plain directory that root of `ids` owns.
@@ -154,7 +154,7 @@ impl Disk {
 
     fn undo(&self) {
         if let Err(error) = self.remove() {
-            tracing::warn!(dir = %self.dir.display(), %error, "a disk was left behind after a failed creation");
+            tracing::warn!(dir = %self.dir.display(), %error, "cannot remove a disk after its creation failed");
         }
     }
 
@@ -204,7 +204,7 @@ impl Disk {
         }
         let path = self.path();
         let facts =
-            rustix::fs::stat(&path).map_err(|error| DiskError::file("look at the device of", &path, error.into()))?;
+            rustix::fs::stat(&path).map_err(|error| DiskError::file("read the device of", &path, error.into()))?;
         Ok(Some((rustix::fs::major(facts.st_dev), rustix::fs::minor(facts.st_dev))))
     }
 
@@ -215,7 +215,7 @@ impl Disk {
     pub fn usage(&self) -> Result<DiskUsage, DiskError> {
         let path = self.path();
         let stat =
-            rustix::fs::statvfs(&path).map_err(|error| DiskError::file("look at the size of", &path, error.into()))?;
+            rustix::fs::statvfs(&path).map_err(|error| DiskError::file("read the size of", &path, error.into()))?;
         Ok(DiskUsage { size_bytes: stat.f_blocks * stat.f_frsize, available_bytes: stat.f_bavail * stat.f_frsize })
     }
 
@@ -231,14 +231,14 @@ impl Disk {
         }
         let file = fs::OpenOptions::new().write(true).open(&image);
         let file = file.map_err(|source| DiskError::file("open", &image, source))?;
-        let now = file.metadata().map_err(|source| DiskError::file("look at", &image, source))?.len();
+        let now = file.metadata().map_err(|source| DiskError::file("read the metadata of", &image, source))?.len();
         if bytes < now {
             return Err(DiskError::TooSmall { asked: bytes, least: now });
         }
         // The file first: if we die after this the file system is still whole, and a repetition goes on from here.
         file.set_len(bytes).map_err(|source| DiskError::file("extend", &image, source))?;
         let number = loop_device::number_below(&self.path());
-        let number = number.map_err(|source| DiskError::file("look at", &self.path(), source))?;
+        let number = number.map_err(|source| DiskError::file("read the metadata of", &self.path(), source))?;
         let number = number.ok_or_else(|| DiskError::NoDisk(self.dir.clone()))?;
         LoopDevice::numbered(number)?.take_new_size()?;
         self.resize_mounted(bytes / BLOCK_BYTES)
@@ -336,7 +336,7 @@ impl Disk {
         match rustix::fs::statx(CWD, &path, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::TYPE) {
             Ok(found) => Ok(found.stx_attributes.contains(StatxAttributes::MOUNT_ROOT)),
             Err(rustix::io::Errno::NOENT) => Ok(false),
-            Err(error) => Err(DiskError::file("look at", &path, error.into())),
+            Err(error) => Err(DiskError::file("read the metadata of", &path, error.into())),
         }
     }
 }

@@ -32,7 +32,7 @@ pub enum Sharing {
 #[derive(Debug, Error)]
 pub enum LockError {
     /// Another process holds it.
-    #[error("{} is locked by {}: wait until it has ended, or stop it", path.display(), shown(holders))]
+    #[error("{} is locked by {}: stop that process, or wait for it to end", path.display(), shown(holders))]
     Held {
         /// The lock's file.
         path: PathBuf,
@@ -90,10 +90,10 @@ pub fn open(path: &Path) -> Result<File, LockError> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false).mode(0o600).custom_flags(flags);
     let file = options.open(path).map_err(failed("open the lock"))?;
-    let facts = file.metadata().map_err(failed("look at the lock"))?;
+    let facts = file.metadata().map_err(failed("read the metadata of the lock"))?;
     if facts.mode() & 0o077 != 0 {
         let closed = std::fs::Permissions::from_mode(0o600);
-        file.set_permissions(closed).map_err(failed("close to other users the lock"))?;
+        file.set_permissions(closed).map_err(failed("restrict the permissions of the lock"))?;
     }
     Ok(file)
 }
@@ -171,7 +171,7 @@ fn shown(holders: &[Holder]) -> String {
         command => format!("process {} ({command})", holder.pid),
     });
     let shown: Vec<_> = shown.collect();
-    if shown.is_empty() { "a process that cannot be seen from here".to_owned() } else { shown.join(" and ") }
+    if shown.is_empty() { "a process that is not visible here".to_owned() } else { shown.join(" and ") }
 }
 
 #[cfg(test)]

@@ -101,11 +101,11 @@ impl LoopDevice {
     pub(super) fn bypass_cache_soon(self) {
         let switch = move || {
             if let Err(error) = call(&self.open, LOOP_SET_DIRECT_IO, 1) {
-                tracing::debug!(device = %self.path.display(), %error, "this disk's file is cached twice");
+                tracing::debug!(device = %self.path.display(), %error, "cannot use direct I/O for the file of this disk; its data is cached twice");
             }
         };
         if let Err(error) = std::thread::Builder::new().name("disk-bypass".into()).spawn(switch) {
-            tracing::debug!(%error, "a disk's file is cached twice");
+            tracing::debug!(%error, "cannot use direct I/O for the file of a disk; its data is cached twice");
         }
     }
 
@@ -120,7 +120,7 @@ impl LoopDevice {
     /// Looks how long the file is now.
     pub(super) fn take_new_size(&self) -> Result<(), DiskError> {
         let done = call(&self.open, LOOP_SET_CAPACITY, 0);
-        done.map(drop).map_err(|source| DiskError::file("tell the new size to", &self.path, source))
+        done.map(drop).map_err(|source| DiskError::file("set the new size of", &self.path, source))
     }
 }
 

@@ -104,7 +104,7 @@ pub fn recorded(directory: &Path) -> Result<GuestIds, DiskError> {
     let path = directory.join(RECORD);
     match fs::read_to_string(&path) {
         Ok(text) => GuestIds::from_record(&text).ok_or_else(|| {
-            DiskError::file("read", &path, io::Error::other("it is not the first id of a range and a line feed"))
+            DiskError::file("read", &path, io::Error::other("expected the first ID of a range and a line feed"))
         }),
         // It was made before there was a choice.
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(GuestIds::LEGACY),
@@ -123,7 +123,7 @@ pub fn record(directory: &Path, ids: GuestIds) -> Result<(), DiskError> {
 fn walk(root: &Path, each: &mut dyn FnMut(&Path, &Metadata) -> Result<(), DiskError>) -> Result<(), DiskError> {
     let mut open = vec![root.to_owned()];
     while let Some(path) = open.pop() {
-        let facts = path.symlink_metadata().map_err(|error| DiskError::file("look at", &path, error))?;
+        let facts = path.symlink_metadata().map_err(|error| DiskError::file("read the metadata of", &path, error))?;
         if facts.is_dir() {
             let list = |error| DiskError::file("list", &path, error);
             for entry in fs::read_dir(&path).map_err(list)? {
@@ -162,7 +162,7 @@ fn capability_of(path: &Path) -> io::Result<Vec<u8>> {
 }
 
 fn give_back(path: &Path, mode: u32, value: &[u8], from: GuestIds, to: GuestIds) -> Result<(), DiskError> {
-    let wrong = |error: io::Error| DiskError::file("give its mode and capabilities back to", path, error);
+    let wrong = |error: io::Error| DiskError::file("restore the mode and capabilities of", path, error);
     match path.symlink_metadata() {
         Ok(facts) if facts.is_file() => {}
         Ok(_) => return Ok(()),
@@ -209,7 +209,7 @@ fn read(journal: &Path) -> Result<Option<Journal>, DiskError> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(DiskError::file("read", journal, error)),
     };
-    let unsound = || DiskError::file("read", journal, io::Error::other("it is not the journal of a change of owners"));
+    let unsound = || DiskError::file("read", journal, io::Error::other("not a journal of an ownership change"));
     let mut lines = text.lines();
     let end = lines.next_back();
     let mut head = lines.next().unwrap_or_default().split(' ');

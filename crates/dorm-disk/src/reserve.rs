@@ -80,8 +80,7 @@ impl Reserve {
 
 /// What can still be written to the file system of `path`, by root.
 pub(crate) fn free_bytes(path: &Path) -> Result<u64, DiskError> {
-    let facts =
-        rustix::fs::statvfs(path).map_err(|error| DiskError::file("look at the size of", path, error.into()))?;
+    let facts = rustix::fs::statvfs(path).map_err(|error| DiskError::file("read the size of", path, error.into()))?;
     Ok(facts.f_bavail.saturating_mul(facts.f_frsize))
 }
 

@@ -35,7 +35,7 @@ pub(super) fn template(cache: &Path, ids: GuestIds, bytes: u64) -> Result<PathBu
     let count = COUNT.fetch_add(1, Ordering::Relaxed);
     let draft = cache.join(format!("{DRAFT}{bytes}-{}-{count}", std::process::id()));
     let made = format(&draft, ids, bytes).and_then(|()| {
-        fs::rename(&draft, &path).map_err(|source| DiskError::file("rename to its place", &draft, source))
+        fs::rename(&draft, &path).map_err(|source| DiskError::file("rename into place", &draft, source))
     });
     if made.is_err() {
         let _ = fs::remove_file(&draft);

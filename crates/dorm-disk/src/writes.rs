@@ -34,7 +34,7 @@ pub enum LostWrites {
 impl fmt::Display for LostWrites {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Data(cause) => write!(f, "data written to it did not reach the host's disk ({cause})"),
+            Self::Data(cause) => write!(f, "data could not be written to the host's disk ({cause})"),
             Self::Errors(count) => write!(f, "its file system reports {count} errors"),
             Self::ReadOnly => f.write_str("its file system became read-only after an error"),
         }
@@ -57,8 +57,9 @@ impl Disk {
         if let Some(lost) = file_system(&self.path())? {
             return Ok(Some(lost));
         }
-        let device =
-            fs::metadata(self.path()).map_err(|source| DiskError::file("look at", &self.path(), source))?.dev();
+        let device = fs::metadata(self.path())
+            .map_err(|source| DiskError::file("read the metadata of", &self.path(), source))?
+            .dev();
         for path in open {
             // A file that is closed by now is not needed any more.
             let Ok(file) = File::options().read(true).open(path) else { continue };
@@ -84,7 +85,7 @@ impl KeptDisk {
             return Ok(());
         }
         let path = self.path();
-        let wrong = |source: io::Error| DiskError::file("write to the host's disk what is cached of", &path, source);
+        let wrong = |source: io::Error| DiskError::file("write the cached data of", &path, source);
         let top = File::open(&path).map_err(wrong)?;
         rustix::fs::syncfs(&top).map_err(|error| wrong(error.into()))?;
         if let Some(lost) = file_system(&path)? {
@@ -98,11 +99,13 @@ impl KeptDisk {
 }
 
 fn file_system(mounted: &Path) -> Result<Option<LostWrites>, DiskError> {
-    let facts = rustix::fs::statvfs(mounted).map_err(|error| DiskError::file("look at", mounted, error.into()))?;
+    let facts =
+        rustix::fs::statvfs(mounted).map_err(|error| DiskError::file("read the metadata of", mounted, error.into()))?;
     if facts.f_flag.contains(StatVfsMountFlags::RDONLY) {
         return Ok(Some(LostWrites::ReadOnly));
     }
-    let number = loop_device::number_below(mounted).map_err(|source| DiskError::file("look at", mounted, source))?;
+    let number = loop_device::number_below(mounted)
+        .map_err(|source| DiskError::file("read the metadata of", mounted, source))?;
     let Some(number) = number else { return Ok(None) };
     // Absent for other file systems than ext4.
     let count = fs::read_to_string(format!("/sys/fs/ext4/loop{number}/errors_count")).ok();
@@ -148,7 +151,7 @@ pub(crate) fn bound_device(number: u32, bytes: Option<u64>) {
         None => set("strict_limit", "0").and_then(|()| set("max_ratio", "100")),
     };
     if let Err(error) = done {
-        tracing::debug!(device = number, %error, "what may be unwritten on a device cannot be bounded");
+        tracing::debug!(device = number, %error, "cannot limit the unwritten data of a device");
     }
 }
 

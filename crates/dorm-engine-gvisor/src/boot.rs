@@ -46,7 +46,7 @@ impl Origin {
         let open = |name: &str| {
             let path = directory.join(name);
             let file = fs::File::open(&path).map_err(|source| GvisorError::file("open", &path, source))?;
-            let facts = file.metadata().map_err(|source| GvisorError::file("look at", &path, source))?;
+            let facts = file.metadata().map_err(|source| GvisorError::file("read the metadata of", &path, source))?;
             if !facts.is_file() || (facts.len() == 0 && name != "pages.img") {
                 return Err(GvisorError::file("use", path, io::Error::from(io::ErrorKind::InvalidData)));
             }
@@ -86,7 +86,7 @@ impl Shared {
                     }
                     // Kept as a broken run, so that stop and sweep come back to it.
                     Err(left) => {
-                        tracing::warn!(run = %spec.run, error = %chain(&left), "a run that could not begin was left behind")
+                        tracing::warn!(run = %spec.run, error = %chain(&left), "cannot remove what is left of a run that failed to start")
                     }
                 }
                 Err(error.of(operation, &spec.run))
@@ -139,7 +139,7 @@ impl Shared {
             container.reach("gvisor: guest begun")?;
             self.greet(container, spec.run.generation).await?;
             let (container_took, beginning, greeting) = (containered - asked, begun - containered, begun.elapsed());
-            tracing::debug!(run = %spec.run, ?container_took, ?beginning, ?greeting, "begun");
+            tracing::debug!(run = %spec.run, ?container_took, ?beginning, ?greeting, "run started");
             container.reach("gvisor: agent answered")
         };
         tokio::select! {
@@ -168,7 +168,7 @@ impl Shared {
             match claim(container, &warm.note, order).await {
                 Ok(()) => return Ok(warm),
                 Err(error) => {
-                    tracing::warn!(container = container.home.id(), error = %chain(&error), "a warm container was not fit for use and is removed");
+                    tracing::warn!(container = container.home.id(), error = %chain(&error), "removing an unusable warm container");
                     self.host.destroy(&container.home).await?;
                 }
             }
@@ -197,7 +197,7 @@ impl Shared {
     pub(crate) async fn greet(&self, container: &Container, generation: u64) -> Result<(), GvisorError> {
         let (stream, _thread) = in_place(|| stream::open(&container.home))?;
         let answered = tokio::time::timeout(HELLO_LIMIT, Agent::connect(stream, generation)).await;
-        let late = |_| GvisorError::Late { operation: "the agent's first answer", limit: HELLO_LIMIT };
+        let late = |_| GvisorError::Late { operation: "waiting for the agent's first answer", limit: HELLO_LIMIT };
         answered.map_err(late)??;
         Ok(())
     }

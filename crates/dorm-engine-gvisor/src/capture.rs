@@ -30,7 +30,7 @@ use crate::slots;
 impl Shared {
     /// [`dorm_engine::Engine::capture`].
     pub(crate) async fn capture(&self, id: &RunId, into: &Path) -> Result<Captured, EngineError> {
-        const OPERATION: &str = "capture";
+        const OPERATION: &str = "save the memory of";
         let run = self.runs.get(id)?;
         let mut turn = run.turn().await;
         let container = run.living(OPERATION)?;
@@ -84,7 +84,7 @@ impl Shared {
 
     /// [`dorm_engine::Engine::go_on`].
     pub(crate) async fn go_on(&self, id: &RunId) -> Result<(), EngineError> {
-        const OPERATION: &str = "let go on";
+        const OPERATION: &str = "resume";
         let run = self.runs.get(id)?;
         let mut turn = run.turn().await;
         let container = run.living(OPERATION)?;
@@ -122,7 +122,8 @@ async fn write_image(container: &Container, into: &Path) -> Result<Vec<CapturedF
 
 #[allow(clippy::disallowed_methods, reason = "it is called in place")]
 fn room_in(directory: &Path) -> Result<u64, GvisorError> {
-    let room = rustix::fs::statvfs(directory).map_err(|source| GvisorError::file("look at", directory, source))?;
+    let room = rustix::fs::statvfs(directory)
+        .map_err(|source| GvisorError::file("read the metadata of", directory, source))?;
     Ok(room.f_bavail.saturating_mul(room.f_frsize))
 }
 

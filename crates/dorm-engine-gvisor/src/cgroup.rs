@@ -183,7 +183,7 @@ impl Cgroup {
         }
         for dir in self.dirs() {
             if let Err(error) = remove_dir(dir) {
-                tracing::warn!(group = %self.name, %error, "a control group was left behind after a failed creation");
+                tracing::warn!(group = %self.name, %error, "cannot remove a control group after its creation failed");
             }
         }
     }

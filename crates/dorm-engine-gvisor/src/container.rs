@@ -109,7 +109,7 @@ impl Container {
     pub(crate) async fn limit_io(&self, limits: IoLimits) {
         let (group, home) = (self.group.clone(), self.home.clone());
         if let Err(error) = blocking(move || limit_io(&group, &home, &limits)).await {
-            tracing::warn!(container = self.home.id(), error = %chain(&error), "how fast a sandbox uses its disk cannot be limited");
+            tracing::warn!(container = self.home.id(), error = %chain(&error), "cannot limit the disk I/O of a sandbox");
         }
     }
 
@@ -144,7 +144,7 @@ impl Container {
 
     /// The last lines of its standard error, in one.
     pub(crate) fn last_words(&self) -> String {
-        self.said.as_ref().map_or_else(|| "what it said is not known".to_owned(), Said::last_words)
+        self.said.as_ref().map_or_else(|| "its standard error is not available".to_owned(), Said::last_words)
     }
 
     /// It ended by itself.
@@ -210,7 +210,7 @@ impl Host {
         if made.is_err()
             && let Err(error) = self.destroy(&home).await
         {
-            tracing::warn!(container = home.id(), error = %chain(&error), "a container that could not be made was left behind; sweep will clear it");
+            tracing::warn!(container = home.id(), error = %chain(&error), "cannot remove a container whose creation failed; the next sweep removes it");
         }
         made
     }
@@ -425,7 +425,7 @@ fn make_disk(
 ) -> Result<(), GvisorError> {
     match Disk::create_with(directory, ids, bytes, blanks, steps) {
         Err(error @ DiskError::NoLoop { .. }) if unlimited_disks => {
-            tracing::warn!(error = %chain(&error), "a sandbox's disk has no limit on this host");
+            tracing::warn!(error = %chain(&error), "the disk of a sandbox has no size limit on this host");
             Disk::unlimited(directory, ids)?;
         }
         made => _ = made?,

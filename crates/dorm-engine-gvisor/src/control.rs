@@ -205,7 +205,7 @@ fn send(stream: &UnixStream, question: &[u8], files: &[OwnedFd]) -> io::Result<(
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4))];
     let mut control = SendAncillaryBuffer::new(&mut space);
     if !borrowed.is_empty() && !control.push(SendAncillaryMessage::ScmRights(&borrowed)) {
-        return Err(io::Error::other("too many descriptors for one call"));
+        return Err(io::Error::other("too many file descriptors for one call"));
     }
     let sent = sendmsg(stream, &[IoSlice::new(question)], &mut control, SendFlags::NOSIGNAL)?;
     io::Write::write_all(&mut &*stream, &question[sent..])

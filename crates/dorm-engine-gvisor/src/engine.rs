@@ -36,8 +36,8 @@ use crate::warm_pool::{self, WarmContainer, WarmPool};
 
 pub(crate) const NAME: &str = "gvisor";
 
-const NO_LIMIT: &str = "the disks of sandboxes would have no limit: load the module loop and install e2fsprogs, or start the \
-                        daemon with --allow-unlimited-disks where every guest is trusted";
+const NO_LIMIT: &str = "cannot limit the size of sandbox disks: load the kernel module loop and install e2fsprogs, or, if \
+                        every guest is trusted, start the daemon with --allow-unlimited-disks";
 
 /// How long it is waited for that an agent is told to go on. A sandbox that is stopped does it later all the same.
 const ROUSE: Duration = Duration::from_secs(1);
@@ -117,7 +117,7 @@ fn unusable(hint: impl Into<String>, source: impl std::error::Error + Send + Syn
 
 async fn can_limit_disks() -> Result<(), EngineError> {
     let probed = tokio::task::spawn_blocking(crate::disk::Disk::probe).await;
-    let probed = probed.map_err(|source| unusable("this is a bug: please report it", source))?;
+    let probed = probed.map_err(|source| unusable("this is a bug; please report it", source))?;
     probed.map_err(|source| unusable(NO_LIMIT, source))
 }
 
@@ -147,7 +147,7 @@ impl GvisorEngine {
             reader,
         } = config;
         let opened = tokio::task::spawn_blocking(move || Builds::open(&runsc, &runsc_also)).await;
-        let (builds, found) = opened.map_err(|source| unusable("this is a bug: please report it", source))??;
+        let (builds, found) = opened.map_err(|source| unusable("this is a bug; please report it", source))??;
         if !unlimited_disks {
             can_limit_disks().await?;
         }
@@ -217,7 +217,7 @@ impl GvisorEngine {
         F: Future<Output = Result<T, EngineError>> + Send + 'static,
     {
         let done = tokio::spawn(work(self.shared.clone())).await;
-        done.unwrap_or_else(|source| Err(unusable("this is a bug: please report it", source)))
+        done.unwrap_or_else(|source| Err(unusable("this is a bug; please report it", source)))
     }
 }
 
@@ -252,7 +252,7 @@ impl Shared {
     async fn reserve_to_read(&self, image: &Path) -> Result<SemaphorePermit<'_>, EngineError> {
         let share = in_place(|| files::share(image, self.files));
         let permit = self.reading.acquire_many(mib(share)).await;
-        permit.map_err(|source| unusable("this is a bug: please report it", source))
+        permit.map_err(|source| unusable("this is a bug; please report it", source))
     }
 
     /// [`Engine::stop`].
@@ -272,7 +272,7 @@ impl Shared {
         if let Some(home) = turn.home() {
             // A full disk must not keep us from making room.
             if let Err(error) = turn.set(Phase::Stopping) {
-                tracing::debug!(run = %id, error = %crate::error::chain(&error), "the end of a run could not be noted");
+                tracing::debug!(run = %id, error = %crate::error::chain(&error), "cannot record the end of a run");
             }
             self.host.reach("gvisor: end noted").map_err(|error| error.of(OPERATION, id))?;
             self.host.destroy(&home).await.map_err(|error| error.of(OPERATION, id))?;
@@ -294,7 +294,7 @@ impl Shared {
         let (control, container) = (container.control.clone(), container.home.id().to_owned());
         tokio::spawn(async move {
             if let Err(error) = control.rouse(&container, ROUSE).await {
-                tracing::debug!(container, error = %crate::error::chain(&error), "an agent could not be told to go on");
+                tracing::debug!(container, error = %crate::error::chain(&error), "cannot send SIGCONT to an agent");
             }
         });
         Ok(Box::new(stream))
@@ -454,13 +454,13 @@ impl Engine for GvisorEngine {
     async fn close(&self) {
         for WarmContainer { container, .. } in self.shared.warm_pool.close().await {
             if let Err(error) = self.shared.host.destroy(&container.home).await {
-                tracing::warn!(container = container.home.id(), error = %crate::error::chain(&error), "a warm container was left behind");
+                tracing::warn!(container = container.home.id(), error = %crate::error::chain(&error), "cannot remove a warm container");
             }
         }
         in_place(|| slots::release(&self.shared.host.containers));
         // Where runs go on, their groups are in it and it stays.
         if let Err(error) = in_place(|| Cgroup::remove_parent(&self.shared.host.cgroup_prefix)) {
-            tracing::debug!(error = %crate::error::chain(&error), "an empty control group stays");
+            tracing::debug!(error = %crate::error::chain(&error), "cannot remove an empty control group");
         }
     }
 }

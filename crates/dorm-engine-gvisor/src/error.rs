@@ -18,13 +18,15 @@ use crate::files::FilesError;
 pub(crate) enum GvisorError {
     /// A file on a volume is open in the guest and deleted: it cannot be in an image, and nobody could open it again.
     #[error(
-        "a program in it has a file on a volume open that was deleted, '{}': have it close that, and keep temporary files \
-         on the sandbox's own disk",
+        "a program in the sandbox holds a deleted file of a volume open, '{}': close the file, and keep temporary files on \
+         the sandbox's own disk",
         .0.display()
     )]
     DeletedOnVolume(PathBuf),
     /// Its memory and files cannot be saved as good.
-    #[error("its disk has lost writes, so it is not saved: {0}. Copy what is needed out of it and use a new sandbox")]
+    #[error(
+        "its disk has lost writes: {0}. It cannot be saved: copy the files you need out of it and create a new sandbox"
+    )]
     LostWrites(String),
     #[error("cannot {operation} {}", path.display())]
     File {
@@ -39,7 +41,7 @@ pub(crate) enum GvisorError {
         #[source]
         source: io::Error,
     },
-    #[error("{} does not hold what it should", path.display())]
+    #[error("invalid JSON in {}", path.display())]
     Text {
         path: PathBuf,
         #[source]
@@ -47,7 +49,7 @@ pub(crate) enum GvisorError {
     },
     #[error("'runsc {operation}' failed ({status}): {said}")]
     Runsc { operation: &'static str, status: String, said: String },
-    #[error("the sandbox did not answer to {method}")]
+    #[error("no answer from the sandbox to {method}")]
     Control {
         method: &'static str,
         #[source]
@@ -55,13 +57,13 @@ pub(crate) enum GvisorError {
     },
     #[error("the sandbox refused {method}: {said}")]
     Refused { method: &'static str, said: String },
-    #[error("not done after {} s: {operation}", limit.as_secs())]
+    #[error("timed out after {} s: {operation}", limit.as_secs())]
     Late { operation: &'static str, limit: Duration },
-    #[error("there is no {0} on this host: start the daemon with --runsc-also and its path")]
+    #[error("{0} is not on this host: start the daemon with --runsc-also and the path of that build")]
     NoBuild(String),
     #[error("the sandbox ended: {said}")]
     Died { said: String },
-    #[error("the task was ended from outside")]
+    #[error("the task was cancelled")]
     Task(#[from] tokio::task::JoinError),
     #[error(transparent)]
     Cgroup(#[from] CgroupError),
@@ -78,13 +80,13 @@ pub(crate) enum GvisorError {
         source: FilesError,
     },
     /// An image is not as long as it says it is.
-    #[error("the memory was written short into {}", image.display())]
+    #[error("the memory image in {} is incomplete", image.display())]
     Short {
         image: PathBuf,
         #[source]
         source: FilesError,
     },
-    #[error("the agent inside does not answer")]
+    #[error("the agent in the sandbox does not answer")]
     Agent(#[from] AgentError),
 }
 

@@ -66,7 +66,7 @@ pub(crate) fn read(image: &Path, limits: FilesLimits, sink: &mut dyn FileSink) -
     let open = |name: &str| {
         let path = image.join(name);
         let file = fs::File::open(&path).map_err(|source| GvisorError::file("open", &path, source))?;
-        let facts = file.metadata().map_err(|source| GvisorError::file("look at", &path, source))?;
+        let facts = file.metadata().map_err(|source| GvisorError::file("read the metadata of", &path, source))?;
         Ok::<_, GvisorError>((file, facts.len()))
     };
     let [first, second, third] = IMAGE_FILES;
@@ -84,7 +84,7 @@ pub(crate) fn share(image: &Path, limits: FilesLimits) -> u64 {
 fn read_open(files: [(fs::File, u64); 3], limits: FilesLimits, sink: &mut dyn FileSink) -> Result<LeftOut, FilesError> {
     let [(mut checkpoint, checkpoint_bytes), (mut meta, meta_bytes), (pages, pages_bytes)] = files;
     if meta_bytes > META_MAX {
-        return Err(FilesError::unsound("pages_meta.img is too long"));
+        return Err(FilesError::unsound("pages_meta.img is too large"));
     }
     let budget = Budget::new(limits, checkpoint_bytes.saturating_add(meta_bytes));
     budget.take_memory(meta_bytes)?;
@@ -110,10 +110,10 @@ fn kernel<'a>(content: &'a [u8], budget: &Budget) -> Result<Graph<'a>, FilesErro
         match graph::next(CHECKPOINT, &mut wire, budget)? {
             Part::Graph(graph) if graph.kind_of(0) == Some(KERNEL.as_bytes()) => found = Some(graph),
             Part::Graph(_) => {}
-            Part::Bytes(_) => return Err(FilesError::different("checkpoint.img has pages in it")),
+            Part::Bytes(_) => return Err(FilesError::different("checkpoint.img contains pages")),
         }
     }
-    found.ok_or_else(|| FilesError::different(format!("there is no {KERNEL}")))
+    found.ok_or_else(|| FilesError::different(format!("checkpoint.img contains no {KERNEL}")))
 }
 
 #[cfg(test)]

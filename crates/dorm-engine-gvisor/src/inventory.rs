@@ -44,7 +44,7 @@ impl Shared {
                 if run.is_moving()
                     && let Err(error) = limit_io(&container.group, &container.home, &container.io)
                 {
-                    tracing::warn!(run = %run.id, error = %chain(&error), "how fast a sandbox uses its disk cannot be limited");
+                    tracing::warn!(run = %run.id, error = %chain(&error), "cannot limit the disk I/O of a sandbox");
                 }
                 self.watch(&run);
             }
@@ -78,15 +78,15 @@ impl Shared {
                 match self.stop(&run.id).await {
                     Ok(()) => cleared.push(format!("run {}", run.id)),
                     Err(error) => {
-                        tracing::warn!(run = %run.id, error = %chain(&error), "a run that nobody knows cannot be ended; the next start tries again");
-                        cleared.push(format!("run {} could not be ended: {}", run.id, chain(&error)));
+                        tracing::warn!(run = %run.id, error = %chain(&error), "cannot stop an unknown run; the next start tries again");
+                        cleared.push(format!("run {} could not be stopped: {}", run.id, chain(&error)));
                     }
                 }
             }
         }
         self.sweep_containers(&known, &mut cleared).await.map_err(|source| EngineError::Unusable {
             engine: crate::engine::NAME,
-            hint: "what an earlier daemon left behind cannot be cleared away; see the cause".to_owned(),
+            hint: "cannot remove the remains of an earlier daemon; see the cause".to_owned(),
             source: Some(Box::new(source)),
         })?;
         Ok(cleared)
@@ -100,9 +100,11 @@ impl Shared {
             let note = match in_place(|| home.read()) {
                 Ok(note) => note,
                 Err(error) if self.host.has_processes(&home) => {
-                    tracing::warn!(container = home.id(), error = %chain(&error), "the note of a living container cannot be read; the container is left alone");
-                    cleared
-                        .push(format!("container {} is left alone: it lives, and its note cannot be read", home.id()));
+                    tracing::warn!(container = home.id(), error = %chain(&error), "cannot read the note of a live container; leaving the container alone");
+                    cleared.push(format!(
+                        "container {} is left alone: it has live processes, and its note cannot be read",
+                        home.id()
+                    ));
                     continue;
                 }
                 Err(_) => None,
@@ -121,8 +123,8 @@ impl Shared {
             match self.host.destroy(&home).await {
                 Ok(()) => cleared.push(format!("container {}", home.id())),
                 Err(error) => {
-                    tracing::warn!(container = home.id(), error = %chain(&error), "a container cannot be cleared away; the next start tries again");
-                    cleared.push(format!("container {} could not be cleared away: {}", home.id(), chain(&error)));
+                    tracing::warn!(container = home.id(), error = %chain(&error), "cannot remove a container; the next start tries again");
+                    cleared.push(format!("container {} could not be removed: {}", home.id(), chain(&error)));
                 }
             }
         }
@@ -142,7 +144,7 @@ async fn look(run: Arc<Run>) -> Option<FoundRun> {
                 Ok(phase) => condition(container, phase).await,
                 // Its process lives, so it may answer later.
                 Err(error) => {
-                    tracing::warn!(run = %run.id, error = %chain(&error), "a run does not say what it does");
+                    tracing::warn!(run = %run.id, error = %chain(&error), "cannot determine the state of a run");
                     if container.is_alive() { RunCondition::Silent } else { RunCondition::Broken }
                 }
             }
@@ -171,14 +173,14 @@ impl Host {
         let _nobody_asks = self.leasing.write().await;
         let homes = in_place(|| Home::all(&self.containers))?;
         if homes.iter().any(|home| in_place(|| home.read()).is_err() && self.has_processes(home)) {
-            tracing::warn!("network leases that no note names stay: the note of a living container cannot be read");
+            tracing::warn!("cannot read the note of a live container; keeping network leases that no note names");
             return Ok(());
         }
         let named = in_place(|| self.own_notes())?.into_iter().filter_map(|(_, note)| note.lease());
         let named: HashSet<LeaseId> = named.map(|lease| lease.id).collect();
         for lease in self.network.leases().await? {
             if !named.contains(&lease.id) {
-                tracing::info!(lease = lease.id.0, "releasing a network lease that nobody has");
+                tracing::info!(lease = lease.id.0, "releasing a network lease that no container has");
                 self.network.release(lease.id).await?;
             }
         }
@@ -209,7 +211,7 @@ impl Host {
                 Ok(Some(note)) => noted.push((home, note)),
                 Ok(None) => {}
                 Err(error) => {
-                    tracing::warn!(container = home.id(), error = %chain(&error), "the note of a container cannot be read");
+                    tracing::warn!(container = home.id(), error = %chain(&error), "cannot read the note of a container");
                 }
             }
         }
@@ -232,7 +234,7 @@ impl Host {
         let said = match Said::open(home) {
             Ok(said) => Some(said),
             Err(error) => {
-                tracing::warn!(container = home.id(), error = %chain(&error), "what a sandbox writes to its standard error is not taken in");
+                tracing::warn!(container = home.id(), error = %chain(&error), "cannot read the standard error of a sandbox");
                 None
             }
         };

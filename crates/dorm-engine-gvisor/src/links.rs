@@ -66,7 +66,9 @@ pub(crate) async fn take_over(lease: &Lease) -> Result<OwnedFd, GvisorError> {
     // A namespace is a thread's: this one ends when it is done, and is nobody else's.
     let spawned = std::thread::Builder::new().name("links".into()).spawn(move || answer.send(packets(&lease)));
     spawned.map_err(|source| GvisorError::system("start a thread", source))?;
-    answered.await.unwrap_or_else(|_| Err(GvisorError::system("open a packet socket", io::Error::other("thread died"))))
+    answered
+        .await
+        .unwrap_or_else(|_| Err(GvisorError::system("open a packet socket", io::Error::other("the thread panicked"))))
 }
 
 #[allow(clippy::disallowed_methods, reason = "it runs on a thread of its own")]
@@ -77,7 +79,7 @@ fn packets(lease: &Lease) -> Result<OwnedFd, GvisorError> {
         .map_err(|source| GvisorError::file("enter", &lease.namespace, source))?;
     let socket =
         packet_socket(&lease.interface).map_err(|source| GvisorError::system("open a packet socket", source))?;
-    flush_address(&lease.interface).map_err(|source| GvisorError::system("take away the kernel's address", source))?;
+    flush_address(&lease.interface).map_err(|source| GvisorError::system("remove the kernel's address", source))?;
     Ok(socket)
 }
 

@@ -311,7 +311,7 @@ impl Home {
         };
         match read(self.copy()) {
             Ok(Some(note)) => {
-                tracing::warn!(container = self.id, error = %crate::error::chain(&error), "a note cannot be read; its copy is used");
+                tracing::warn!(container = self.id, error = %crate::error::chain(&error), "cannot read a note; using its copy");
                 Ok(Some(note))
             }
             Ok(None) | Err(_) => Err(error),

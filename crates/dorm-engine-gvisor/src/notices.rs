@@ -48,7 +48,7 @@ async fn watch(engine: Weak<Shared>, watched: Weak<Run>) {
         return;
     }
     let reason = reason(&container).await;
-    tracing::warn!(run = %run.id, reason, "a run has ended by itself");
+    tracing::warn!(run = %run.id, reason, "a run ended unexpectedly");
     if let Some(listener) = shared.listener() {
         drop(shared);
         // Nobody reads any more: then nobody is to be told.
@@ -59,7 +59,7 @@ async fn watch(engine: Weak<Shared>, watched: Weak<Run>) {
 async fn reason(container: &Container) -> String {
     match container.group(Cgroup::oom_kills).await {
         Ok(kills) if kills > 0 => "it used more memory than its limit, and the kernel killed it".to_owned(),
-        _ => format!("its sandbox process is gone; {}", container.last_words()),
+        _ => format!("its sandbox process has exited; {}", container.last_words()),
     }
 }
 
@@ -76,14 +76,14 @@ async fn watch_memory(engine: &Weak<Shared>, watched: &Weak<Run>, container: &Co
         // The run was over before it could be watched.
         Err(error) if error.is_gone() => return,
         Err(error) => {
-            tracing::warn!(container = container.home.id(), error = %chain(&error), "the memory of a run cannot be watched");
+            tracing::warn!(container = container.home.id(), error = %chain(&error), "cannot watch the memory of a run");
             return;
         }
     };
     while threshold.reached().await.is_ok() {
         let (Some(shared), Some(run)) = (engine.upgrade(), watched.upgrade()) else { return };
         if let Err(error) = on_high(&shared, &run, container).await {
-            tracing::warn!(run = %run.id, error = %chain(&error), "a run short of memory could not be paused");
+            tracing::warn!(run = %run.id, error = %chain(&error), "cannot pause a run that is short of memory");
         }
     }
 }

@@ -77,14 +77,15 @@ impl Probe {
             Err(EngineError::Unusable { engine: NAME, hint, source: source.map(Into::into) })
         };
         if let Some(error) = &self.failure {
-            let hint = format!("install runsc, or say where it is: {} cannot be executed", self.runsc.display());
+            let hint =
+                format!("install runsc, or pass its path with --runsc: {} cannot be executed", self.runsc.display());
             return refuse(hint, Some(io::Error::other(error.to_string())));
         }
         if let Some(first) = self.missing.first() {
             return refuse(format!("runsc '{}' has no {first}: use release 20240729.0", self.build), None);
         }
         if let Err(error) = &self.groups {
-            let hint = "mount the control groups of this host".to_owned();
+            let hint = "mount the cgroup file systems of this host".to_owned();
             return refuse(hint, Some(io::Error::other(chain(error))));
         }
         if !self.has_user_namespaces {

@@ -40,7 +40,7 @@ const SLACK_BYTES: u64 = 16 << 20;
 impl Shared {
     /// [`dorm_engine::Engine::relieve`].
     pub(crate) async fn relieve(&self, id: &RunId, victim: Option<u32>) -> Result<(), EngineError> {
-        const OPERATION: &str = "relieve";
+        const OPERATION: &str = "relieve the memory pressure of";
         let run = self.runs.get(id)?;
         let mut turn = run.turn().await;
         let container = run.living(OPERATION)?;
@@ -95,7 +95,7 @@ async fn signal_others(container: &Container, signal: i32) {
     let processes = match container.control.processes(container.home.id()).await {
         Ok(processes) => processes,
         Err(error) => {
-            tracing::warn!(container = container.home.id(), error = %chain(&error), "the processes of a run cannot be listed");
+            tracing::warn!(container = container.home.id(), error = %chain(&error), "cannot list the processes of a run");
             return;
         }
     };
@@ -137,7 +137,7 @@ async fn see_it_end(run: Arc<Run>, container: Container, limit: u64, over: onesh
 pub(crate) async fn give_kernel_room(run: &Arc<Run>, container: &Container, limit: u64) {
     let room = limit.saturating_mul(4).saturating_add(ROOM_BYTES);
     if let Err(error) = container.group(move |group| group.set_memory_limit(room)).await {
-        tracing::debug!(run = %run.id, error = %chain(&error), "a run is saved or loaded within its limit of memory");
+        tracing::debug!(run = %run.id, error = %chain(&error), "cannot raise the memory limit for saving or loading a run; the limit stays");
     }
     run.begin_kernel_room();
     let (run, container) = (run.clone(), container.clone());
@@ -174,13 +174,13 @@ async fn take_room_back(run: &Run, container: &Container, limit: u64, how: Relie
             Ok(uses) if is_relief && uses >= soft_threshold(limit) && !is_over => {}
             // Setting it below what is used would have the kernel kill for it.
             Ok(uses) if uses.saturating_add(SLACK_BYTES) >= limit => {
-                tracing::debug!(run = %run.id, uses, limit, "a run keeps more memory than its limit for now");
+                tracing::debug!(run = %run.id, uses, limit, "a run uses more memory than its limit; trying again later to set the limit");
                 is_relief = false;
                 run.end_relief();
             }
             Ok(_) => match container.group(move |group| group.set_memory_limit(limit)).await {
                 Err(error) if is_over => {
-                    tracing::warn!(run = %run.id, error = %chain(&error), "a run keeps more memory than its limit");
+                    tracing::warn!(run = %run.id, error = %chain(&error), "cannot set the memory limit of a run again");
                     break;
                 }
                 Err(_) => {}

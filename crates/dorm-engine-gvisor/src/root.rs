@@ -74,8 +74,10 @@ fn options(parts: &[PathBuf]) -> io::Result<CString> {
         }
     }
     if text.len() > OPTIONS_MAX {
-        let what =
-            format!("{} layers have longer paths than the kernel takes: use a shorter data directory", parts.len());
+        let what = format!(
+            "the paths of {} layers are longer than the kernel accepts: use a data directory with a shorter path",
+            parts.len()
+        );
         return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
     }
     Ok(CString::new(text)?)
@@ -84,7 +86,7 @@ fn options(parts: &[PathBuf]) -> io::Result<CString> {
 /// Unmounts what is at `path`, if anything is.
 pub(crate) fn unmount(path: &Path) -> Result<(), GvisorError> {
     let wrong = |operation, error: io::Error| GvisorError::file(operation, path, error);
-    while is_mounted(path).map_err(|error| wrong("look at", error))? {
+    while is_mounted(path).map_err(|error| wrong("read the metadata of", error))? {
         let unmounted = match rustix::mount::unmount(path, UnmountFlags::NOFOLLOW) {
             // Still in use: it vanishes from here, and for good when the last user is gone.
             Err(Errno::BUSY) => rustix::mount::unmount(path, UnmountFlags::NOFOLLOW | UnmountFlags::DETACH),

@@ -219,7 +219,7 @@ impl Turn {
             && let Duty::Run { phase, .. } = &mut note.duty
         {
             *phase = next;
-            tracing::warn!(container = home.id(), error = %chain(&error), "how far a run is could not be written down");
+            tracing::warn!(container = home.id(), error = %chain(&error), "cannot record the phase of a run");
         }
         self.count(next);
     }
@@ -237,7 +237,7 @@ impl Turn {
         let Some((home, note)) = &mut self.kept else { return };
         note.lost_writes = Some(what);
         if let Err(error) = in_place(|| home.write(note)) {
-            tracing::warn!(container = home.id(), error = %chain(&error), "cannot write down that the disk of a run has lost writes");
+            tracing::warn!(container = home.id(), error = %chain(&error), "cannot record that the disk of a run has lost writes");
         }
     }
 

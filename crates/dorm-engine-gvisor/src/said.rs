@@ -64,7 +64,7 @@ impl Said {
         let text = String::from_utf8_lossy(kept.make_contiguous());
         let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
         match lines.is_empty() {
-            true => "it said nothing".to_owned(),
+            true => "nothing on its standard error".to_owned(),
             false => legible(&lines[lines.len().saturating_sub(LINES)..].join("; ")),
         }
     }
@@ -99,7 +99,7 @@ async fn follow(ring: Arc<Ring>) {
             Ok(_) => tokio::time::sleep(PAUSE).await,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             Err(error) => {
-                tracing::warn!(%error, "what a sandbox writes to its standard error is not taken in any more");
+                tracing::warn!(%error, "cannot read the standard error of a sandbox any more");
                 return;
             }
         }
@@ -125,7 +125,7 @@ mod tests {
     async fn the_last_lines_are_told_of_somebody_who_is_gone() {
         let (_directory, home) = home();
         let said = Said::open(&home).unwrap();
-        assert_eq!(said.last_words(), "it said nothing");
+        assert_eq!(said.last_words(), "nothing on its standard error");
         let mut writer = fifo(&home.said()).unwrap();
         writer.write_all(b"one\ntwo\n\nthree\x1b[2J\nfour\nfive\n").unwrap();
         drop(writer);

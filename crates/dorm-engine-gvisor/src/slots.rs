@@ -43,7 +43,7 @@ pub(crate) fn prepare(containers: &Path, ids: GuestIds) -> Result<(), GvisorErro
     root::make_directory(&slots, ids)?;
     root::unmount(&stage(&slots))?;
     let wrong = |operation, source: Errno| GvisorError::file(operation, &slots, io::Error::from(source));
-    if !root::is_mounted(&slots).map_err(|source| GvisorError::file("look at", &slots, source))? {
+    if !root::is_mounted(&slots).map_err(|source| GvisorError::file("read the metadata of", &slots, source))? {
         rustix::mount::mount_bind(&slots, &slots).map_err(|error| wrong("mount", error))?;
         // A group of its own: what is mounted here concerns nobody but the sandboxes. Only now: it would cut off those
         // that run.
@@ -63,7 +63,7 @@ pub(crate) fn prepare(containers: &Path, ids: GuestIds) -> Result<(), GvisorErro
 pub(crate) fn release(containers: &Path) {
     let is_empty = fs::read_dir(containers).is_ok_and(|mut entries| entries.next().is_none());
     if is_empty && let Err(error) = root::unmount(&directory(containers)) {
-        tracing::debug!(error = %crate::error::chain(&error), "the directory of slots stays mounted");
+        tracing::debug!(error = %crate::error::chain(&error), "cannot unmount the directory of container slots");
     }
 }
 
@@ -122,7 +122,7 @@ pub(crate) fn set(home: &Home, mounts: &[Mount]) -> Result<(), GvisorError> {
         return match mounts.is_empty() {
             true => Ok(()),
             // It was begun by a daemon that did not know of volumes.
-            false => Err(GvisorError::file("find the places for volumes in", slots, io::ErrorKind::NotFound)),
+            false => Err(GvisorError::file("find the container slots in", slots, io::ErrorKind::NotFound)),
         };
     }
     for slot in 0..ATTACHMENTS_MAX {
@@ -138,7 +138,7 @@ pub(crate) fn set(home: &Home, mounts: &[Mount]) -> Result<(), GvisorError> {
 fn put(slot: &Path, mount: &Mount, slots: &Path) -> Result<(), GvisorError> {
     let source = open(mount)?;
     let wrong = |operation, path: &Path, error: Errno| GvisorError::file(operation, path, io::Error::from(error));
-    if is_there(slot, &source, mount.access).map_err(|error| wrong("look at", slot, error))? {
+    if is_there(slot, &source, mount.access).map_err(|error| wrong("read the metadata of", slot, error))? {
         return Ok(());
     }
     root::unmount(slot)?;
@@ -195,7 +195,8 @@ pub(crate) async fn deleted(container: &Container) -> Result<Option<PathBuf>, Gv
             return Ok(None);
         }
         let directory = PathBuf::from(format!("/proc/{pid}/fd"));
-        let entries = fs::read_dir(&directory).map_err(|source| GvisorError::file("look at", &directory, source))?;
+        let entries =
+            fs::read_dir(&directory).map_err(|source| GvisorError::file("read the metadata of", &directory, source))?;
         // One that is closed meanwhile is none.
         Ok(entries.flatten().find_map(|entry| {
             let facts = fs::metadata(entry.path()).ok()?;

@@ -235,7 +235,7 @@ pub(crate) async fn keep_filled(engine: Weak<Shared>) {
         }
         for WarmContainer { container, .. } in in_place(|| shared.warm_pool.unwanted()) {
             if let Err(error) = shared.host.destroy(&container.home).await {
-                tracing::warn!(container = container.home.id(), error = %chain(&error), "a warm container was left behind; sweep will clear it");
+                tracing::warn!(container = container.home.id(), error = %chain(&error), "cannot remove a warm container; the next sweep removes it");
             }
         }
         let outcome = match shared.warm_pool.missing() {
@@ -253,7 +253,7 @@ pub(crate) async fn keep_filled(engine: Weak<Shared>) {
             }
         };
         if let Err(error) = outcome {
-            tracing::warn!(error = %chain(&error), "no warm container could be made; runs begin slower");
+            tracing::warn!(error = %chain(&error), "cannot create a warm container; runs start more slowly");
             drop(shared);
             tokio::time::sleep(AFTER_FAILURE).await;
         }

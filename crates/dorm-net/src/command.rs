@@ -19,7 +19,7 @@ const PATH: &str = "/usr/sbin:/sbin:/usr/bin:/bin";
 #[derive(Debug, Error)]
 pub(crate) enum CommandError {
     /// It could not be started.
-    #[error("{program} cannot be run: install the package '{package}'")]
+    #[error("cannot run {program}: install the package '{package}'")]
     Start {
         program: &'static str,
         package: &'static str,

@@ -85,10 +85,10 @@ fn parse(text: &str) -> Vec<SocketAddr> {
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub enum ConfigError {
     /// The prefix would not fit into the name of an interface.
-    #[error("'{0}' is not a network prefix: give 1 to 4 lower-case letters and digits")]
+    #[error("invalid network prefix '{0}': use 1 to 4 lower-case letters and digits")]
     Prefix(String),
     /// There are no leases in it, or more than there are numbers.
-    #[error("{0} is not a network for uplinks: its length must be between 14 and 30, such as 10.200.0.0/16")]
+    #[error("invalid uplink network {0}: its prefix length must be between 14 and 30, as in 10.200.0.0/16")]
     Supernet(Ipv4Net),
 }
 

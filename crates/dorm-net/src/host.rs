@@ -87,7 +87,10 @@ impl HostLock {
 fn close(directory: &Path) -> io::Result<()> {
     let refused = |what: &str| {
         let shown = directory.display();
-        Err(io::Error::new(io::ErrorKind::PermissionDenied, format!("{shown} {what}: remove it, and start again")))
+        Err(io::Error::new(
+            io::ErrorKind::PermissionDenied,
+            format!("{shown} {what}: remove it and restart the daemon"),
+        ))
     };
     let facts = match std::fs::symlink_metadata(directory) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -114,7 +117,7 @@ fn close(directory: &Path) -> io::Result<()> {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum WayError {
     /// The host would not forward.
-    #[error("cannot change /proc/sys/net/ipv4/conf: run as root, outside of a container with a read-only /proc/sys")]
+    #[error("cannot change /proc/sys/net/ipv4/conf: run as root, and not in a container with a read-only /proc/sys")]
     Forward(#[source] io::Error),
     /// The packet rules.
     #[error("cannot change the host's packet rules")]

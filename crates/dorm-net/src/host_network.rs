@@ -51,7 +51,10 @@ impl Keeper {
                 tokio::time::sleep(every).await;
                 let leases = Arc::clone(&leases);
                 if let Err(error) = blocking("watch the host's network", move || leases.keep_way()).await {
-                    tracing::warn!(error = &error as &dyn std::error::Error, "sandboxes may not reach the internet");
+                    tracing::warn!(
+                        error = &error as &dyn std::error::Error,
+                        "cannot let the host forward packets; sandboxes may not reach the internet"
+                    );
                 }
             }
         }))
@@ -75,7 +78,7 @@ impl HostNetwork {
         let opened = blocking("open the host's network", move || {
             let directory = config.directory.display().to_string();
             let notes = Notes::open(&config.directory, config.owner)
-                .map_err(|error| failed(format!("open the notes on network leases in {directory}"), error))?;
+                .map_err(|error| failed(format!("open the notes of network leases in {directory}"), error))?;
             let commands = Commands::of_daemon(&config.directory)
                 .map_err(|error| failed(format!("lock {directory}: is another daemon using this directory?"), error))?;
             let (servers, limits, steps) = (config.dns, config.limits, config.steps);
@@ -93,7 +96,11 @@ impl HostNetwork {
             let policy = egress.map_or(Ok(Policy::Public), |egress| policy(&egress));
             let served = sockets.and_then(|sockets| network.serve_names(id, sockets, policy?));
             if let Err(error) = served {
-                tracing::error!(lease = id.0, error = &error as &dyn std::error::Error, "this sandbox has no names");
+                tracing::error!(
+                    lease = id.0,
+                    error = &error as &dyn std::error::Error,
+                    "cannot serve DNS to a sandbox"
+                );
             }
         }
         Ok(network)
@@ -122,7 +129,7 @@ impl HostNetwork {
     fn serve_names(&self, id: LeaseId, sockets: NameSockets, policy: Policy) -> Result<(), NetworkError> {
         let learner = Learner::new(Arc::clone(&self.leases), id, Arc::clone(&self.places.commands));
         let forwarder = Forwarder::start(sockets, self.leases.servers.clone(), policy, learner, &self.places)
-            .map_err(|error| failed(format!("serve names to network lease {}", id.0), error))?;
+            .map_err(|error| failed(format!("serve DNS to network lease {}", id.0), error))?;
         self.forwarders().insert(id, forwarder);
         Ok(())
     }
@@ -142,7 +149,7 @@ impl Network for HostNetwork {
             // When the caller is gone, what it does not take removes itself.
             let _ = send.send(made);
         });
-        let lost = |error| failed("make a network lease", error);
+        let lost = |error| failed("create a network lease", error);
         let (unclaimed, sockets) = receive.await.map_err(lost)??;
         self.serve_names(unclaimed.id, sockets, Policy::Nothing)?;
         Ok(unclaimed.take())
@@ -234,7 +241,11 @@ impl Drop for Unclaimed {
             let (id, leases) = (self.id, Arc::clone(&self.leases));
             std::thread::spawn(move || {
                 if let Err(error) = leases.remove(id) {
-                    tracing::warn!(lease = id.0, error = &error as &dyn std::error::Error, "a network lease stays");
+                    tracing::warn!(
+                        lease = id.0,
+                        error = &error as &dyn std::error::Error,
+                        "cannot remove a network lease"
+                    );
                 }
             });
         }

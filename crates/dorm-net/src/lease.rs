@@ -70,7 +70,7 @@ impl Leases {
     fn reach(&self, id: LeaseId, step: &'static str) -> Result<(), NetworkError> {
         self.steps
             .reach(step)
-            .map_err(|stopped| failed(format!("go on past a step of network lease {}", id.0), stopped))
+            .map_err(|stopped| failed(format!("continue past a step of network lease {}", id.0), stopped))
     }
 
     /// Takes away all that bears this daemon's prefix, noted or not.
@@ -93,7 +93,7 @@ impl Leases {
     /// After a restart: the leases that are whole, and what was noted as their egress. What is half-made or half-removed
     /// goes.
     pub(crate) fn recover(&self) -> Result<Vec<(LeaseId, Option<Egress>)>, NetworkError> {
-        let notes = self.notes.list().map_err(|error| failed("read the notes on network leases", error))?;
+        let notes = self.notes.list().map_err(|error| failed("read the notes of network leases", error))?;
         let mut whole = Vec::new();
         for (id, Noted { stage, mut egress }) in notes {
             let is_kept = stage != Stage::Making && self.is_whole(id)?;
@@ -103,21 +103,21 @@ impl Leases {
                 // A living sandbox may have it; an unused one is released when its container is cleared away.
                 tracing::warn!(
                     lease = id.0,
-                    "the note of a network lease cannot be read; the lease is whole and stays"
+                    "cannot read the note of a network lease; keeping the lease, which is complete"
                 );
                 self.note(id, Stage::Made, &Egress::None)?;
             }
             if is_kept {
                 whole.push((id, egress));
             } else {
-                tracing::info!(lease = id.0, "removing what is left of a network lease");
+                tracing::info!(lease = id.0, "removing the remains of a network lease");
                 self.give_up(id);
             }
         }
         if !whole.is_empty() {
             let lock = HostLock::take().map_err(|error| failed("lock the host's network", error))?;
             lock.open_way(&self.layout, &self.commands)
-                .map_err(|error| failed("let sandboxes out of the host", error))?;
+                .map_err(|error| failed("let sandboxes reach the internet", error))?;
             drop(lock);
             self.keep_way()?;
         }
@@ -143,7 +143,7 @@ impl Leases {
 
     /// The complete leases.
     pub(crate) fn list(&self) -> Result<Vec<LeaseId>, NetworkError> {
-        let notes = self.notes.list().map_err(|error| failed("read the notes on network leases", error))?;
+        let notes = self.notes.list().map_err(|error| failed("read the notes of network leases", error))?;
         let mut whole = Vec::new();
         for (id, _) in notes.into_iter().filter(|(_, noted)| noted.stage == Stage::Made) {
             if self.is_whole(id)? {
@@ -174,19 +174,19 @@ impl Leases {
             // The set may be full of what was learned earlier.
             self.commands.nft(&permit).or_else(|_| self.commands.nft(&format!("{}{permit}", ruleset::FORGET)))
         });
-        let fail = |error| failed(format!("permit addresses to network lease {}", id.0), error);
+        let fail = |error| failed(format!("permit addresses for network lease {}", id.0), error);
         change.map_err(|error| self.gone_or(id, error))?.map_err(|error| fail(Box::new(error)))
     }
 
     /// The sockets for names of a lease that was found again.
     pub(crate) fn name_sockets(&self, id: LeaseId) -> Result<NameSockets, NetworkError> {
         let sockets = namespace::inside(&path(&self.layout.gateway_namespace(id)), NameSockets::bind);
-        sockets.and_then(|bound| bound).map_err(|error| failed(format!("serve names to network lease {}", id.0), error))
+        sockets.and_then(|bound| bound).map_err(|error| failed(format!("serve DNS to network lease {}", id.0), error))
     }
 
     /// Where the gateway of a lease is.
     pub(crate) fn gateway(&self, id: LeaseId) -> Result<std::path::PathBuf, NetworkError> {
-        let stage = self.notes.get(id).map_err(|error| failed("read the notes on network leases", error))?;
+        let stage = self.notes.get(id).map_err(|error| failed("read the notes of network leases", error))?;
         match stage {
             Some(Stage::Made) => Ok(path(&self.layout.gateway_namespace(id))),
             Some(Stage::Making | Stage::Unclear) | None => Err(NetworkError::NoLease(id)),
@@ -205,8 +205,8 @@ impl Leases {
     /// Chooses a number, notes it, and makes what others on this host must see: all under the host's lock.
     fn begin(&self, mtu: u16) -> Result<LeaseId, NetworkError> {
         let lock = HostLock::take().map_err(|error| failed("lock the host's network; run as root", error))?;
-        let noted = self.notes.taken().map_err(|error| failed("read the notes on network leases", error))?;
-        let free = lock.free(&self.layout, &noted).map_err(|error| failed("look at the host's networks", error))?;
+        let noted = self.notes.taken().map_err(|error| failed("read the notes of network leases", error))?;
+        let free = lock.free(&self.layout, &noted).map_err(|error| failed("read the host's networks", error))?;
         let id = free.map_err(NetworkError::Exhausted)?;
         self.note(id, Stage::Making, &Egress::None)?;
         self.reach(id, "net: lease begun")?;
@@ -223,9 +223,9 @@ impl Leases {
                 Ok(()) => return self.reach(id, "net: uplink made").map(|()| id),
                 Err(error) => forwarding(error),
             },
-            (Ok(Err(error)), _) => failed("let sandboxes out of the host", error),
-            (_, Err(error)) => failed(format!("make network lease {}", id.0), error),
-            (Err(_), Ok(())) => failed("let sandboxes out of the host", "the thread panicked"),
+            (Ok(Err(error)), _) => failed("let sandboxes reach the internet", error),
+            (_, Err(error)) => failed(format!("create network lease {}", id.0), error),
+            (Err(_), Ok(())) => failed("let sandboxes reach the internet", "the thread panicked"),
         };
         drop(lock);
         self.give_up(id);
@@ -279,7 +279,7 @@ impl Leases {
             let error = &error as &dyn std::error::Error;
             tracing::warn!(
                 error,
-                "this host cannot shape traffic: what a sandbox sends too fast is dropped, not delayed"
+                "this host cannot shape traffic: packets beyond the limit of a sandbox are dropped, not delayed"
             );
         });
         self.commands.nft(&self.limits.policing())
@@ -320,12 +320,16 @@ impl Leases {
 
     fn note(&self, id: LeaseId, stage: Stage, egress: &Egress) -> Result<(), NetworkError> {
         let noted = self.notes.write(id, stage, egress);
-        noted.map_err(|error| failed(format!("note network lease {}", id.0), error))
+        noted.map_err(|error| failed(format!("record network lease {}", id.0), error))
     }
 
     fn give_up(&self, id: LeaseId) {
         if let Err(error) = self.remove(id) {
-            tracing::warn!(lease = id.0, error = &error as &dyn std::error::Error, "part of a network lease stays");
+            tracing::warn!(
+                lease = id.0,
+                error = &error as &dyn std::error::Error,
+                "cannot remove part of a network lease"
+            );
         }
     }
 
@@ -336,7 +340,7 @@ impl Leases {
     }
 
     fn noted(&self) -> Result<BTreeSet<LeaseId>, NetworkError> {
-        let notes = self.notes.list().map_err(|error| failed("read the notes on network leases", error))?;
+        let notes = self.notes.list().map_err(|error| failed("read the notes of network leases", error))?;
         Ok(notes.into_keys().collect())
     }
 }

@@ -171,7 +171,7 @@ async fn serve(datagrams: Arc<UdpSocket>, connections: TcpListener, resolver: Ar
 
 /// An error such as "too many open files" would otherwise come back at once, for ever.
 async fn wait_a_little(error: &io::Error) {
-    tracing::debug!(%error, "cannot take a question for a name");
+    tracing::debug!(%error, "cannot receive a DNS query");
     tokio::time::sleep(Duration::from_millis(50)).await;
 }
 

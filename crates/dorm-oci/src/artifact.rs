@@ -79,17 +79,17 @@ pub(crate) fn manifest(config: &Part, parts: &[Part]) -> Result<Vec<u8>, serde_j
 /// # Errors
 /// A phrase that says what it is instead.
 pub(crate) fn read_manifest(text: &[u8]) -> Result<(Part, Vec<Part>), String> {
-    let manifest: Manifest =
-        serde_json::from_slice(text).map_err(|error| format!("something that is no snapshot ({error})"))?;
+    let manifest: Manifest = serde_json::from_slice(text)
+        .map_err(|error| format!("a manifest that does not describe a snapshot ({error})"))?;
     if manifest.artifact_type != ARTIFACT_TYPE || manifest.config.media_type != CONFIG_TYPE {
         let found: String = manifest.artifact_type.chars().take(80).collect();
-        return Err(format!("something that is no snapshot, but '{}'", found.escape_debug()));
+        return Err(format!("an artifact of the type '{}', which is not a snapshot", found.escape_debug()));
     }
     let read = |described: Described, kind: &str, most: u64| -> Result<Part, String> {
         let part = Part { digest: described.digest.parse()?, bytes: described.size };
         match described.media_type == kind && part.bytes <= most {
             true => Ok(part),
-            false => Err(format!("a part of a snapshot that cannot be one, {}", part.digest)),
+            false => Err(format!("a part of a snapshot with an invalid type or size, {}", part.digest)),
         }
     };
     let config = read(manifest.config, CONFIG_TYPE, DOCUMENT_BYTES_MAX)?;
@@ -102,15 +102,14 @@ pub(crate) fn read_manifest(text: &[u8]) -> Result<(Part, Vec<Part>), String> {
 /// # Errors
 /// A phrase that says what is wrong with it.
 pub(crate) fn read_config(text: &[u8], parts: &[Part]) -> Result<u64, String> {
-    let config: Config =
-        serde_json::from_slice(text).map_err(|error| format!("a configuration that is none ({error})"))?;
+    let config: Config = serde_json::from_slice(text).map_err(|error| format!("an invalid configuration ({error})"))?;
     if config.format != FORMAT {
-        return Err(format!("a snapshot of format {}, and {FORMAT} is known here", config.format));
+        return Err(format!("a snapshot of format {}, while this version supports format {FORMAT}", config.format));
     }
     let found = parts.iter().try_fold(0u64, |sum, part| sum.checked_add(part.bytes));
     match found == Some(config.bytes) {
         true => Ok(config.bytes),
-        false => Err(format!("parts that do not come to the {} bytes that it says", config.bytes)),
+        false => Err(format!("parts whose sizes do not add up to the {} bytes in its configuration", config.bytes)),
     }
 }
 
@@ -128,15 +127,15 @@ mod tests {
         let text = manifest(&part(3, 20), &parts).unwrap();
         assert_eq!(read_manifest(&text), Ok((part(3, 20), parts.to_vec())));
         assert_eq!(read_config(&config(11).unwrap(), &parts), Ok(11));
-        assert!(read_config(&config(12).unwrap(), &parts).unwrap_err().contains("do not come to"));
+        assert!(read_config(&config(12).unwrap(), &parts).unwrap_err().contains("do not add up to"));
         assert!(read_config(br#"{"format":2,"bytes":11}"#, &parts).unwrap_err().contains("format 2"));
         let text = String::from_utf8(text).unwrap();
         for (from, to, expected) in [
-            (ARTIFACT_TYPE, "application/other", "no snapshot, but 'application/other'"),
-            (PART_TYPE, "application/other", "cannot be one"),
-            ("\"size\":8", "\"size\":99999999999", "cannot be one"),
-            ("sha256:0101", "sha256:../1", "64 small hexadecimal"),
-            ("\"layers\"", "\"manifests\"", "no snapshot"),
+            (ARTIFACT_TYPE, "application/other", "'application/other', which is not a snapshot"),
+            (PART_TYPE, "application/other", "invalid type or size"),
+            ("\"size\":8", "\"size\":99999999999", "invalid type or size"),
+            ("sha256:0101", "sha256:../1", "64 lower-case hexadecimal"),
+            ("\"layers\"", "\"manifests\"", "does not describe a snapshot"),
         ] {
             let error = read_manifest(text.replace(from, to).as_bytes()).unwrap_err();
             assert!(error.contains(expected), "{expected}: {error}");

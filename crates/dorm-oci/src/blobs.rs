@@ -156,7 +156,7 @@ impl Blobs {
             meter: self.room.meter(&self.place()),
         };
         let begun = self.steps.reach("oci: blob begun");
-        begun.map_err(|stopped| io_error("go on past a step of", &path)(stopped.into()))?;
+        begun.map_err(|stopped| io_error("continue past a step of", &path)(stopped.into()))?;
         let mut tries = Tries::new(client.config);
         let mut lied = false;
         loop {
@@ -172,7 +172,7 @@ impl Blobs {
                 Ok(()) => {
                     let found = fetching.draft.sum();
                     fetching.begin_anew()?;
-                    return Err(client.whom.lies(format!("a blob that is {found}, not {}", blob.digest)));
+                    return Err(client.whom.lies(format!("a blob with the digest {found} instead of {}", blob.digest)));
                 }
                 Err(failed) => failed,
             };
@@ -195,7 +195,7 @@ impl Blobs {
         for path in [self.path(digest), self.part(digest)] {
             match fs::remove_file(&path) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                    tracing::warn!(path = %path.display(), %error, "a blob stays until it is a day old");
+                    tracing::warn!(path = %path.display(), %error, "cannot remove a blob; it is removed when it is a day old");
                 }
                 _ => {}
             }
@@ -290,7 +290,7 @@ impl Fetching<'_> {
             self.begin_anew().map_err(Failed::Final)?;
         }
         if response.status() == StatusCode::RANGE_NOT_SATISFIABLE {
-            let error = self.client.whom.lies(format!("less of {} than it said there is", self.blob.digest));
+            let error = self.client.whom.lies(format!("fewer bytes of {} than announced", self.blob.digest));
             return Err(Failed::Passing(error, None));
         }
         let missing = self.blob.bytes - self.draft.have;
@@ -298,7 +298,7 @@ impl Fetching<'_> {
             && length > missing
         {
             let (whole, bytes) = (self.draft.have + length, self.blob.bytes);
-            let what = format!("{whole} bytes for {}, which has {bytes}", self.blob.digest);
+            let what = format!("{whole} bytes for {}, which should have {bytes}", self.blob.digest);
             return Err(Failed::Final(self.client.whom.lies(what)));
         }
         loop {
@@ -306,7 +306,7 @@ impl Fetching<'_> {
                 Ok(Some(chunk)) => chunk,
                 Ok(None) => break,
                 Err(error) => {
-                    return Err(self.broken(if error.is_timeout() { "said nothing more" } else { "stopped" }));
+                    return Err(self.broken(if error.is_timeout() { "timed out" } else { "stopped" }));
                 }
             };
             if self.draft.have + chunk.len() as u64 > self.blob.bytes {

@@ -83,7 +83,9 @@ impl<'a> RegistryClient<'a> {
         if let Some(wanted) = wanted.or(said.as_ref())
             && *wanted != found
         {
-            return Err(Failed::Final(self.whom.lies(format!("a manifest that is {found}, not {wanted}"))));
+            return Err(Failed::Final(
+                self.whom.lies(format!("a manifest with the digest {found} instead of {wanted}")),
+            ));
         }
         Ok((text, found))
     }
@@ -141,7 +143,8 @@ impl<'a> RegistryClient<'a> {
                 format!("Bearer {}", self.token(&realm, service, scope, credentials).await?)
             }
         };
-        let mut value = HeaderValue::from_str(&text).map_err(|_| self.unauthorized("its token cannot be sent"))?;
+        let mut value =
+            HeaderValue::from_str(&text).map_err(|_| self.unauthorized("its token is not a valid header value"))?;
         value.set_sensitive(true);
         Ok(value)
     }
@@ -155,7 +158,7 @@ impl<'a> RegistryClient<'a> {
     ) -> Result<String, Failed> {
         // What we are known by never goes over the network in the clear because a registry wants it.
         let realm = Url::parse(realm).ok().filter(|url| url.scheme() == "https" || self.base.starts_with("http:"));
-        let Some(realm) = realm else { return Err(self.unauthorized("it names no safe place to log in at")) };
+        let Some(realm) = realm else { return Err(self.unauthorized("it names no secure URL for logging in")) };
         let mut query: Vec<(&str, String)> = Vec::new();
         query.extend(service.map(|service| ("service", service)));
         query.extend(scope.map(|scope| ("scope", scope)));
@@ -179,7 +182,7 @@ impl<'a> RegistryClient<'a> {
         let text = sending::body(response, 1 << 20).await.unwrap_or_default();
         let answer: serde_json::Value = serde_json::from_slice(&text).unwrap_or_default();
         let token = answer["token"].as_str().or(answer["access_token"].as_str());
-        token.map(str::to_owned).ok_or_else(|| self.unauthorized("it gives no token"))
+        token.map(str::to_owned).ok_or_else(|| self.unauthorized("its token service returned no token"))
     }
 }
 

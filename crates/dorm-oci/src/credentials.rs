@@ -28,8 +28,8 @@ impl Credentials {
     /// What to tell a person about them.
     pub(crate) fn shown(&self) -> &'static str {
         match self {
-            Self::None => "asked without a login",
-            Self::Password { .. } | Self::Identity(_) => "asked with the login in Docker's configuration",
+            Self::None => "no login was sent",
+            Self::Password { .. } | Self::Identity(_) => "the login in Docker's configuration was sent",
         }
     }
 }
@@ -53,7 +53,7 @@ pub(crate) fn find(directory: Option<&Path>, key: &str) -> Credentials {
         // A store has none for every registry that nobody logged in to.
         Err(CredentialRetrievalError::HelperFailure { .. }) => Credentials::None,
         Err(error) => {
-            tracing::warn!(registry = key, %error, "the login in Docker's configuration cannot be used");
+            tracing::warn!(registry = key, %error, "cannot use the login in Docker's configuration");
             Credentials::None
         }
     }

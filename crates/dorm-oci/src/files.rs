@@ -22,7 +22,7 @@ pub(crate) async fn push(
     progress: &PullProgress,
 ) -> Result<Pushed, RegistryError> {
     let Version::Tag(tag) = &reference.version else {
-        let what = "what is pushed gets its digest by what is in it: name a tag";
+        let what = "a push needs a tag, as the digest follows from the content";
         return Err(RegistryError::Reference { reference: reference.to_string(), what });
     };
     let mut sending = Sending { client, parts: Vec::new(), done: 0, sent: 0, total: bytes, progress };
@@ -153,6 +153,8 @@ async fn blob_once(client: &RegistryClient<'_>, part: &Part) -> Result<Bytes, Fa
     let found = BlobDigest::from_bytes(&Sha256::digest(&content));
     match found == part.digest {
         true => Ok(content.into()),
-        false => Err(Failed::Final(client.whom.lies(format!("a blob that is {found}, not {}", part.digest)))),
+        false => {
+            Err(Failed::Final(client.whom.lies(format!("a blob with the digest {found} instead of {}", part.digest))))
+        }
     }
 }

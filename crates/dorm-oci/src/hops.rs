@@ -91,7 +91,7 @@ impl Hops<'_> {
                 None => return sending::sort(response, whom).await,
             }
         }
-        Err(Failed::Final(whom.lies(format!("more than {HOPS_MAX} redirects after each other"))))
+        Err(Failed::Final(whom.lies(format!("more than {HOPS_MAX} redirects in a row"))))
     }
 
     /// Whether an address is the registry's itself.
@@ -115,7 +115,7 @@ impl Hops<'_> {
 struct NotPermitted(String);
 
 fn refused(error: &NotPermitted, whom: &Whom) -> Failed {
-    Failed::Final(whom.lies(format!("us to {error}: {ALLOW}")))
+    Failed::Final(whom.lies(format!("a link to {error}: {ALLOW}")))
 }
 
 fn not_permitted(error: &reqwest::Error) -> Option<&NotPermitted> {

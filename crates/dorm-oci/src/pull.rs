@@ -41,7 +41,7 @@ struct PoolRef(Pool);
 
 impl std::fmt::Debug for PoolRef {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("the pool")
+        f.write_str("the storage")
     }
 }
 
@@ -90,7 +90,7 @@ impl OciRegistry {
         let mut version = reference.version.clone();
         for _ in 0..=INDEXES_MAX {
             let (text, digest) = client.manifest(&version).await?;
-            match Document::parse(&text).map_err(|what| client.whom.lies(format!("what cannot be read: {what}")))? {
+            match Document::parse(&text).map_err(|what| client.whom.lies(format!("an invalid document: {what}")))? {
                 Document::Manifest(manifest) => return Ok((manifest, digest, text)),
                 Document::Index(list) => {
                     let chosen = choose(&list, architecture).map_err(|what| RegistryError::NotFound {
@@ -102,7 +102,7 @@ impl OciRegistry {
                 }
             }
         }
-        Err(client.whom.lies("indexes that lie too deep in each other"))
+        Err(client.whom.lies("indexes that are nested too deeply"))
     }
 
     async fn documents(
@@ -118,7 +118,7 @@ impl OciRegistry {
         self.blobs.put(&digest, &text)?;
         self.blobs.fetch(client, &manifest.config, &|_| {}).await?;
         let text = self.blobs.read(&manifest.config.digest)?;
-        let unreadable = |what| client.whom.lies(format!("what cannot be read: {what}"));
+        let unreadable = |what| client.whom.lies(format!("an invalid document: {what}"));
         let configuration = Configuration::parse(&text).map_err(unreadable)?;
         if configuration.diff_ids.len() != manifest.layers.len() {
             let (layers, known) = (manifest.layers.len(), configuration.diff_ids.len());

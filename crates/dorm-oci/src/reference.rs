@@ -47,7 +47,10 @@ impl Reference {
         let (rest, digest) = match text.split_once('@') {
             Some((rest, digest)) => {
                 let digest = digest.parse::<BlobDigest>();
-                (rest, Some(digest.map_err(|_| refused("what follows '@' is not sha256: with 64 digits"))?))
+                (
+                    rest,
+                    Some(digest.map_err(|_| refused("the part after '@' is not sha256: and 64 hexadecimal digits"))?),
+                )
             }
             None => (text, None),
         };
@@ -64,12 +67,12 @@ impl Reference {
         };
         if !path.split('/').all(legal_part) {
             return Err(refused(
-                "names are small letters and digits, with '.', '_', '-' between, in parts with '/' between",
+                "a name consists of lower-case letters and digits, with '.', '_' or '-' between them, in parts separated by '/'",
             ));
         }
         if tag.is_some_and(|tag| !legal_tag(tag)) {
             return Err(refused(
-                "tags are 1 to 128 letters, digits and '.', '_', '-', the first a letter, digit or '_'",
+                "a tag has 1 to 128 letters, digits, '.', '_' and '-', and begins with a letter, a digit or '_'",
             ));
         }
         let repository = match registry {
@@ -83,7 +86,7 @@ impl Reference {
         let whole = Self { registry: registry.to_owned(), repository, version };
         // What was short may be long with all that was left out of it.
         if whole.to_string().len() > LENGTH_MAX {
-            return Err(refused("with its registry and tag it is longer than 400 characters"));
+            return Err(refused("it is longer than 400 characters with its registry and tag"));
         }
         Ok(whole)
     }

@@ -71,7 +71,7 @@ impl<'a> Tries<'a> {
         let pause = self.config.pause.saturating_mul(1 << (self.done - 1).min(10));
         // Many that were sent away together do not come back together.
         let pause = pause.min(self.config.patience).mul_f64(0.75 + fastrand::f64() / 2.0);
-        tracing::debug!(error = %error, tries = self.done, "a registry is asked again");
+        tracing::debug!(error = %error, tries = self.done, "retrying a request to a registry");
         tokio::time::sleep(after.unwrap_or(pause)).await;
         Ok(())
     }

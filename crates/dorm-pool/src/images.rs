@@ -142,7 +142,7 @@ impl Images {
         disk::make_directories(&directory)?;
         disk::make_directories(&directory.join(tags::DIRECTORY))?;
         // Another group is that of guests of others, who may need it still: see `set_owner`.
-        let group = fs::metadata(&directory).map_err(failed("look at", &directory))?.gid();
+        let group = fs::metadata(&directory).map_err(failed("read the metadata of", &directory))?.gid();
         if group == 0 || group == ids.base() {
             disk::let_pass(&directory, ids.base())?;
         }
@@ -152,14 +152,14 @@ impl Images {
         let held = images.lock()?;
         // What cannot be cleared away now is looked for again at the next start.
         if let Err(error) = images.complete_changes(&held) {
-            tracing::warn!(%error, "images whose owners were being changed stay unusable for now");
+            tracing::warn!(%error, "cannot finish changing the owners of images; they stay unusable");
         }
         if let Err(error) = images.clear(&held) {
-            tracing::warn!(%error, "what dead imports left stays for now");
+            tracing::warn!(%error, "cannot remove the remains of interrupted imports");
         }
         drop(held);
         if let Err(error) = images.clear_layers() {
-            tracing::warn!(%error, "layers that no image has stay for now");
+            tracing::warn!(%error, "cannot remove unused layers");
         }
         Ok(images)
     }
@@ -210,7 +210,9 @@ impl Images {
                 // Removed since the directory was listed.
                 Err(PoolError::NoImage { .. }) => {}
                 // It is refused by name when it is needed.
-                Err(error) => tracing::warn!(image = %digest, %error, "an image cannot be read and is not listed"),
+                Err(error) => {
+                    tracing::warn!(image = %digest, %error, "cannot read an image; leaving it out of the list")
+                }
             }
         }
         Ok(images)
@@ -257,7 +259,7 @@ impl Images {
     pub(crate) fn remove(&self, digest: &Digest) -> Result<(), PoolError> {
         let held = self.lock()?;
         if self.is_referred(digest) {
-            let held_by = vec!["a sandbox or snapshot that is being made".to_owned()];
+            let held_by = vec!["a sandbox or snapshot that is being created".to_owned()];
             return Err(PoolError::InUse { image: digest.clone(), held_by });
         }
         let foreign = self.foreign(digest)?;
@@ -306,7 +308,7 @@ impl Images {
         let damaged = |error: serde_json::Error| PoolError::DamagedImage {
             image: digest.clone(),
             file: ABOUT.into(),
-            what: format!("cannot be understood ({error})"),
+            what: format!("cannot be parsed ({error})"),
         };
         let about: About = serde_json::from_slice(&text).map_err(damaged)?;
         if about.format > FORMAT {

@@ -11,7 +11,7 @@ use thiserror::Error;
 #[derive(Debug, Error)]
 pub enum VolumeError {
     /// Its files are not where they should be.
-    #[error("the files of volume {id} are gone: {} is not there", path.display())]
+    #[error("the files of volume {id} are gone: there is no {}", path.display())]
     Gone {
         /// Which.
         id: VolumeId,
@@ -19,7 +19,7 @@ pub enum VolumeError {
         path: PathBuf,
     },
     /// There are files of that volume already.
-    #[error("there are files of volume {0} already")]
+    #[error("the files of volume {0} already exist")]
     Exists(VolumeId),
     /// The disk below it failed.
     #[error("cannot {operation} volume {id}")]

@@ -71,7 +71,7 @@ impl Volumes {
             match FileType::from_raw_mode(facts.st_mode) {
                 FileType::RegularFile => Ok((File::from(file), facts.st_size.unsigned_abs())),
                 FileType::Directory => Err(wrong(io::ErrorKind::IsADirectory.into())),
-                _ => Err(wrong(io::Error::new(io::ErrorKind::InvalidInput, "it is not a plain file"))),
+                _ => Err(wrong(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"))),
             }
         })
         .await
@@ -206,7 +206,7 @@ pub(crate) fn make_directories(
     ids: GuestIds,
     steps: &AnySteps,
 ) -> Result<(), VolumeError> {
-    let wrong = |source| wrong("make the directory", id, path, source);
+    let wrong = |source| wrong("create the directory", id, path, source);
     let mode = Mode::from_raw_mode(0o755);
     let mut below = String::new();
     for name in path.split('/').filter(|name| !name.is_empty()) {
@@ -244,7 +244,7 @@ fn open(top: &Path, path: &str, flags: OFlags) -> io::Result<OwnedFd> {
         match rustix::fs::openat2(&top, path, flags, Mode::empty(), resolve) {
             Err(Errno::AGAIN) => {}
             Err(Errno::XDEV) => {
-                return Err(io::Error::new(io::ErrorKind::PermissionDenied, "it leads out of the volume"));
+                return Err(io::Error::new(io::ErrorKind::PermissionDenied, "the path leads out of the volume"));
             }
             other => return Ok(other?),
         }

@@ -166,7 +166,7 @@ impl Volumes {
         let idle = match self.blocking(None, move |inner| Ok(inner.idle(&keep))).await {
             Ok(idle) => idle,
             Err(error) => {
-                tracing::warn!(%error, "volumes that nobody uses stay mounted");
+                tracing::warn!(%error, "cannot unmount unused volumes");
                 return 0;
             }
         };
@@ -250,7 +250,7 @@ impl Inner {
 
     fn reach(&self, step: &'static str) -> Result<(), VolumeError> {
         let stopped = self.steps.reach(step);
-        stopped.map_err(|stopped| VolumeError::host("go on past a step of", &self.directory, stopped.into()))
+        stopped.map_err(|stopped| VolumeError::host("continue past a step of", &self.directory, stopped.into()))
     }
 
     fn disk(&self, id: &VolumeId) -> KeptDisk {
@@ -268,10 +268,10 @@ impl Inner {
         let filled = filled.and_then(|()| self.reach("volume: draft made"));
         filled.inspect_err(|_| {
             if let Err(error) = remove_draft(id, &draft) {
-                tracing::warn!(%id, error = %chain(&error), "a volume that could not be made was left behind");
+                tracing::warn!(%id, error = %chain(&error), "cannot remove a volume whose creation failed");
             }
         })?;
-        fs::rename(&draft, &home).map_err(|source| VolumeError::host("rename to its place", &draft, source))?;
+        fs::rename(&draft, &home).map_err(|source| VolumeError::host("rename into place", &draft, source))?;
         self.reach("volume: renamed")?;
         sync(&self.directory)
     }
@@ -284,7 +284,7 @@ impl Inner {
         };
         let disk = match made {
             Err(error @ DiskError::NoLoop { .. }) if self.limiting == Limiting::WherePossible => {
-                tracing::warn!(%id, error = %chain(&error), "a volume has no limit on this host");
+                tracing::warn!(%id, error = %chain(&error), "a volume has no size limit on this host");
                 None
             }
             made => made.map_err(wrong)?,
@@ -339,13 +339,13 @@ impl Inner {
     fn own(&self, id: &VolumeId, content: &Path) -> Result<(), VolumeError> {
         let home = self.home(id);
         let (journal, wrong) = (home.join(OWNERS), |source| VolumeError::Disk {
-            operation: "change the host ids of",
+            operation: "change the host IDs of",
             id: id.clone(),
             source,
         });
         let made_for = dorm_disk::recorded(&home).map_err(wrong)?;
         if made_for != self.ids || journal.exists() {
-            tracing::info!(%id, from = %made_for, to = %self.ids, "the files of a volume get the host ids that guests have now");
+            tracing::info!(%id, from = %made_for, to = %self.ids, "changing the owners of a volume's files to the present host IDs");
             dorm_disk::change_owners(content, &journal, made_for, self.ids).map_err(wrong)?;
             dorm_disk::record(&home, self.ids).map_err(wrong)?;
         }
@@ -379,7 +379,7 @@ impl Inner {
         let unmounted = unmounted.map_err(|source| VolumeError::Disk { operation: "unmount", id: id.clone(), source });
         let unmounted = unmounted.and_then(|()| self.reach("volume: unmounted"));
         if let Err(error) = &unmounted {
-            tracing::debug!(%id, error = %chain(error), "a volume that nobody uses stays mounted for now");
+            tracing::debug!(%id, error = %chain(error), "cannot unmount an unused volume yet");
         }
         unmounted.is_ok()
     }
@@ -395,7 +395,7 @@ impl Inner {
     }
 
     fn health(&self, id: &VolumeId) -> Result<Health, VolumeError> {
-        let wrong = |source| VolumeError::Disk { operation: "look at", id: id.clone(), source };
+        let wrong = |source| VolumeError::Disk { operation: "read the state of", id: id.clone(), source };
         let Content::Disk(disk) = self.content(id)? else { return Ok(Health::Idle) };
         if !disk.is_mounted().map_err(wrong)? {
             return Ok(Health::Idle);

@@ -59,9 +59,9 @@ pub fn run(arguments: impl Iterator<Item = OsString>, roles: &[&[Role]]) -> Exit
 fn work(arguments: impl Iterator<Item = OsString>, roles: &[&[Role]]) -> io::Result<()> {
     confine::close_others().map_err(with("close other descriptors"))?;
     let arguments: Result<Vec<String>, _> = arguments.map(OsString::into_string).collect();
-    let arguments = arguments.map_err(|_| io::Error::other("an argument is no text"))?;
+    let arguments = arguments.map_err(|_| io::Error::other("an argument is not UTF-8"))?;
     let [name, limits, user, rest @ ..] = &arguments[..] else {
-        return Err(io::Error::other("this is started by the daemon alone"));
+        return Err(io::Error::other("only the daemon starts workers"));
     };
     let role = roles.iter().flat_map(|roles| roles.iter()).find(|role| role.name == name);
     let role = role.ok_or_else(|| io::Error::other(format!("there is no role '{name}'")))?;

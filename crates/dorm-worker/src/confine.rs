@@ -61,7 +61,7 @@ pub fn isolate(user: u32) -> io::Result<()> {
         | UnshareFlags::NEWIPC
         | UnshareFlags::NEWUTS
         | UnshareFlags::NEWCGROUP;
-    unshare(apart).map_err(failed("make namespaces"))?;
+    unshare(apart).map_err(failed("create namespaces"))?;
     empty_root()?;
     become_user(user)?;
     // Where users may not have one, there is nothing that it would take from them.
@@ -71,9 +71,10 @@ pub fn isolate(user: u32) -> io::Result<()> {
         .map_err(failed("drop capabilities"))?;
     rustix::thread::set_no_new_privs(true).map_err(failed("forbid new privileges"))?;
     // A change of user clears it, so this comes after. A caller that died before leaves its ends of the pipes closed.
-    rustix::process::set_parent_process_death_signal(Some(Signal::KILL)).map_err(failed("end with the daemon"))?;
+    rustix::process::set_parent_process_death_signal(Some(Signal::KILL))
+        .map_err(failed("set the parent death signal"))?;
     rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)
-        .map_err(failed("forbid dumps"))?;
+        .map_err(failed("disable core dumps"))?;
     restrict().map_err(failed("set up Landlock"))
 }
 
@@ -87,7 +88,7 @@ fn unshare(what: UnshareFlags) -> rustix::io::Result<()> {
 
 /// Makes an empty directory that nobody can write to the root, and lets go of the old one.
 fn empty_root() -> io::Result<()> {
-    let refused = || failed("make an empty root");
+    let refused = || failed("create an empty root directory");
     let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
     mount_change("/", private).map_err(refused())?;
     let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC | MountFlags::RDONLY;
@@ -108,9 +109,9 @@ fn become_user(user: u32) -> io::Result<()> {
         return Err(io::Error::other("a worker cannot be root"));
     }
     let (uid, gid) = (Uid::from_raw(user), Gid::from_raw(user));
-    rustix::thread::set_thread_groups(&[]).map_err(failed("leave all groups"))?;
-    rustix::thread::set_thread_res_gid(gid, gid, gid).map_err(failed("change the group"))?;
-    rustix::thread::set_thread_res_uid(uid, uid, uid).map_err(failed("change the user"))
+    rustix::thread::set_thread_groups(&[]).map_err(failed("drop supplementary groups"))?;
+    rustix::thread::set_thread_res_gid(gid, gid, gid).map_err(failed("set the group ID"))?;
+    rustix::thread::set_thread_res_uid(uid, uid, uid).map_err(failed("set the user ID"))
 }
 
 /// Forbids what this kernel's Landlock knows, with no exception.
@@ -144,7 +145,7 @@ pub fn limit(limits: &Limits) -> io::Result<()> {
     for (resource, most) in all {
         let most = Some(most);
         rustix::process::setrlimit(resource, Rlimit { current: most, maximum: most })
-            .map_err(failed("limit resources"))?;
+            .map_err(failed("set resource limits"))?;
     }
     Ok(())
 }
@@ -185,8 +186,8 @@ const CALLS: &[c_long] = &[
 /// # Errors
 /// When the kernel has no filters.
 pub fn filter() -> io::Result<()> {
-    let program = compile().map_err(failed("make a filter of system calls"))?;
-    seccompiler::apply_filter(&program).map_err(failed("set a filter of system calls"))
+    let program = compile().map_err(failed("build the system call filter"))?;
+    seccompiler::apply_filter(&program).map_err(failed("install the system call filter"))
 }
 
 fn compile() -> Result<BpfProgram, seccompiler::BackendError> {

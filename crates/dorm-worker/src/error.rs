@@ -8,7 +8,7 @@ use thiserror::Error;
 #[derive(Debug, Error)]
 pub enum WorkerError {
     /// It could not be started.
-    #[error("cannot start the worker '{role}': check that this program may be executed again")]
+    #[error("cannot start the worker '{role}': check that the program file of the daemon is still executable")]
     Spawn {
         /// What it was to do.
         role: String,
@@ -17,7 +17,7 @@ pub enum WorkerError {
         source: io::Error,
     },
     /// It ended before it was done.
-    #[error("the worker '{role}' ended before it was done: {how}{}", quoted(said))]
+    #[error("the worker '{role}' ended early: {how}{}", quoted(said))]
     Ended {
         /// What it was to do.
         role: String,
@@ -35,7 +35,7 @@ pub enum WorkerError {
         seconds: u64,
     },
     /// It wrote something that no worker writes.
-    #[error("the worker '{role}' sent a message that cannot be: {what}")]
+    #[error("the worker '{role}' sent an invalid message: {what}")]
     Message {
         /// What it was to do.
         role: String,

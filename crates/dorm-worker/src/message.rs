@@ -94,7 +94,7 @@ impl<R: Read> Frames<R> {
         let [a, b, c, d, kind] = head;
         let length = u32::from_le_bytes([a, b, c, d]);
         if length > FRAME_MAX {
-            return Err(invalid("it is longer than any message"));
+            return Err(invalid("it is longer than the maximum message length"));
         }
         self.left = length as usize;
         Ok(Some((kind, self.left)))
@@ -168,7 +168,7 @@ impl Fields {
     /// [`io::ErrorKind::InvalidData`] when there is none.
     pub fn number(&mut self) -> io::Result<u64> {
         let number = self.take(8)?.try_into().map(u64::from_le_bytes);
-        number.map_err(|_| invalid("it ends within a number"))
+        number.map_err(|_| invalid("it ends in the middle of a number"))
     }
 
     /// The next number, which must fit.
@@ -176,7 +176,7 @@ impl Fields {
     /// # Errors
     /// [`io::ErrorKind::InvalidData`] when there is none, or it is too large.
     pub fn small<T: TryFrom<u64>>(&mut self) -> io::Result<T> {
-        T::try_from(self.number()?).map_err(|_| invalid("it has a number that is too large"))
+        T::try_from(self.number()?).map_err(|_| invalid("it contains a number that is too large"))
     }
 
     /// The next text.
@@ -193,13 +193,13 @@ impl Fields {
     /// # Errors
     /// [`io::ErrorKind::InvalidData`] when there is more.
     pub fn end(&self) -> io::Result<()> {
-        if self.at == self.bytes.len() { Ok(()) } else { Err(invalid("there is more in it than there can be")) }
+        if self.at == self.bytes.len() { Ok(()) } else { Err(invalid("it has extra bytes at its end")) }
     }
 
     fn take(&mut self, length: usize) -> io::Result<&[u8]> {
         let end = self.at.checked_add(length);
         let taken = end.and_then(|end| self.bytes.get(self.at..end));
-        let taken = taken.ok_or_else(|| invalid("it ends within a field"))?;
+        let taken = taken.ok_or_else(|| invalid("it ends in the middle of a field"))?;
         self.at += length;
         Ok(taken)
     }

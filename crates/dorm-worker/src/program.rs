@@ -153,11 +153,11 @@ impl Worker {
             .and_then(|id| pidfd_open(id, PidfdFlags::empty()).ok())
             .is_none_or(|process| can_read(&process, ENDING).unwrap_or(false));
         if !ended {
-            return ("it closed its output and did not end".to_owned(), String::new());
+            return ("it closed its output but did not exit".to_owned(), String::new());
         }
         let how = match self.child.wait() {
             Ok(status) => status.to_string(),
-            Err(error) => format!("how is not known: {error}"),
+            Err(error) => format!("its exit status is unknown: {error}"),
         };
         let mut said = Vec::new();
         if let Some(stderr) = self.child.stderr.take() {

@@ -34,7 +34,7 @@ impl HeldError {
 
 impl std::fmt::Display for HeldError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "it cannot {}: {}", self.doing, self.source)
+        write!(f, "cannot {}: {}", self.doing, self.source)
     }
 }
 
@@ -79,7 +79,7 @@ impl Held {
                     Err(error) if error.raw_os_error() == Some(libc::ESRCH) => thread.is_gone = true,
                     Err(error) => {
                         let name = find::name(process);
-                        return Err(io::Error::other(format!("{name} cannot be held: {error}")));
+                        return Err(io::Error::other(format!("cannot stop {name}: {error}")));
                     }
                 }
                 held.threads.push(thread);
@@ -124,7 +124,7 @@ impl Held {
         }
         let Some(thread) = self.threads.first_mut() else { return Err(io::ErrorKind::NotFound.into()) };
         let registers = registers::before_call(thread.registers()?)
-            .ok_or_else(|| io::Error::other("it was interrupted in a call that cannot be made again here"))?;
+            .ok_or_else(|| io::Error::other("it was interrupted in a system call that cannot be restarted here"))?;
         let place = registers::place(&registers);
         let found = thread.read(place, CALL.len())?;
         let mask = thread.mask().ok();
@@ -142,14 +142,14 @@ impl Held {
 
     /// What is in its memory.
     pub(super) fn read(&self, at: usize, length: usize) -> Result<Vec<u8>, HeldError> {
-        let wrong = HeldError::own("be read");
+        let wrong = HeldError::own("read its memory");
         let thread = self.threads.first().ok_or_else(|| wrong(io::ErrorKind::NotFound.into()))?;
         thread.read(at, length).map_err(wrong)
     }
 
     /// Changes its memory.
     pub(super) fn write(&mut self, at: usize, bytes: &[u8]) -> Result<(), HeldError> {
-        let wrong = HeldError::own("be written");
+        let wrong = HeldError::own("write its memory");
         let thread = self.threads.first().ok_or_else(|| wrong(io::ErrorKind::NotFound.into()))?;
         thread.write(at, bytes).map_err(wrong)
     }

@@ -57,7 +57,7 @@ impl Passage {
     /// Has a process connect.
     pub(super) fn open(&self, held: &mut Held) -> Result<Crossing, HeldError> {
         let page = held.call(
-            "get memory",
+            "allocate memory",
             libc::SYS_mmap,
             [
                 0,
@@ -70,7 +70,7 @@ impl Passage {
         )?;
         let connected = self.connect(held, page);
         if connected.is_err() {
-            held.call("give memory back", libc::SYS_munmap, [page, PAGE, 0, 0, 0, 0]).ok();
+            held.call("free memory", libc::SYS_munmap, [page, PAGE, 0, 0, 0, 0]).ok();
         }
         connected
     }
@@ -88,9 +88,9 @@ impl Passage {
             .and_then(|_| held.write(page + BYTES, &self.secret))
             .and_then(|()| {
                 let operands = [number, page + BYTES, SECRET, libc::MSG_DONTWAIT as usize, 0, 0];
-                held.call("say who it is", libc::SYS_sendto, operands)
+                held.call("authenticate", libc::SYS_sendto, operands)
             })
-            .and_then(|_| self.accept().map_err(HeldError::own("meet it")));
+            .and_then(|_| self.accept().map_err(HeldError::own("accept its connection")));
         match met {
             Ok(socket) => Ok(Crossing { socket, number: number as RawFd, page }),
             Err(error) => {
@@ -117,17 +117,17 @@ impl Crossing {
     /// A descriptor of the process.
     pub(super) fn take(&self, held: &mut Held, descriptor: RawFd) -> Result<OwnedFd, HeldError> {
         self.prepare(held, descriptor)?;
-        held.call("hand it over", libc::SYS_sendmsg, self.message())?;
+        held.call("send a descriptor", libc::SYS_sendmsg, self.message())?;
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
         let (mut byte, flags) = ([0], RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT);
         rustix::net::recvmsg(&self.socket, &mut [IoSliceMut::new(&mut byte)], &mut control, flags)
-            .map_err(|error| HeldError::own("take it")(error.into()))?;
+            .map_err(|error| HeldError::own("receive a descriptor")(error.into()))?;
         let taken = control.drain().find_map(|message| match message {
             RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
             _ => None,
         });
-        taken.ok_or_else(|| HeldError::own("take it")(io::ErrorKind::UnexpectedEof.into()))
+        taken.ok_or_else(|| HeldError::own("receive a descriptor")(io::ErrorKind::UnexpectedEof.into()))
     }
 
     /// Puts `copy` in the place of a descriptor of the process.
@@ -137,9 +137,9 @@ impl Crossing {
         let copies = [copy.as_fd()];
         control.push(SendAncillaryMessage::ScmRights(&copies));
         rustix::net::sendmsg(&self.socket, &[IoSlice::new(b"x")], &mut control, SendFlags::DONTWAIT)
-            .map_err(|error| HeldError::own("give it its copy")(error.into()))?;
+            .map_err(|error| HeldError::own("send it the copy")(error.into()))?;
         let place = descriptor as usize;
-        let flags = held.call("look at it", libc::SYS_fcntl, [place, libc::F_GETFD as usize, 0, 0, 0, 0])?;
+        let flags = held.call("read descriptor flags", libc::SYS_fcntl, [place, libc::F_GETFD as usize, 0, 0, 0, 0])?;
         self.prepare(held, -1)?;
         held.call("receive the copy", libc::SYS_recvmsg, self.message())?;
         let control = held.read(self.page + CONTROL, CONTROL_SPACE)?;
@@ -147,8 +147,8 @@ impl Crossing {
         let number = usize::try_from(number)
             .map_err(|_| HeldError::own("receive the copy")(io::ErrorKind::UnexpectedEof.into()))?;
         let flags = if flags & libc::FD_CLOEXEC as usize == 0 { 0 } else { libc::O_CLOEXEC as usize };
-        let put = held.call("exchange it", libc::SYS_dup3, [number, place, flags, 0, 0, 0]);
-        let closed = held.call("close what is left", libc::SYS_close, [number, 0, 0, 0, 0, 0]);
+        let put = held.call("replace a descriptor", libc::SYS_dup3, [number, place, flags, 0, 0, 0]);
+        let closed = held.call("close a descriptor", libc::SYS_close, [number, 0, 0, 0, 0, 0]);
         put.and(closed).map(drop)
     }
 
@@ -156,7 +156,7 @@ impl Crossing {
     pub(super) fn close(self, held: &mut Held) {
         // One that cannot do so any more has ended.
         held.call("close the socket", libc::SYS_close, [self.number as usize, 0, 0, 0, 0, 0]).ok();
-        held.call("give memory back", libc::SYS_munmap, [self.page, PAGE, 0, 0, 0, 0]).ok();
+        held.call("free memory", libc::SYS_munmap, [self.page, PAGE, 0, 0, 0, 0]).ok();
     }
 
     fn message(&self) -> [usize; 6] {

@@ -17,7 +17,7 @@ pub(crate) fn make_directory(path: &GuestPath, parents: Parents, owner: Option<&
         Parents::Require => make_one(path.as_path(), owner.as_ref()),
         Parents::Create => make_missing(path.as_path(), owner.as_ref()),
     }
-    .map_err(|error| fault::on_path("make directory", path, &error))?;
+    .map_err(|error| fault::on_path("create directory", path, &error))?;
     stat(path)
 }
 

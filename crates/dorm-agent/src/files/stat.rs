@@ -11,7 +11,8 @@ use crate::users::Users;
 
 /// What a path names; a link as itself.
 pub(crate) fn stat(path: &GuestPath) -> Result<FileStat, Failure> {
-    let at = fs::symlink_metadata(path.as_path()).map_err(|error| fault::on_path("look at", path, &error))?;
+    let at =
+        fs::symlink_metadata(path.as_path()).map_err(|error| fault::on_path("read the metadata of", path, &error))?;
     Ok(describe(path, &at, &Users::read()))
 }
 

@@ -46,7 +46,7 @@ fn receive(call: &Call, path: &GuestPath, mut draft: Draft) -> Result<Result<Fil
                 return Ok(finished.and_then(|()| stat(path)));
             }
             Received::End(_) => {
-                return Ok(Err(Failure::Invalid { reason: "the rest of the file never came".to_owned() }));
+                return Ok(Err(Failure::Invalid { reason: "the stream ended before the end of the file".to_owned() }));
             }
         }
     }

@@ -23,7 +23,7 @@ pub enum CgroupError {
         source: io::Error,
     },
     /// A file says something that no known kernel says.
-    #[error("{} says '{text}', which is not understood: please report it with your kernel's version", path.display())]
+    #[error("unexpected content in {}: '{text}'; report it together with the kernel version", path.display())]
     Unexpected {
         /// Which.
         path: PathBuf,
@@ -32,7 +32,7 @@ pub enum CgroupError {
     },
     /// The host lacks a controller that is needed.
     #[error(
-        "this host offers no {} controller, so that {}: mount it (see /proc/cgroups), or run where it is delegated",
+        "this host has no {} cgroup controller, so {}: mount it (see /proc/cgroups), or run where it is delegated",
         controller.name(), controller.loss()
     )]
     Missing {
@@ -40,16 +40,16 @@ pub enum CgroupError {
         controller: Controller,
     },
     /// The name is not one for a group.
-    #[error("'{0}' is not a name for a control group: use parts of letters, digits, '-', '_' and '.' between '/'")]
+    #[error("invalid control group name '{0}': use parts of letters, digits, '-', '_' and '.', separated by '/'")]
     Name(String),
     /// There is a group of that name with processes in it.
-    #[error("control group {name} has processes already: end them and remove it first")]
+    #[error("control group {name} already contains processes: end them and remove the group first")]
     Occupied {
         /// Which.
         name: String,
     },
     /// The processes did not do in time what was asked of them.
-    #[error("cannot {operation} control group {name}: not done after {} s; a process may hang in the kernel", limit.as_secs())]
+    #[error("cannot {operation} control group {name}: timed out after {} s; a process may hang in the kernel", limit.as_secs())]
     Late {
         /// `freeze`, `thaw`, `remove`, …
         operation: &'static str,

@@ -50,7 +50,7 @@ impl Controller {
             Self::Cpu => "CPU time is not limited",
             Self::CpuAccounting => "CPU time is not counted",
             Self::Pids => "host threads are not limited",
-            Self::Io => "reads and writes of disks are not limited",
+            Self::Io => "disk I/O is not limited",
         }
     }
 

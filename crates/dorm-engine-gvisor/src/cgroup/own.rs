@@ -79,11 +79,11 @@ impl Drop for OwnGroup {
         for (dir, around) in &self.places {
             if let Err(error) = file::write(around, "cgroup.procs", "0") {
                 // Version 2 lets no process into a delegated group that has groups. The next start uses this one again.
-                tracing::debug!(%error, "the process stays in its own control group");
+                tracing::debug!(%error, "cannot move the daemon out of its own control group");
                 continue;
             }
             if let Err(error) = remove_dir(dir) {
-                tracing::debug!(%error, "the process's own control group stays");
+                tracing::debug!(%error, "cannot remove the daemon's own control group");
             }
         }
     }

@@ -77,7 +77,7 @@ impl Budget {
     fn exceeded(&self) -> FilesError {
         let limit = self.limits.memory_bytes >> 20;
         FilesError::TooMuch {
-            what: format!("its files take more memory to be read than --snapshot-memory-mib {limit} allows"),
+            what: format!("reading its files takes more memory than --snapshot-memory-mib {limit} allows"),
         }
     }
 
@@ -89,7 +89,7 @@ impl Budget {
             let what = match left.0 {
                 None => format!("it has changed more files than --snapshot-files {limit} allows"),
                 Some(_) => format!(
-                    "the paths of its files are longer than --snapshot-files {limit} allows: {NAME_BYTES} bytes for each"
+                    "the paths of its files are longer than --snapshot-files {limit} allows ({NAME_BYTES} bytes a file)"
                 ),
             };
             return Err(FilesError::TooMuch { what });

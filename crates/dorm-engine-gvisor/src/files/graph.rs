@@ -20,7 +20,7 @@ const SEARCH_FACTOR: u64 = 100;
 const OBJECT_BYTES: u64 = (size_of::<Object>() + size_of::<usize>() + 1) as u64;
 /// What a type takes, and each of its fields at most.
 const TYPE_BYTES: u64 = size_of::<Type<'_>>() as u64;
-const TOO_MUCH: &str = "it takes too much memory";
+const TOO_MUCH: &str = "parsing it takes too much memory";
 /// Numbers that may be changed by several at once are structs of one field.
 const ATOMIC: &str = "pkg/atomicbitops.";
 
@@ -89,7 +89,7 @@ impl<'a> Graph<'a> {
     fn index(&mut self, count: u64, wire: &mut Wire<'a>, budget: &Budget) -> Result<(), Fault> {
         // Two bytes of number and one of value are the least.
         if count == 0 || count > wire.left() / 3 {
-            return wire.fault("it ends before the objects it announces");
+            return wire.fault("it ends before the announced number of objects");
         }
         if !budget.has_memory(count.saturating_mul(OBJECT_BYTES)) {
             return wire.fault(TOO_MUCH);
@@ -107,10 +107,10 @@ impl<'a> Graph<'a> {
                 self.types.push(Type { name, fields });
                 continue;
             }
-            let Value::Uint(number) = wire.value()? else { return wire.fault("an object has no number") };
+            let Value::Uint(number) = wire.value()? else { return wire.fault("an object has no ID") };
             wire.skip()?;
             if number == 0 || self.objects.last().is_some_and(|last| last.number >= number) {
-                return wire.fault("the objects are out of order");
+                return wire.fault("the object IDs are not in ascending order");
             }
             let position = wire.position();
             let kind = match wire.value()? {
@@ -180,7 +180,10 @@ impl<'a> Graph<'a> {
         }
         let found = self.objects.binary_search_by_key(&reference.root, |object| object.number);
         let Ok(index) = found else {
-            return Err(FilesError::unsound(format!("object {} is pointed to and not there", reference.root)));
+            return Err(FilesError::unsound(format!(
+                "a pointer refers to object {}, which is missing",
+                reference.root
+            )));
         };
         let mut place = self.object(index)?;
         let (steps, count) = reference.steps::<STEPS_MAX>().map_err(|fault| self.damaged(fault))?;
@@ -196,7 +199,7 @@ impl<'a> Graph<'a> {
                 let at = self.find_fields(&inside, &[name])?;
                 let [Some(at)] = at else {
                     return Err(FilesError::different(format!(
-                        "a pointer leads to the field {} of {}, which is not there",
+                        "a pointer refers to the field {} of {}, which does not exist",
                         name.escape_ascii(),
                         self.name_of(&inside)
                     )));
@@ -208,14 +211,14 @@ impl<'a> Graph<'a> {
                 self.pass(passed)?;
                 Ok(value)
             }
-            _ => Err(FilesError::unsound("a pointer leads into something that has no inside")),
+            _ => Err(FilesError::unsound("a pointer refers to a part of a value that has no parts")),
         }
     }
 
     fn name_of(&self, inside: &Struct<'a>) -> String {
         match self.kind(inside.kind) {
             Some(kind) => kind.name.escape_ascii().to_string(),
-            None => "a struct without a name".to_owned(),
+            None => "an unnamed struct".to_owned(),
         }
     }
 
@@ -247,7 +250,7 @@ impl<'a> Graph<'a> {
 
     fn pass(&self, bytes: usize) -> Result<(), FilesError> {
         let left = self.search.get().checked_sub(bytes as u64);
-        self.search.set(left.ok_or_else(|| FilesError::unsound("the same is searched again and again"))?);
+        self.search.set(left.ok_or_else(|| FilesError::unsound("too many searches of the same objects"))?);
         Ok(())
     }
 
@@ -259,10 +262,10 @@ impl<'a> Graph<'a> {
         names: [&'static str; N],
     ) -> Result<[Field<'a>; N], FilesError> {
         let Value::Struct(inside) = value else {
-            return Err(FilesError::different(format!("something else is where {of} should be")));
+            return Err(FilesError::different(format!("expected {of}, found a value that is not a struct")));
         };
         if self.kind(inside.kind).is_none_or(|kind| kind.name != of.as_bytes()) {
-            return Err(FilesError::different(format!("{} is where {of} should be", self.name_of(&inside))));
+            return Err(FilesError::different(format!("expected {of}, found {}", self.name_of(&inside))));
         }
         let found = self.find_fields(&inside, &names.map(str::as_bytes))?;
         let mut fields = [Field { at: inside.fields, of, name: "" }; N];
@@ -294,7 +297,7 @@ impl<'a> Graph<'a> {
 
     /// A number of 32 bits that is not negative.
     pub(super) fn unsigned_32(&self, field: Field<'a>) -> Result<u32, FilesError> {
-        u32::try_from(self.unsigned(field)?).map_err(|_| Self::odd(field, "a number of 32 bits"))
+        u32::try_from(self.unsigned(field)?).map_err(|_| Self::odd(field, "a 32-bit number"))
     }
 
     /// Any whole number.
@@ -324,7 +327,7 @@ impl<'a> Graph<'a> {
         match self.value(field)? {
             Value::Nil => Ok(false),
             Value::Bool(truth) => Ok(truth),
-            _ => Err(Self::odd(field, "yes or no")),
+            _ => Err(Self::odd(field, "a boolean")),
         }
     }
 
@@ -332,7 +335,7 @@ impl<'a> Graph<'a> {
         match self.value(field)? {
             Value::Nil => Ok(b""),
             Value::Text(text) => Ok(text),
-            _ => Err(Self::odd(field, "a text")),
+            _ => Err(Self::odd(field, "a string")),
         }
     }
 
@@ -347,7 +350,7 @@ impl<'a> Graph<'a> {
 
     /// Where the pointer in `field` leads.
     pub(super) fn must(&self, field: Field<'a>) -> Result<Place<'a>, FilesError> {
-        let nowhere = || FilesError::unsound(format!("the field {} of {} leads nowhere", field.name, field.of));
+        let nowhere = || FilesError::unsound(format!("the field {} of {} is a null pointer", field.name, field.of));
         self.target(field)?.ok_or_else(nowhere)
     }
 
@@ -361,7 +364,7 @@ impl<'a> Graph<'a> {
         match self.follow(&array)? {
             None if length == 0 => Ok(None),
             Some(Place { object, value: Value::Array(items) }) if items.left() == length => Ok(Some((object, items))),
-            _ => Err(Self::odd(field, "a slice of a whole array")),
+            _ => Err(Self::odd(field, "a slice of an array")),
         }
     }
 
@@ -384,7 +387,7 @@ impl<'a> Graph<'a> {
         match pairs.next().map_err(|fault| self.damaged(fault))? {
             None => Ok(None),
             Some((Value::Text(key), value)) => Ok(Some((key, value))),
-            Some(_) => Err(FilesError::different("a map's keys are not texts")),
+            Some(_) => Err(FilesError::different("a map has keys that are not strings")),
         }
     }
 }

@@ -60,7 +60,7 @@ impl MemoryFiles {
             match graph::next(FILE, &mut wire, budget)? {
                 Part::Bytes(length) => {
                     let at = wire.position();
-                    let wrong = FilesError::Damaged { file: FILE, what: "a part of the pages is not where it was", at };
+                    let wrong = FilesError::Damaged { file: FILE, what: "the pages are not where the index says", at };
                     let current = files.get_mut(sets - usize::from(sets > 0));
                     let part = current.and_then(|(_, file)| file.parts.get_mut(written)).filter(|_| sets > 0);
                     match part {
@@ -73,14 +73,16 @@ impl MemoryFiles {
                 Part::Graph(graph) if graph.kind_of(0) == Some(SET.as_bytes()) => {
                     Self::is_written(&files, sets, written)?;
                     let Some((_, file)) = files.get_mut(sets) else {
-                        return Err(FilesError::different("there are more memory files than names of them"));
+                        return Err(FilesError::different("there are more memory files than names"));
                     };
                     file.parts = committed(&graph, budget)?;
                     (sets, written) = (sets + 1, 0);
                 }
                 Part::Graph(graph) if graph.kind_of(0) == Some(OWNERS.as_bytes()) => {
                     if owners_seen || sets != 1 {
-                        return Err(FilesError::different("the names of the memory files are not after the first one"));
+                        return Err(FilesError::different(
+                            "the names of the memory files do not follow the first memory file",
+                        ));
                     }
                     owners_seen = true;
                     let names = owners(&graph)?;
@@ -97,7 +99,7 @@ impl MemoryFiles {
         if sets != files.len() {
             return Err(FilesError::Damaged {
                 file: FILE,
-                what: "memory files that it names are missing",
+                what: "it names memory files that are missing",
                 at: bytes.len(),
             });
         }
@@ -110,7 +112,7 @@ impl MemoryFiles {
         if expected == written {
             return Ok(());
         }
-        Err(FilesError::Damaged { file: FILE, what: "parts of the pages are missing", at: 0 })
+        Err(FilesError::Damaged { file: FILE, what: "some of the pages are missing", at: 0 })
     }
 
     /// The memory file `name`; the one without a name is the guest's memory.
@@ -130,7 +132,7 @@ fn committed(graph: &Graph<'_>, budget: &Budget) -> Result<Vec<PagePart>, FilesE
         let [is_committed] = graph.fields(graph.value(value)?, INFO, ["knownCommitted"])?;
         let (start, end) = (graph.unsigned(start)?, graph.unsigned(end)?);
         if start < last || end <= start {
-            return Err(FilesError::unsound("the parts of a memory file overlap"));
+            return Err(FilesError::unsound("ranges of a memory file overlap"));
         }
         last = end;
         if graph.truth(is_committed)? {
@@ -148,7 +150,9 @@ fn owners(graph: &Graph<'_>) -> Result<Vec<Vec<u8>>, FilesError> {
     let Some((_, mut items)) = graph.items(owners)? else { return Ok(names) };
     while let Some(name) = graph.item(&mut items)? {
         let super::wire::Value::Text(name) = name else {
-            return Err(FilesError::different(format!("the field owners of {OWNERS} holds something that is no text")));
+            return Err(FilesError::different(format!(
+                "the field owners of {OWNERS} contains a value that is not a string"
+            )));
         };
         if name.is_empty() || names.iter().any(|other| other == name) {
             return Err(FilesError::unsound("two memory files have the same name"));
@@ -221,7 +225,7 @@ impl<'a, 's> FileContent<'a, 's> {
         let [start, end, memory] = [start, end, value].map(|field| self.graph.unsigned(field));
         let (start, end, memory) = (start?, end?, memory?);
         if start < self.span.end || end <= start || memory.checked_add(end - start).is_none() {
-            return Err(FilesError::unsound("the parts of a file overlap"));
+            return Err(FilesError::unsound("ranges of a file overlap"));
         }
         if start >= self.bytes {
             return Ok(false);
@@ -264,7 +268,7 @@ impl Content for FileContent<'_, '_> {
         let Some((at, offset, length)) = self.find().map_err(io::Error::other)? else { return Ok(None) };
         let source = &mut *self.source;
         let Some(left) = source.left.checked_sub(length) else {
-            return Err(io::Error::other(FilesError::unsound("files share their pages")));
+            return Err(io::Error::other(FilesError::unsound("several files share pages")));
         };
         source.left = left;
         let length = usize::try_from(length).map_err(io::Error::other)?;

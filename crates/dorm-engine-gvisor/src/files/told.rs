@@ -60,9 +60,9 @@ pub(super) fn read(
     let memory_bytes = MEMORY.saturating_add(checkpoint).saturating_add(meta.saturating_mul(4)).min(MEMORY_MAX);
     let bounds = Limits { memory_bytes, cpu_seconds: 3600, silence_seconds: 300 };
     let (entries, memory) = (limits.entries.to_string(), limits.memory_bytes.to_string());
-    let place = directory.to_str().ok_or_else(|| FilesError::unsound("the path of the image is no text"))?;
+    let place = directory.to_str().ok_or_else(|| FilesError::unsound("the path of the image is not UTF-8"))?;
     let mut worker = program.spawn(NAME, &[place, &entries, &memory], bounds, (Stdio::null(), Stdio::piped()))?;
-    let output = worker.output().ok_or_else(|| worker.refused("it has no pipe"))?;
+    let output = worker.output().ok_or_else(|| worker.refused("it has no output pipe"))?;
     // The root is an entry, too, and not counted as one.
     let most = (checkpoint / ENTRY_BYTES_MIN).min(limits.entries.saturating_add(1));
     match take(&mut Frames::new(output), most, sink) {
@@ -100,7 +100,7 @@ pub(super) fn take(frames: &mut Frames<impl Read>, most: u64, sink: &mut dyn Fil
             (ENTRY, _) => {
                 count += 1;
                 if count > most {
-                    return Err(invalid("it has more entries than its image").into());
+                    return Err(invalid("it has more entries than its image can hold").into());
                 }
                 let entry = entry(&mut Fields::of(frames.content()?))?;
                 give(frames, &entry, sink)?;
@@ -115,7 +115,7 @@ pub(super) fn take(frames: &mut Frames<impl Read>, most: u64, sink: &mut dyn Fil
                 fields.end()?;
                 return Ok(left);
             }
-            _ => return Err(invalid("it is about no entry").into()),
+            _ => return Err(invalid("its type is unexpected").into()),
         }
     }
 }
@@ -154,7 +154,7 @@ impl<R: Read> Told<'_, R> {
             (PIECE, length) => {
                 let mut at = [0; 8];
                 if length <= at.len() {
-                    return Err(invalid("a piece of a file has no bytes").into());
+                    return Err(invalid("a piece of a file is empty").into());
                 }
                 for byte in &mut at {
                     self.frames.read_some(std::slice::from_mut(byte))?;
@@ -170,7 +170,7 @@ impl<R: Read> Told<'_, R> {
                 let what = legible(&self.frames.content()?);
                 Err(Stopped::Files(FilesError::Told { what }))
             }
-            _ => Err(invalid("it is no content of its file").into()),
+            _ => Err(invalid("it is not content of the current file").into()),
         }
     }
 }
@@ -198,7 +198,7 @@ fn entry(fields: &mut Fields) -> io::Result<Entry> {
         HARD_LINK => EntryKind::HardLink(self::path(text)?),
         FIFO => EntryKind::Fifo,
         REMOVED => EntryKind::Removed,
-        _ => return Err(invalid("an entry is of no kind")),
+        _ => return Err(invalid("an entry has an unknown kind")),
     };
     let (mode, user, group) = (fields.small()?, fields.small()?, fields.small()?);
     let modified = (fields.number()?.cast_signed(), fields.small()?);
@@ -213,23 +213,23 @@ fn entry(fields: &mut Fields) -> io::Result<Entry> {
 /// A path below the root and nowhere else.
 fn path(path: Vec<u8>) -> io::Result<Vec<u8>> {
     let is_path = path.is_empty() || path.split(|byte| *byte == b'/').all(is_component);
-    if is_path && path.len() <= PATH_MAX { Ok(path) } else { Err(invalid("an entry has no path in a sandbox")) }
+    if is_path && path.len() <= PATH_MAX { Ok(path) } else { Err(invalid("an entry has an invalid path")) }
 }
 
 fn open(arguments: &[String]) -> io::Result<Vec<File>> {
-    let [directory, _, _] = arguments else { return Err(io::Error::other("an image is to be named")) };
+    let [directory, _, _] = arguments else { return Err(io::Error::other("the image argument is missing")) };
     IMAGE_FILES.iter().map(|name| File::open(Path::new(directory).join(name))).collect()
 }
 
 fn run(work: Work) -> io::Result<()> {
     let number = |at: usize| work.arguments.get(at).and_then(|number| number.parse().ok());
     let (Some(entries), Some(memory_bytes)) = (number(1), number(2)) else {
-        return Err(io::Error::other("the limits of an image are to be named"));
+        return Err(io::Error::other("the limit arguments are missing or invalid"));
     };
     let limits = FilesLimits { entries, memory_bytes };
     let files = work.files.into_iter().map(|file| file.metadata().map(|facts| (file, facts.len())));
     let files: Vec<_> = files.collect::<io::Result<_>>()?;
-    let files = files.try_into().map_err(|_| io::Error::other("an image has three files"))?;
+    let files = files.try_into().map_err(|_| io::Error::other("expected three image files"))?;
     let mut telling = Telling { sender: Sender::new(work.output), fields: Fields::default() };
     match super::read_open(files, limits, &mut telling) {
         Ok(left) => {
@@ -366,7 +366,7 @@ mod tests {
         });
         for entry in entries {
             let sent = told(&mut |sink| sink.take(&entry, &mut NoContent).unwrap());
-            assert!(taken(&sent, 9).unwrap_err().contains("no path in a sandbox"), "{entry:?}");
+            assert!(taken(&sent, 9).unwrap_err().contains("an invalid path"), "{entry:?}");
         }
     }
 

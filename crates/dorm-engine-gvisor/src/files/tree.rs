@@ -81,7 +81,7 @@ pub(super) fn find<'a, 's>(
         let overlay = overlay?;
         let Some(upper) = upper_layer(graph, memory, overlay)? else { continue };
         if found.replace((overlay.object, upper)).is_some() {
-            return Err(FilesError::different("there are two root file systems"));
+            return Err(FilesError::different("there is more than one root file system"));
         }
     }
     let Some((overlay, upper)) = found else {
@@ -121,7 +121,7 @@ fn tmpfs<'a, 's>(
     let [root, file] = graph.fields(filesystem.value, TMPFS, ["root", "mf"])?;
     let name = graph.text(file)?;
     let Some(memory) = memory.find(name) else {
-        return Err(FilesError::unsound(format!("the memory file '{}' is not there", name.escape_ascii())));
+        return Err(FilesError::unsound(format!("the memory file '{}' is missing", name.escape_ascii())));
     };
     Ok(Some((name, Tree { filesystem: object, root: graph.must(root)?, memory, is_layer })))
 }
@@ -176,11 +176,11 @@ fn is_tmp_of<'a>(graph: &Graph<'a>, key: Value<'a>, overlay: usize) -> Result<bo
 /// The dentry that `reference` leads to, if `name` is the one it has.
 pub(super) fn child<'a>(graph: &Graph<'a>, reference: &Ref<'a>, name: &[u8]) -> Result<Place<'a>, FilesError> {
     let Some(dentry) = graph.follow(reference)? else {
-        return Err(FilesError::unsound(format!("the entry '{}' leads nowhere", name.escape_ascii())));
+        return Err(FilesError::unsound(format!("the entry '{}' has no target", name.escape_ascii())));
     };
     let [own] = graph.fields(dentry.value, DENTRY, ["name"])?;
     if graph.text(own)? != name {
-        return Err(FilesError::unsound(format!("the entry '{}' has another name", name.escape_ascii())));
+        return Err(FilesError::unsound(format!("the name of the entry '{}' does not match", name.escape_ascii())));
     }
     Ok(dentry)
 }
@@ -226,7 +226,7 @@ impl<'a> Tree<'a, '_> {
                 let [segments] = graph.fields(graph.value(data)?, RANGES, ["root"])?;
                 let bytes = graph.unsigned(size)?;
                 if i64::try_from(bytes).is_err() {
-                    return Err(FilesError::unsound("a file is longer than files can be"));
+                    return Err(FilesError::unsound("a file is larger than the maximum file size"));
                 }
                 (Kind::File { segments, bytes }, 0o100_000)
             }
@@ -234,7 +234,7 @@ impl<'a> Tree<'a, '_> {
                 let [target] = graph.fields(place.value, SYMLINK, ["target"])?;
                 let target = graph.text(target)?;
                 if target.is_empty() || target.len() > TARGET_MAX || target.contains(&0) {
-                    return Err(FilesError::unsound("a symbolic link leads to what no path can be"));
+                    return Err(FilesError::unsound("the target of a symbolic link is not a valid path"));
                 }
                 (Kind::Symlink(target), 0o120_000)
             }
@@ -247,11 +247,11 @@ impl<'a> Tree<'a, '_> {
                 let is_whiteout = self.is_layer && is_character && major == 0 && minor == 0;
                 (if is_whiteout { Kind::Whiteout } else { Kind::Device }, mode & TYPE_BITS & 0o060_000)
             }
-            "" => return Err(FilesError::unsound("an inode is something that is no file")),
-            other => return Err(FilesError::different(format!("there are files of the type {other}"))),
+            "" => return Err(FilesError::unsound("an inode has an invalid file type")),
+            other => return Err(FilesError::different(format!("unknown file type {other}"))),
         };
         if mode & TYPE_BITS != bits {
-            return Err(FilesError::unsound(format!("the mode of a {name} is that of something else")));
+            return Err(FilesError::unsound(format!("the mode of a {name} has another file type")));
         }
         Ok(kind)
     }
@@ -277,11 +277,11 @@ impl<'a> Facts<'a> {
         let Some((object, mut pairs)) = graph.pairs(self.attributes)? else { return Ok(None) };
         while let Some((name, value)) = graph.pair(&mut pairs)? {
             let Value::Text(value) = value else {
-                return Err(FilesError::different(format!("a value in {ATTRIBUTES} is not a text")));
+                return Err(FilesError::different(format!("a value in {ATTRIBUTES} is not a string")));
             };
             let is_name = !name.is_empty() && name.len() <= ATTRIBUTE_NAME_MAX && !name.contains(&0);
             if !is_name || value.len() > ATTRIBUTE_BYTES_MAX {
-                return Err(FilesError::unsound("an extended attribute is not what one can be"));
+                return Err(FilesError::unsound("an extended attribute is invalid"));
             }
             if !name.starts_with(OVERLAY_ATTRIBUTES) {
                 into.insert(name.to_owned(), value.to_owned());

@@ -67,7 +67,7 @@ fn frames(input: &mut impl Read, mut take: impl FnMut(&[u8]) -> Result<(), Files
         let kept = rest.len();
         if read == 0 {
             let whole = kept == 0 && left_of_frame == 0;
-            return if whole { Ok(()) } else { Err(damaged("it ends within a frame", length)) };
+            return if whole { Ok(()) } else { Err(damaged("it ends in the middle of a frame", length)) };
         }
         buffer.copy_within(filled - kept..filled, 0);
         filled = kept;
@@ -89,22 +89,22 @@ fn read_head(input: &mut impl Read) -> Result<(), FilesError> {
     input.read_exact(&mut magic).map_err(FilesError::read(FILE))?;
     input.read_exact(&mut length).map_err(FilesError::read(FILE))?;
     if &magic != MAGIC {
-        return Err(FilesError::different("checkpoint.img does not begin as it should"));
+        return Err(FilesError::different("checkpoint.img has an unknown file header"));
     }
     let length = u64::from_be_bytes(length);
     if length > HEAD_MAX {
-        return Err(damaged("its head is too long", 0));
+        return Err(damaged("its header is too long", 0));
     }
     let mut text = Vec::new();
     input.take(length).read_to_end(&mut text).map_err(FilesError::read(FILE))?;
     let mut digest = [0; DIGEST_BYTES];
     input.read_exact(&mut digest).map_err(FilesError::read(FILE))?;
     let Ok(head) = serde_json::from_slice::<BTreeMap<String, String>>(&text) else {
-        return Err(damaged("its head cannot be read", 0));
+        return Err(damaged("its header cannot be parsed", 0));
     };
     match head.get("compression").map(String::as_str) {
         Some("none") => Ok(()),
-        other => Err(FilesError::different(format!("checkpoint.img is compressed as {other:?}"))),
+        other => Err(FilesError::different(format!("checkpoint.img has the compression {other:?}"))),
     }
 }
 
@@ -174,6 +174,6 @@ mod tests {
         let mut other = image(b"");
         other[0] ^= 1;
         let error = unframe_all(&mut other.as_slice()).unwrap_err();
-        assert!(error.to_string().contains("this build of the engine"), "{error}");
+        assert!(error.to_string().contains("this runsc build"), "{error}");
     }
 }

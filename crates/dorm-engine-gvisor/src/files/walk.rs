@@ -107,7 +107,7 @@ impl<'a, 's> Walk<'a, 's> {
             }
             self.entry.path.extend_from_slice(name);
             if self.entry.path.len() > PATH_MAX {
-                return Err(FilesError::unsound("a path is longer than paths can be"));
+                return Err(FilesError::unsound("a path is longer than the maximum path length"));
             }
             self.budget.take_entry(&self.entry.path)?;
             self.names.push(Name { parent, name });
@@ -136,7 +136,7 @@ impl<'a, 's> Walk<'a, 's> {
                 return self.give_nothing(&facts).map(|()| None);
             }
             Kind::Directory { .. } if facts.object != dentry.object => {
-                return Err(FilesError::unsound("a directory has two names"));
+                return Err(FilesError::unsound("a directory has more than one parent"));
             }
             _ => {}
         }
@@ -203,7 +203,7 @@ impl<'a, 's> Walk<'a, 's> {
                 *used = true;
                 Ok(())
             }
-            _ => Err(FilesError::unsound("something is in two places")),
+            _ => Err(FilesError::unsound("an object is used in two places")),
         }
     }
 
@@ -250,7 +250,7 @@ impl<'a, 's> Walk<'a, 's> {
                     return Err(FilesError::different("an entry of a directory is not a pointer"));
                 };
                 if !is_component(name) {
-                    return Err(FilesError::unsound(format!("'{}' is no name", name.escape_ascii())));
+                    return Err(FilesError::unsound(format!("'{}' is not a valid file name", name.escape_ascii())));
                 }
                 self.budget.take_memory(CHILD_BYTES)?;
                 children.push((name, tree::child(self.graph, &reference, name)?));

@@ -46,14 +46,14 @@ pub(crate) fn written(image: &Path) -> Result<Vec<CapturedFile>, GvisorError> {
 fn open(image: &Path, name: &str) -> Result<(fs::File, u64), GvisorError> {
     let path = image.join(name);
     let file = fs::File::open(&path).map_err(|source| GvisorError::file("open", &path, source))?;
-    let facts = file.metadata().map_err(|source| GvisorError::file("look at", &path, source))?;
+    let facts = file.metadata().map_err(|source| GvisorError::file("read the metadata of", &path, source))?;
     Ok((file, facts.len()))
 }
 
 /// How long `pages.img` is, as `pages_meta.img` says.
 fn account(mut meta: &fs::File, bytes: u64) -> Result<u64, FilesError> {
     if bytes > ACCOUNT_MAX {
-        return Err(FilesError::different("pages_meta.img is too long to be read here"));
+        return Err(FilesError::different("pages_meta.img is too large to be read here"));
     }
     if bytes == 0 {
         return Err(FilesError::Damaged { file: "pages_meta.img", what: "it is empty", at: 0 });
@@ -73,7 +73,7 @@ fn believed(error: FilesError, found: u64) -> Result<u64, FilesError> {
         | FilesError::Worker(_)
         | FilesError::TooMuch { .. }
         | FilesError::Sink { .. } => {
-            tracing::debug!(%error, "the lengths of a memory image are taken from its files");
+            tracing::debug!(%error, "cannot read the expected sizes of a memory image; using the sizes of its files");
             Ok(found)
         }
     }

@@ -136,9 +136,9 @@ impl<'a> Wire<'a> {
     pub(super) fn uint(&mut self) -> Result<u64> {
         let mut number = 0_u64;
         for step in 0..10 {
-            let Some(&byte) = self.bytes.get(self.at) else { return self.fault("it ends within a number") };
+            let Some(&byte) = self.bytes.get(self.at) else { return self.fault("it ends in the middle of a number") };
             if step == 9 && byte > 1 {
-                return self.fault("a number is too big");
+                return self.fault("a number is too large");
             }
             self.at += 1;
             number |= u64::from(byte & 0x7f) << (7 * step);
@@ -146,7 +146,7 @@ impl<'a> Wire<'a> {
                 return Ok(number);
             }
         }
-        self.fault("a number does not end")
+        self.fault("a number has no last byte")
     }
 
     fn int(&mut self) -> Result<i64> {
@@ -158,7 +158,7 @@ impl<'a> Wire<'a> {
     /// A number of things that take at least a byte each.
     pub(super) fn count(&mut self) -> Result<u64> {
         let count = self.uint()?;
-        if count > self.left() { self.fault("it ends before what it announces") } else { Ok(count) }
+        if count > self.left() { self.fault("it ends before the announced length") } else { Ok(count) }
     }
 
     fn take(&mut self, length: u64) -> Result<&'a [u8]> {
@@ -168,7 +168,7 @@ impl<'a> Wire<'a> {
                 self.at = end;
                 Ok(taken)
             }
-            None => self.fault("it ends within a text"),
+            None => self.fault("it ends in the middle of a string"),
         }
     }
 
@@ -204,7 +204,7 @@ impl<'a> Wire<'a> {
                     return self.fault("a struct has no fields");
                 }
                 if self.count()? != known as u64 {
-                    return self.fault("a struct has a wrong number of fields");
+                    return self.fault("a struct has the wrong number of fields");
                 }
                 Ok(())
             }
@@ -232,7 +232,7 @@ impl<'a> Wire<'a> {
             tag::MAP => Value::Map(Pairs { left: self.uint()?, tags: None, at: self }),
             tag::STRUCT => Value::Struct(Struct { kind: self.uint()?, fields: self }),
             tag::INTERFACE | tag::FLOAT_32 | tag::FLOAT_64 | tag::COMPLEX_64 | tag::COMPLEX_128 => Value::Other,
-            _ => return self.fault("there is no such kind of value"),
+            _ => return self.fault("unknown kind of value"),
         })
     }
 
@@ -265,7 +265,9 @@ impl<'a> Ref<'a> {
         let count = usize::try_from(self.steps).unwrap_or(usize::MAX);
         let mut dots = self.dots;
         // The last step is written first.
-        let Some(filled) = steps.get_mut(..count) else { return dots.fault("a pointer leads too deep into an object") };
+        let Some(filled) = steps.get_mut(..count) else {
+            return dots.fault("a pointer refers too deep into an object");
+        };
         for step in filled.iter_mut().rev() {
             *step = dots.step()?;
         }
@@ -285,7 +287,7 @@ impl<'a> Items<'a> {
         }
         // Elements that take no byte could be announced without end.
         if is_empty(self.tag) {
-            return self.at.fault("an array's elements are empty");
+            return self.at.fault("the elements of an array take no bytes");
         }
         self.left -= 1;
         let value = self.at.body(self.tag)?;
@@ -303,7 +305,7 @@ impl<'a> Items<'a> {
         }
         match items.next()? {
             Some(value) => Ok((value, items.at.position().saturating_sub(self.at.position()))),
-            None => self.at.fault("a pointer leads behind the end of an array"),
+            None => self.at.fault("a pointer refers past the end of an array"),
         }
     }
 }
@@ -323,7 +325,7 @@ impl<'a> Pairs<'a> {
         at.skip_body(key_tag, 0)?;
         let value_tag = if self.tags.is_some() { value_tag } else { at.uint()? };
         if is_empty(key_tag) {
-            return at.fault("a map's keys are empty");
+            return at.fault("the keys of a map take no bytes");
         }
         let value = at.body(value_tag)?;
         at.skip_body(value_tag, 0)?;

@@ -55,7 +55,7 @@ impl RegistryClient<'_> {
                 url.query_pairs_mut().append_pair("digest", &digest.to_string());
                 Ok(url)
             }
-            _ => Err(self.whom.lies("no place on itself to send a blob to")),
+            _ => Err(self.whom.lies("no upload URL of its own for a blob")),
         }
     }
 

@@ -56,7 +56,7 @@ pub(super) enum Wrong<E> {
 
 impl<E> Wrong<E> {
     fn not_tar(error: io::Error) -> Self {
-        Self::Archive { what: "it is not a sound tar archive".to_owned(), source: Some(error) }
+        Self::Archive { what: "it is not a valid tar archive".to_owned(), source: Some(error) }
     }
 }
 
@@ -117,7 +117,7 @@ pub(super) fn read_tar<T: Entries>(to: &mut T, inner: impl Read, end: End) -> Re
     }
     if end == End::IsMarked && gauge.ended.get() {
         return Err(Wrong::Archive {
-            what: "it is cut short: the mark at its end is missing".to_owned(),
+            what: "it is truncated: the end-of-archive marker is missing".to_owned(),
             source: None,
         });
     }
@@ -153,10 +153,10 @@ fn understand(entry: &mut Entry<'_, impl Read>) -> Result<Option<Node>, Refusal>
         // Every sandbox has its own /dev.
         EntryType::Char | EntryType::Block if path.is_below("dev") => return Ok(None),
         EntryType::Char | EntryType::Block => {
-            return Err(Refusal::because("is a device outside of /dev: leave it out of the archive"));
+            return Err(Refusal::because("is a device outside of /dev: remove it from the archive"));
         }
         EntryType::XGlobalHeader => return Ok(None),
-        other => return Err(Refusal::because(format!("is of an unknown kind ({:#04x})", other.as_byte()))),
+        other => return Err(Refusal::because(format!("has an unknown type ({:#04x})", other.as_byte()))),
     };
     let header = entry.header();
     let id = |id: io::Result<u64>| Ok(u32::try_from(id.map_err(unreadable)?).unwrap_or(u32::MAX));
@@ -179,7 +179,7 @@ fn extensions(entry: &mut Entry<'_, impl Read>) -> Result<Option<Vec<u8>>, Refus
     for extension in extensions {
         let extension = extension.map_err(unreadable)?;
         if extension.key_bytes().starts_with(b"GNU.sparse.") {
-            return Err(Refusal::because("is sparse in the PAX way: make the archive with `tar --format=gnu`"));
+            return Err(Refusal::because("is sparse in the PAX format: create the archive with `tar --format=gnu`"));
         }
         if extension.key_bytes() == CAPABILITY.as_bytes() {
             capability = Some(extension.value_bytes().to_vec());
@@ -190,7 +190,7 @@ fn extensions(entry: &mut Entry<'_, impl Read>) -> Result<Option<Vec<u8>>, Refus
 
 pub(super) fn link_target(target: Vec<u8>) -> Result<Vec<u8>, Refusal> {
     if target.is_empty() || target.len() > 4095 || target.contains(&0) {
-        return Err(Refusal::because("is a link whose target is empty, too long or has a NUL in it"));
+        return Err(Refusal::because("is a link whose target is empty, too long or contains a NUL"));
     }
     Ok(target)
 }
@@ -214,7 +214,7 @@ impl<R: Read> Read for Metered<R> {
         }
         let allowance = self.gauge.allowance.get();
         if allowance == 0 {
-            return Err(io::Error::other("it has headers of several megabytes, or too much after its end"));
+            return Err(io::Error::other("it has headers of several megabytes, or too much data after its end"));
         }
         let want = usize::try_from(allowance).unwrap_or(usize::MAX).min(buffer.len());
         let read = self.inner.read(&mut buffer[..want])?;

@@ -188,7 +188,7 @@ fn spool<'i>(job: &mut Job<'_>, file: &File, packing: Packing, images: &'i Image
             break;
         }
         let counted = brought.content(read as u64, &job.limits);
-        counted.map_err(|refusal| job.refused(&format!("decompressed it {}", refusal.what), None))?;
+        counted.map_err(|refusal| job.refused(&format!("decompressed, it {}", refusal.what), None))?;
         let added = sparse.add(&buffer[..read], &mut meter);
         added.map_err(|error| not_written(&spooled.path, error))?;
     }
@@ -228,7 +228,7 @@ fn of_layout(job: &mut Job<'_>, blobs: &dyn Blobs, architecture: &str, images: &
             }
         }
     }
-    Err(refused("its indexes lie too deep in each other"))
+    Err(refused("its indexes are nested too deeply"))
 }
 
 /// Refuses a layout that holds several images, which are not one for several architectures.
@@ -237,7 +237,7 @@ fn only_one(list: &[Descriptor]) -> Result<(), String> {
     if list.len() > 1 && unnamed > 1 {
         let names: Vec<_> = list.iter().filter_map(|entry| entry.name.as_deref()).take(20).collect();
         let names = names.join(", ").escape_debug().to_string();
-        return Err(format!("it holds several images ({names}): copy the one that is meant, as `skopeo copy` can"));
+        return Err(format!("it contains several images ({names}): copy one of them, for example with `skopeo copy`"));
     }
     Ok(())
 }
@@ -254,7 +254,7 @@ fn assemble(
     let configuration = Configuration::parse(&text).map_err(|what| refused(&what))?;
     if configuration.diff_ids.len() != manifest.layers.len() {
         let (layers, known) = (manifest.layers.len(), configuration.diff_ids.len());
-        return Err(refused(&format!("its manifest has {layers} layers, its configuration {known}")));
+        return Err(refused(&format!("its manifest has {layers} layers, but its configuration {known}")));
     }
     let mut layers = Vec::new();
     for (descriptor, diff_id) in manifest.layers.iter().zip(configuration.diff_ids) {
@@ -284,7 +284,7 @@ fn document(job: &Job<'_>, blobs: &dyn Blobs, digest: &BlobDigest, bytes: Option
     let text = read_document(job, &blob)?;
     let found = BlobDigest::from_bytes(&Sha256::digest(&text));
     if found != *digest || bytes.is_some_and(|bytes| bytes != blob.bytes) {
-        return Err(job.refused(&format!("its document {digest} is not what it should be: it is {found}"), None));
+        return Err(job.refused(&format!("its document {digest} does not match: its digest is {found}"), None));
     }
     Ok(text)
 }
@@ -299,7 +299,7 @@ fn named(job: &Job<'_>, blobs: &dyn Blobs, name: &str) -> Result<Vec<u8>, PoolEr
     let found = blobs.open(name).map_err(|error| job.refused("cannot be read", Some(error)))?;
     match found {
         Some(blob) => read_document(job, &blob),
-        None => Err(job.refused(&format!("{} is missing in it", name.escape_debug()), None)),
+        None => Err(job.refused(&format!("it has no {}", name.escape_debug()), None)),
     }
 }
 

@@ -34,7 +34,7 @@ impl Images {
         let mut job = Job::start(&below.rootfs, self, progress);
         let staging = self.stage()?;
         let rootfs = staging.path().join(ROOTFS);
-        disk::make_directory(&rootfs).map_err(failed("make the directory", &rootfs))?;
+        disk::make_directory(&rootfs).map_err(failed("create the directory", &rootfs))?;
         let tree = self.tree(&rootfs).map_err(failed("open", &rootfs))?;
         let mut sink = Sink::new(&mut job, tree, staging.path());
         layers::link_all(&mut sink.tree, &below.rootfs)
@@ -84,9 +84,9 @@ fn node(entry: &Entry, path: GuestPath, kind: Kind) -> Node {
 
 /// A hard link at `at` to what a capture has.
 fn link(tree: &mut Tree, at: &GuestPath, root: &Path, path: &[u8]) -> Result<(), Refusal> {
-    let unreadable = |error| Refusal::system("cannot be found in its capture", error);
+    let unreadable = |error| Refusal::system("cannot be found in its saved state", error);
     let source = GuestPath::parse(path)?;
-    let (directory, name) = source.split().ok_or_else(|| Refusal::because("has no name in its capture"))?;
+    let (directory, name) = source.split().ok_or_else(|| Refusal::because("has no name in its saved state"))?;
     let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
     let root = rustix::fs::openat(CWD, root, flags, Mode::empty()).map_err(unreadable)?;
     let directory = if directory.is_empty() { b"." } else { directory };

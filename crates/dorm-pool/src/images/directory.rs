@@ -123,7 +123,7 @@ fn file((directory, name): (&OwnedFd, &OsString), path: &[u8], ids: GuestIds) ->
     let file = File::from(rustix::fs::openat(directory, name, flags, Mode::empty()).map_err(refused)?);
     let facts = rustix::fs::fstat(&file).map_err(refused)?;
     if FileType::from_raw_mode(facts.st_mode) != FileType::RegularFile {
-        return Err(Refusal::because("changes while it is read"));
+        return Err(Refusal::because("changed while it was read"));
     }
     let mut node = node(path, Kind::File(u64::try_from(facts.st_size).unwrap_or(0)), &facts)?;
     node.capability = Some(listing::capability(&file, ids)).filter(|value| !value.is_empty());

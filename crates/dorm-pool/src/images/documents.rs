@@ -45,13 +45,13 @@ impl FromStr for BlobDigest {
     fn from_str(text: &str) -> Result<Self, String> {
         let hex = text.strip_prefix("sha256:").ok_or_else(|| {
             let shown: String = text.chars().take(80).collect();
-            format!("the digest '{}' is not of the kind sha256", shown.escape_debug())
+            format!("the digest '{}' is not sha256", shown.escape_debug())
         })?;
         let legal = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
         if hex.len() == 64 && hex.bytes().all(legal) {
             Ok(Self(hex.to_owned()))
         } else {
-            Err("a digest is not 64 small hexadecimal digits behind 'sha256:'".to_owned())
+            Err("a digest is not 'sha256:' and 64 lower-case hexadecimal digits".to_owned())
         }
     }
 }
@@ -129,7 +129,7 @@ impl Packing {
         let found = known.iter().find(|(name, _)| *name == media_type);
         found.map(|(_, packing)| *packing).ok_or_else(|| {
             let shown: String = media_type.chars().take(120).collect();
-            format!("a layer is of the kind '{}', which is not known here", shown.escape_debug())
+            format!("a layer has the unsupported media type '{}'", shown.escape_debug())
         })
     }
 
@@ -231,9 +231,9 @@ impl Document {
     /// A phrase that says what is wrong with it.
     pub fn parse(text: &[u8]) -> Result<Self, String> {
         let raw: RawDocument =
-            serde_json::from_slice(text).map_err(|error| format!("the manifest is not one: {error}"))?;
+            serde_json::from_slice(text).map_err(|error| format!("the manifest is invalid: {error}"))?;
         if raw.schema_version.is_some_and(|version| version != 2) {
-            return Err("the manifest is of an old kind (schema 1): push the image again with a newer tool".to_owned());
+            return Err("the manifest has the old format schema 1: push the image again with a newer tool".to_owned());
         }
         match (raw.manifests, raw.config, raw.layers) {
             (Some(manifests), ..) => {
@@ -244,7 +244,7 @@ impl Document {
                 layers: layers.into_iter().map(Descriptor::try_from).collect::<Result<_, _>>()?,
             })),
             (None, Some(_), Some(_)) => Err(format!("the manifest has more than {LAYERS_MAX} layers")),
-            _ => Err("the manifest is neither that of an image nor an index".to_owned()),
+            _ => Err("the manifest is neither an image manifest nor an index".to_owned()),
         }
     }
 }
@@ -267,8 +267,8 @@ pub fn choose<'a>(index: &'a [Descriptor], architecture: &str) -> Result<&'a Des
             known.retain(|(os, _)| os != "unknown");
             let known: Vec<_> =
                 known.iter().take(20).map(|(os, found)| format!("{os}/{found}").escape_debug().to_string()).collect();
-            let known = if known.is_empty() { "none that is named".to_owned() } else { known.join(", ") };
-            Err(format!("there is no image for linux/{architecture} in it, but {known}: choose one with --arch"))
+            let known = if known.is_empty() { "no named one".to_owned() } else { known.join(", ") };
+            Err(format!("it has no image for linux/{architecture}, only {known}: choose one with --arch"))
         }
         ([first, ..], _) => Ok(first),
     }
@@ -281,7 +281,7 @@ impl Configuration {
     /// A phrase that says what is wrong with it.
     pub fn parse(text: &[u8]) -> Result<Self, String> {
         let raw: RawConfiguration = serde_json::from_slice(text)
-            .map_err(|error| format!("the configuration of the image is not one: {error}"))?;
+            .map_err(|error| format!("the configuration of the image is invalid: {error}"))?;
         if let Some(os) = raw.os.filter(|os| !os.is_empty() && os != "linux") {
             let shown: String = os.chars().take(40).collect();
             return Err(format!("the image is for {}, not for linux", shown.escape_debug()));
@@ -299,7 +299,7 @@ impl Configuration {
             architecture: filled(raw.architecture),
         };
         if let Some(bad) = settings.env.iter().find(|line| line.contains('\0') || line.starts_with('=')) {
-            return Err(format!("the image has a variable that cannot be: '{}'", bad.escape_debug()));
+            return Err(format!("the image has an invalid environment variable: '{}'", bad.escape_debug()));
         }
         let diff_ids = raw.rootfs.diff_ids.iter().map(|text| text.parse()).collect::<Result<Vec<_>, _>>()?;
         Ok(Self { settings, diff_ids })

@@ -68,7 +68,7 @@ impl Images {
         let manifest = layout(&mut file, image, ids).map_err(failed("write", part))?;
         file.sync_all().map_err(failed("sync", part))?;
         self.steps.durable(part);
-        Ok(ExportedImage { bytes: file.metadata().map_err(failed("look at", part))?.len(), manifest })
+        Ok(ExportedImage { bytes: file.metadata().map_err(failed("read the metadata of", part))?.len(), manifest })
     }
 }
 

@@ -95,7 +95,7 @@ impl Drop for Staging<'_> {
             && self.images.steps.alive()
             && let Err(error) = disk::remove_tree(&self.path)
         {
-            tracing::warn!(path = %self.path.display(), %error, "a half-imported image is left; the next import clears it");
+            tracing::warn!(path = %self.path.display(), %error, "cannot remove a partially imported image; the next import removes it");
         }
     }
 }
@@ -137,7 +137,7 @@ impl Images {
     fn import_rootfs(&self, job: &mut Job<'_>, tag: Option<&str>) -> Result<Image, PoolError> {
         let staging = self.stage()?;
         let rootfs = staging.path.join(ROOTFS);
-        disk::make_directory(&rootfs).map_err(failed("make the directory", &rootfs))?;
+        disk::make_directory(&rootfs).map_err(failed("create the directory", &rootfs))?;
         let tree = self.tree(&rootfs).map_err(failed("open", &rootfs))?;
         let mut sink = Sink::new(job, tree, &staging.path).read_by(&self.reader);
         sink.unpack()?;
@@ -192,7 +192,7 @@ impl Images {
         self.steps.reach(Step::ImportBegun)?;
         let _kept = self.keep_layers()?;
         let rootfs = staging.path.join(ROOTFS);
-        disk::make_directory(&rootfs).map_err(failed("make the directory", &rootfs))?;
+        disk::make_directory(&rootfs).map_err(failed("create the directory", &rootfs))?;
         let mut tree = self.tree(&rootfs).map_err(failed("open", &rootfs))?;
         let root = GuestPath::parse(b"").and_then(|path| tree.put(&directory_node(path, 0o755), &mut io::empty()));
         root.map_err(|refusal| job.entry_refused("/", refusal, &staging.path))?;
@@ -252,7 +252,7 @@ impl Images {
             layers: contents.order,
         };
         let text =
-            serde_json::to_vec_pretty(&about).map_err(|error| failed("put together", &path)(io::Error::from(error)))?;
+            serde_json::to_vec_pretty(&about).map_err(|error| failed("assemble", &path)(io::Error::from(error)))?;
         disk::write_new(&path, &text, &self.steps)?;
         disk::write_new(&staging.path.join(RECORD), self.ids.to_record().as_bytes(), &self.steps)?;
         disk::let_pass(&staging.path, self.ids.base())?;
@@ -314,7 +314,7 @@ impl Images {
             match disk::make_directory(&path) {
                 Ok(()) => break path,
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => number += 1,
-                Err(error) => return Err(failed("make the directory", &path)(error)),
+                Err(error) => return Err(failed("create the directory", &path)(error)),
             }
         };
         match disk::try_lock_directory(&path)? {
@@ -421,7 +421,7 @@ impl<'j, 'a> Sink<'j, 'a> {
             return Err(self.refused("it is neither a directory nor an archive", None));
         }
         if self.job.brought.entries() == 0 {
-            return Err(self.refused("there is nothing in it", None));
+            return Err(self.refused("it is empty", None));
         }
         Ok(())
     }

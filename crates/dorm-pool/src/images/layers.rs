@@ -82,7 +82,7 @@ impl Drop for Part {
             && self.steps.alive()
             && let Err(error) = disk::remove_tree(&self.path)
         {
-            tracing::warn!(path = %self.path.display(), %error, "a half-unpacked layer is left; the next import clears it");
+            tracing::warn!(path = %self.path.display(), %error, "cannot remove a partially unpacked layer; the next import removes it");
         }
     }
 }
@@ -111,13 +111,13 @@ impl Images {
         let tree = path.join(TREE);
         let sound = serde_json::from_slice::<AboutLayer>(&text).ok().filter(|about| about.format == FORMAT);
         if !self.has_ids(diff_id)? {
-            tracing::info!(layer = diff_id, "a layer was unpacked for guests with other host ids: it is unpacked anew");
+            tracing::info!(layer = diff_id, "a layer was unpacked with other host IDs; unpacking it again");
         } else if let Some(about) = sound
             && listing::list(&tree, self.ids)?.digest.as_str() == about.tree
         {
             return Ok(Some(Layer { diff_id: diff_id.to_owned(), tree, links: about.links, part: None }));
         } else {
-            tracing::warn!(layer = diff_id, "a layer is damaged: it is unpacked anew");
+            tracing::warn!(layer = diff_id, "a layer is damaged; unpacking it again");
         }
         let gone = self.layers_directory().join(format!("{GONE}{diff_id}"));
         disk::remove_tree(&gone)?;
@@ -184,7 +184,7 @@ impl Images {
             match disk::make_directory(&path) {
                 Ok(()) => return Ok(Part { path, is_here: true, steps: self.steps.clone() }),
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => number += 1,
-                Err(error) => return Err(failed("make the directory", &path)(error)),
+                Err(error) => return Err(failed("create the directory", &path)(error)),
             }
         }
     }
@@ -220,7 +220,7 @@ impl Images {
                 Err(PoolError::NoImage { .. }) => {}
                 // What cannot be read may need anything.
                 Err(error) => {
-                    tracing::warn!(image = %digest, error = %error, "layers are left, as an image cannot be read");
+                    tracing::warn!(image = %digest, error = %error, "cannot read an image; keeping all layers");
                     return Ok(());
                 }
             }
@@ -252,6 +252,6 @@ fn describe(part: &Path, links: &Links, images: &Images) -> Result<(), PoolError
     let about = AboutLayer { format: FORMAT, tree: found.digest.to_string(), bytes: found.bytes, links: links.clone() };
     disk::write_new(&part.join(RECORD), images.ids.to_record().as_bytes(), &images.steps)?;
     let path = part.join(ABOUT);
-    let text = serde_json::to_vec(&about).map_err(|error| failed("put together", &path)(io::Error::from(error)))?;
+    let text = serde_json::to_vec(&about).map_err(|error| failed("assemble", &path)(io::Error::from(error)))?;
     disk::write_new(&path, &text, &images.steps)
 }

@@ -52,7 +52,7 @@ impl Brought {
         self.entries += 1;
         if self.entries > limits.entries {
             let most = grouped(limits.entries);
-            return Err(Refusal::because(format!("is one too many: images have {most} at most (--image-entries-max)")));
+            return Err(Refusal::because(format!("exceeds the limit of {most} entries (--image-entries-max)")));
         }
         Ok(())
     }
@@ -72,7 +72,7 @@ impl Brought {
         let most = |source: u64| RATIO_FREE_BYTES.saturating_add(source.saturating_mul(limits.ratio));
         if self.source_bytes.is_some_and(|source| self.from_source > most(source)) {
             let ratio = limits.ratio;
-            let what = format!("is more than {ratio} times as long as what it is compressed to (--image-ratio-max)");
+            let what = format!("is more than {ratio} times as large as its compressed form (--image-ratio-max)");
             return Err(Refusal::because(what));
         }
         Ok(())
@@ -117,7 +117,7 @@ mod tests {
         let what = |refused: Result<(), Refusal>| refused.unwrap_err().what;
         let mut brought = Brought::default();
         brought.entry(&limits).unwrap();
-        assert!(what(brought.entry(&limits)).contains("1 at most (--image-entries-max)"));
+        assert!(what(brought.entry(&limits)).contains("limit of 1 entries (--image-entries-max)"));
         brought.begin(Some(100 << 20));
         assert!(what(brought.content(2 * GIB + 1, &limits)).contains("larger than 2 GiB (--image-file-mib-max)"));
         let mut brought = Brought::default();

@@ -100,7 +100,7 @@ fn hold_against(
     }
     match expected.next_if(|(known, _)| known == path) {
         Some((_, known)) if known == print => {}
-        Some(_) => note(found, path, "is not what was imported"),
+        Some(_) => note(found, path, "differs from the imported file"),
         None => note(found, path, "was not imported"),
     }
 }
@@ -126,7 +126,7 @@ impl FilesList {
         match lines.next() {
             Some(Ok(head)) if head == HEAD => Ok(Self { lines, is_whole: false, is_over: false }),
             Some(Err(error)) => Err(failed("read", path)(error)),
-            Some(Ok(_)) | None => Err(failed("read", path)(io::Error::other("it is not a list of files"))),
+            Some(Ok(_)) | None => Err(failed("read", path)(io::Error::other("not a list of files"))),
         }
     }
 }
@@ -192,7 +192,7 @@ pub(super) fn list_each(root: &Path, ids: GuestIds, each: &mut Each<'_>) -> Resu
     let mut open = vec![PathBuf::new()];
     while let Some(relative) = open.pop() {
         let path = root.join(&relative);
-        let facts = path.symlink_metadata().map_err(failed("look at", &path))?;
+        let facts = path.symlink_metadata().map_err(failed("read the metadata of", &path))?;
         state.add(&path, &relative, &facts)?;
         if facts.is_dir() {
             let mut children = Vec::new();

@@ -17,7 +17,7 @@ impl GuestPath {
         for part in raw.split(|byte| *byte == b'/') {
             match part {
                 b"" | b"." => continue,
-                b".." => return Err(Refusal::because("leads out of the image by '..'")),
+                b".." => return Err(Refusal::because("leads out of the image with '..'")),
                 _ if part.contains(&0) => return Err(Refusal::because("has a NUL in its name")),
                 _ if part.len() > NAME_MAX => return Err(Refusal::because("has a name of more than 255 bytes")),
                 _ => {}

@@ -44,7 +44,7 @@ impl Images {
             let (image, ids) = (digest.clone(), self.ids);
             return Err(PoolError::OtherIds { image, made_with, ids, needed_by });
         }
-        tracing::info!(image = %digest, from = %made_with, to = %self.ids, "the files of an image get the host ids that guests have now");
+        tracing::info!(image = %digest, from = %made_with, to = %self.ids, "changing the owners of an image's files to the present host IDs");
         self.change(digest)
     }
 

@@ -169,7 +169,7 @@ pub(super) fn begins_like_an_image(
         let mut told = Told::spawn(program, BEGINS, &[], input)?;
         match told.next()? {
             Message::Answer(answer) => Ok(answer),
-            _ => Err(Failed::Worker(told.worker.refused("it is no answer"))),
+            _ => Err(Failed::Worker(told.worker.refused("it is not an answer"))),
         }
         // What cannot be decompressed is found out when all of it is read.
         .inspect(|_| drop(decompressor))
@@ -219,7 +219,7 @@ fn spawn(program: &Program, role: &'static str, arguments: &[&str], input: Stdio
 }
 
 fn no_pipe() -> WorkerError {
-    WorkerError::Message { role: "any".to_owned(), what: "it has no pipe".to_owned() }
+    WorkerError::Message { role: "any".to_owned(), what: "it has no output pipe".to_owned() }
 }
 
 impl From<WorkerError> for Failed {
@@ -302,7 +302,7 @@ fn take(mut told: Told, sink: &mut Sink<'_, '_>, place: &dyn Fn() -> u64) -> Res
             Message::Wrong(wrong) => return Err(refused(sink, wrong)),
             Message::Done => return Ok(()),
             Message::Content(_) | Message::Place(..) | Message::Same(..) | Message::Answer(_) => {
-                return Err(Failed::Worker(told.worker.refused("it is about no entry")));
+                return Err(Failed::Worker(told.worker.refused("its type is unexpected")));
             }
         }
     }
@@ -339,7 +339,7 @@ impl Content<'_> {
                 Message::Content(bytes) if bytes > 0 && bytes as u64 <= self.left => bytes,
                 Message::Wrong(wrong) => return Err(Stopped::Wrong(wrong)),
                 _ => {
-                    let what = "it is not the content of its entry";
+                    let what = "it is not content of the current entry";
                     return Err(Stopped::Worker(io::Error::new(io::ErrorKind::InvalidData, what)));
                 }
             };
@@ -397,7 +397,7 @@ pub(super) fn message(frames: &mut Frames<impl Read>) -> io::Result<Message> {
         SAME => Message::Same(fields.text()?, fields.text()?),
         ANSWER => return Ok(Message::Answer(fields.as_bytes() == [1])),
         DONE => Message::Done,
-        _ => return Err(io::Error::new(io::ErrorKind::InvalidData, "it is of no kind")),
+        _ => return Err(io::Error::new(io::ErrorKind::InvalidData, "its type is unknown")),
     };
     fields.end()?;
     Ok(message)
@@ -415,7 +415,7 @@ fn wrong(fields: &mut Fields) -> io::Result<Wrong<PoolError>> {
 
 fn places(mut told: Told, file: File) -> Result<Option<Index>, Failed> {
     let Message::Answer(is_image) = told.next()? else {
-        return Err(Failed::Worker(told.worker.refused("it is no answer")));
+        return Err(Failed::Worker(told.worker.refused("it is not an answer")));
     };
     let mut index = Index::of(file);
     loop {
@@ -429,7 +429,7 @@ fn places(mut told: Told, file: File) -> Result<Option<Index>, Failed> {
             _ => None,
         };
         if added.is_none() {
-            return Err(Failed::Worker(told.worker.refused("it is not the place of a file")));
+            return Err(Failed::Worker(told.worker.refused("it is not the position of a file")));
         }
     }
 }

@@ -61,7 +61,7 @@ impl std::fmt::Display for Foreign {
         match &self.data {
             Some(data) if data.is_dir() => write!(f, "the data directory {} ({})", data.display(), self.id),
             Some(data) => write!(f, "the data directory {} ({}), which is not there now", data.display(), self.id),
-            None => write!(f, "the data directory with the id {}", self.id),
+            None => write!(f, "the data directory with the ID {}", self.id),
         }
     }
 }
@@ -71,7 +71,7 @@ impl Images {
     pub(crate) fn set_owner(&mut self, owner: Owner) -> Result<(), PoolError> {
         let own = self.references().join(&owner.id);
         if !is_id(&owner.id) {
-            let error = io::Error::new(io::ErrorKind::InvalidInput, "it is no id of a data directory");
+            let error = io::Error::new(io::ErrorKind::InvalidInput, "not an ID of a data directory");
             return Err(failed("keep references in", &own)(error));
         }
         let _held = self.lock()?;
@@ -148,7 +148,7 @@ impl Images {
             let refers = match references.join(digest.as_str()).symlink_metadata() {
                 Ok(_) => true,
                 Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => false,
-                Err(error) => return Err(failed("look at", &references)(error)),
+                Err(error) => return Err(failed("read the metadata of", &references)(error)),
             };
             let written = read(&references);
             if refers && !written.as_ref().is_some_and(|written| self.is_copied(written, &id)) {

@@ -95,7 +95,7 @@ impl Images {
         let Some(error) = first else { return Ok(image) };
         // The next import or pull must not take what is damaged for a layer that is here.
         if let Err(error) = self.set_aside_damaged(&image.layers) {
-            tracing::warn!(image = %digest, %error, "the layers of a damaged image could not be looked at");
+            tracing::warn!(image = %digest, %error, "cannot check the layers of a damaged image");
         }
         Err(error)
     }
@@ -130,7 +130,7 @@ impl Images {
             return Ok(Vec::new());
         }
         if found.is_empty() {
-            let what = format!("has other files than were imported: its digest now is {digest_now}");
+            let what = format!("does not match the imported files: its digest is now {digest_now}");
             found.push(Damage { path: PathBuf::new(), what });
         }
         found.truncate(NAMED_MAX);
@@ -165,11 +165,11 @@ impl Images {
             Err(error) => return Err(error),
         };
         let kept = match self.digest_now(digest, &listing)? == *digest {
-            true => fs::rename(&part, files).map_err(failed("name the list", files)),
+            true => fs::rename(&part, files).map_err(failed("rename the list", files)),
             false => disk::remove_file(&part),
         };
         if let Err(error) = kept {
-            tracing::warn!(image = %digest, %error, "the files of an image are not on record; damage will not name them");
+            tracing::warn!(image = %digest, %error, "cannot record the files of an image; reports of damage will not name files");
         }
         Ok(listing)
     }
@@ -211,7 +211,7 @@ impl Images {
                 }
                 if !look(&target).is_ok_and(|now| now.is_dir()) {
                     remove(&target)?;
-                    disk::make_directory(&target).map_err(failed("make the directory", &target))?;
+                    disk::make_directory(&target).map_err(failed("create the directory", &target))?;
                 }
                 lchown(&target, Some(facts.uid()), Some(facts.gid())).map_err(failed("set the owner of", &target))?;
                 let mode = fs::Permissions::from_mode(facts.mode());
@@ -230,7 +230,7 @@ impl Images {
         fs::File::open(&old_root)
             .and_then(|directory| Ok(rustix::fs::syncfs(directory)?))
             .map_err(failed("sync the file system of", &old_root))?;
-        tracing::warn!(image = %digest, "a damaged image was made whole by importing it again");
+        tracing::warn!(image = %digest, "repaired a damaged image by importing it again");
         self.verify(digest).map(drop)
     }
 
@@ -245,7 +245,7 @@ fn damaged(image: &Digest, damage: &Damage) -> PoolError {
 }
 
 fn look(path: &Path) -> Result<fs::Metadata, PoolError> {
-    path.symlink_metadata().map_err(failed("look at", path))
+    path.symlink_metadata().map_err(failed("read the metadata of", path))
 }
 
 /// Removes whatever has this name.

@@ -43,7 +43,7 @@ impl Drop for Spool {
         let directory = std::mem::take(&mut self.directory);
         elsewhere(&self.steps, move || {
             if let Err(error) = disk::remove_tree(&directory) {
-                tracing::warn!(path = %directory.display(), %error, "an archive is left; the next import clears it");
+                tracing::warn!(path = %directory.display(), %error, "cannot remove an archive; the next import removes it");
             }
         });
     }

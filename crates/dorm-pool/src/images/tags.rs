@@ -30,7 +30,7 @@ impl Images {
                 Ok(text) => text,
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
                 Err(error) => {
-                    tracing::warn!(tag = name, %error, "a tag cannot be read and names no image");
+                    tracing::warn!(tag = name, %error, "cannot read a tag; it names no image");
                     continue;
                 }
             };

@@ -62,7 +62,7 @@ impl Tree {
         let Some((directory, name)) = node.path.split() else {
             return match node.kind {
                 Kind::Directory => self.finish_directory(node, None),
-                _ => Err(Refusal::because("is the root of the image, but no directory")),
+                _ => Err(Refusal::because("is the root of the image, but not a directory")),
             };
         };
         self.enter(directory)?;
@@ -133,7 +133,7 @@ impl Tree {
             let read = read_full(content, free).map_err(|error| Refusal::system("cannot be read", error))?;
             left -= read as u64;
             if read < want {
-                return Err(Refusal::because(format!("is cut short: {left} of {bytes} bytes are missing")));
+                return Err(Refusal::because(format!("is truncated: {left} of {bytes} bytes are missing")));
             }
             let added = sparse.add(&self.buffer[..want], &mut self.meter);
             added.map_err(|error| Refusal::system("cannot be written", error))?;
@@ -148,14 +148,15 @@ impl Tree {
         let Some((directory, original)) = target.split() else {
             return Err(Refusal::because("is a hard link to the root of the image"));
         };
-        let from = self.resolve(directory).map_err(|error| Refusal::system("is a hard link to nowhere", error))?;
+        let from =
+            self.resolve(directory).map_err(|error| Refusal::system("is a hard link to a missing file", error))?;
         if self.is_same(&from, original, name)? {
             return Ok(());
         }
         self.make(name, |parent| rustix::fs::linkat(&from, original, parent, name, AtFlags::empty())).map_err(
             |refusal| match refusal.source {
                 Some(error) if error.kind() == io::ErrorKind::NotFound => {
-                    Refusal::system("is a hard link to something that does not come before it", error)
+                    Refusal::system("is a hard link to an entry that does not precede it", error)
                 }
                 source => Refusal { source, ..refusal },
             },
@@ -201,7 +202,7 @@ impl Tree {
     fn unlink(&self, name: &[u8]) -> Result<(), Refusal> {
         let flags = if self.is_directory(name)? { AtFlags::REMOVEDIR } else { AtFlags::empty() };
         rustix::fs::unlinkat(self.parent()?, name, flags)
-            .map_err(|error| Refusal::system("cannot replace what is there", error))
+            .map_err(|error| Refusal::system("cannot replace the existing entry", error))
     }
 
     fn finish_directory(&mut self, node: &Node, name: Option<&[u8]>) -> Result<(), Refusal> {
@@ -242,7 +243,7 @@ impl Tree {
 
     fn owner(&self, node: &Node) -> Result<(Uid, Gid), Refusal> {
         let id = |id: u32| {
-            let because = || Refusal::because(format!("belongs to id {id}: sandboxes have the ids 0 to 65535"));
+            let because = || Refusal::because(format!("belongs to ID {id}: sandboxes have the IDs 0 to 65535"));
             self.ids.host(id).ok_or_else(because)
         };
         Ok((Uid::from_raw(id(node.user)?), Gid::from_raw(id(node.group)?)))
@@ -266,7 +267,7 @@ impl Tree {
     }
 
     fn make_all(&mut self, directory: &[u8]) -> Result<OwnedFd, Refusal> {
-        let refused = |error| Refusal::system("is in a directory that cannot be made", error);
+        let refused = |error| Refusal::system("is in a directory that cannot be created", error);
         let ends = directory.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at);
         let mut above = self.resolve(b"").map_err(refused)?;
         let mut start = 0;
@@ -305,11 +306,11 @@ impl Tree {
 }
 
 fn no_room(error: PoolError) -> Refusal {
-    Refusal::system("cannot be made", as_io(error))
+    Refusal::system("cannot be created", as_io(error))
 }
 
 fn cannot_be_made(error: Errno) -> Refusal {
-    Refusal::system("cannot be made", error)
+    Refusal::system("cannot be created", error)
 }
 
 fn mode(node: &Node) -> Mode {
@@ -323,7 +324,7 @@ fn times(seconds: i64) -> Timestamps {
 
 fn owner_refused(error: Errno) -> Refusal {
     match error {
-        Errno::PERM => Refusal::system("cannot be given to its owner: run this as root", error),
+        Errno::PERM => Refusal::system("cannot be given to its owner: run as root", error),
         _ => Refusal::system("cannot be given to its owner", error),
     }
 }

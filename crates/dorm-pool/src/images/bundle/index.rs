@@ -67,7 +67,7 @@ impl Blobs for Index {
                 Some(Place::Same(other)) => name = other,
             }
         }
-        Err(io::Error::other("its links lead in a circle"))
+        Err(io::Error::other("its links form a loop"))
     }
 }
 

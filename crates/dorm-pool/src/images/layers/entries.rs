@@ -24,7 +24,7 @@ impl LayerEntries {
             return Ok(None);
         }
         if above.any(|part| part.starts_with(WHITEOUT)) {
-            return Err(Refusal::because("is in something that stands for a removal"));
+            return Err(Refusal::because("is inside a whiteout"));
         }
         if name.starts_with(WHITEOUT) {
             return if name == OPAQUE {
@@ -32,7 +32,7 @@ impl LayerEntries {
             } else if name.starts_with(PRIVATE) {
                 Ok(None)
             } else if matches!(&name[WHITEOUT.len()..], b"" | b"." | b"..") {
-                Err(Refusal::because("stands for the removal of something that no directory holds"))
+                Err(Refusal::because("is a whiteout with an invalid name"))
             } else {
                 Ok(Some(mark(node)))
             };
@@ -40,7 +40,9 @@ impl LayerEntries {
         match &node.kind {
             Kind::HardLink(target) if !tree.has(target) => {
                 if self.links.len() >= LINKS_MAX {
-                    return Err(Refusal::because("is one link to a lower layer too many: layers have 10,000 at most"));
+                    return Err(Refusal::because(
+                        "exceeds the limit of 10,000 hard links from one layer to the layers below it",
+                    ));
                 }
                 self.links.push((node.path.as_bytes().to_vec(), target.as_bytes().to_vec()));
                 Ok(None)

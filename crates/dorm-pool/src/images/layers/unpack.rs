@@ -85,7 +85,7 @@ pub(in crate::images) fn unpack(images: &Images, layer: &LayerBlob, job: &mut Jo
     let part = images.part()?;
     images.steps.reach(Step::LayerBegun)?;
     let tree_path = part.path.join(TREE);
-    disk::make_directory(&tree_path).map_err(failed("make the directory", &tree_path))?;
+    disk::make_directory(&tree_path).map_err(failed("create the directory", &tree_path))?;
     let tree = images.tree(&tree_path).map_err(failed("open", &tree_path))?.for_layer();
     let mut sink = Sink::new(job, tree, &part.path).of_layer().read_by(&images.reader);
     let links = fill(&mut sink, layer, blob)?;
@@ -118,11 +118,13 @@ fn fill(sink: &mut Sink<'_, '_>, layer: &LayerBlob, blob: &Blob) -> Result<Links
     // A blob that is not compressed is what comes out of it: one sum is enough.
     let packed = packed.unwrap_or_else(|| sum.clone());
     if let Some(digest) = layer.digest.as_ref().filter(|digest| **digest != packed) {
-        return Err(sink.refused(&format!("a layer is not what its manifest says: it is {packed}, not {digest}"), None));
+        return Err(
+            sink.refused(&format!("a layer does not match its manifest: its digest is {packed}, not {digest}"), None)
+        );
     }
     if sum != layer.diff_id {
         let wanted = &layer.diff_id;
-        let what = format!("a layer is not what its configuration says: unpacked it is {sum}, not {wanted}");
+        let what = format!("a layer does not match its configuration: unpacked, its digest is {sum}, not {wanted}");
         return Err(sink.refused(&what, None));
     }
     Ok(sink.links())

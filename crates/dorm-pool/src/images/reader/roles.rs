@@ -25,7 +25,7 @@ fn decompress(work: Work) -> io::Result<()> {
     let packing = match work.arguments.first().map(String::as_str) {
         Some("gzip") => Packing::Gzip,
         Some("zstd") => Packing::Zstd,
-        _ => return Err(io::Error::other("there is no such compression")),
+        _ => return Err(io::Error::other("unknown compression")),
     };
     let mut output = work.output;
     let mut from = archive::decompress(packing, work.input)?;
@@ -108,7 +108,7 @@ impl Entries for Told {
             let read = read.map_err(|error| refused(Refusal::system("cannot be read", error)))?;
             left -= read as u64;
             if read < want {
-                let what = format!("is cut short: {left} of {bytes} bytes are missing");
+                let what = format!("is truncated: {left} of {bytes} bytes are missing");
                 return Err(refused(Refusal::because(what)));
             }
             self.sender.send(CONTENT, self.buffer.get(..read).unwrap_or_default())?;

@@ -68,13 +68,13 @@ pub(in crate::images) fn node(fields: &mut Fields) -> io::Result<(String, Node)>
         SYMLINK => Kind::Symlink(link_target(target).map_err(refused)?),
         HARD_LINK => Kind::HardLink(GuestPath::parse(&target).map_err(refused)?),
         FIFO => Kind::Fifo,
-        _ => return Err(io::Error::new(io::ErrorKind::InvalidData, "an entry is of no kind")),
+        _ => return Err(io::Error::new(io::ErrorKind::InvalidData, "an entry has an unknown kind")),
     };
     let (mode, user, group) = (fields.small()?, fields.small()?, fields.small()?);
     let modified = fields.number()?.cast_signed();
     let capability = Some(fields.text()?).filter(|value| !value.is_empty());
     if capability.as_ref().is_some_and(|value| value.len() > CAPABILITY_MAX) {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, "an entry has capabilities that cannot be"));
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "an entry has invalid capabilities"));
     }
     fields.end()?;
     Ok((name, Node { path, kind, mode, user, group, modified, capability }))

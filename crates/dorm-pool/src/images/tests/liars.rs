@@ -73,22 +73,32 @@ fn text(error: &PoolError) -> String {
 async fn a_worker_that_lies_or_dies_fails_its_import_and_leaves_nothing() {
     let file = || node(Kind::File(8));
     let cases = [
-        ("leads out", Said::new().path(b"../../etc/shadow"), "", "cannot be"),
-        ("leads out from the root", Said::new().entry(&node(Kind::Fifo)).path(b"a/../../../b"), "", "cannot be"),
-        ("says nothing", Said::new(), "", "ended before it was done"),
+        ("leads out", Said::new().path(b"../../etc/shadow"), "", "invalid message"),
+        ("leads out from the root", Said::new().entry(&node(Kind::Fifo)).path(b"a/../../../b"), "", "invalid message"),
+        ("says nothing", Said::new(), "", "ended early"),
         ("fails", Said::new(), "echo why >&2; exit 3", "exit status: 3 (\"why\")"),
         ("is killed", Said::new().entry(&node(Kind::Directory)), "kill -9 $$", "signal: 9"),
         ("is killed in a file", Said::new().entry(&file()).frame(CONTENT, b"1234"), "kill -9 $$", "signal: 9"),
-        ("has a longer file", Said::new().entry(&file()).frame(CONTENT, b"123456789"), "", "content of its entry"),
-        ("has a shorter file", Said::new().entry(&file()).frame(CONTENT, b"1").frame(DONE, b""), "", "content of its"),
-        ("has content of nothing", Said::new().frame(CONTENT, b"1"), "", "about no entry"),
-        ("knows another message", Said::new().frame(77, b"1"), "", "of no kind"),
-        ("answers what is not asked", Said::new().frame(ANSWER, &[1]), "", "about no entry"),
-        ("begins a frame", Said::new(), "printf '\\377\\377\\377\\377\\001'", "longer than any message"),
+        (
+            "has a longer file",
+            Said::new().entry(&file()).frame(CONTENT, b"123456789"),
+            "",
+            "content of the current entry",
+        ),
+        (
+            "has a shorter file",
+            Said::new().entry(&file()).frame(CONTENT, b"1").frame(DONE, b""),
+            "",
+            "content of the current entry",
+        ),
+        ("has content of nothing", Said::new().frame(CONTENT, b"1"), "", "its type is unexpected"),
+        ("knows another message", Said::new().frame(77, b"1"), "", "its type is unknown"),
+        ("answers what is not asked", Said::new().frame(ANSWER, &[1]), "", "its type is unexpected"),
+        ("begins a frame", Said::new(), "printf '\\377\\377\\377\\377\\001'", "longer than the maximum message length"),
         ("has too much", Said::new().entry(&node(Kind::File(1 << 50))), "", "larger than 64 GiB"),
-        ("links out", Said::new().entry(&node(Kind::Symlink(vec![b'x'; 4096]))), "", "cannot be"),
-        ("owns too much", Said::new().entry(&Node { user: 70_000, ..node(Kind::Fifo) }), "", "ids 0 to 65535"),
-        ("has nothing", Said::new().frame(DONE, b""), "", "there is nothing in it"),
+        ("links out", Said::new().entry(&node(Kind::Symlink(vec![b'x'; 4096]))), "", "invalid message"),
+        ("owns too much", Said::new().entry(&Node { user: 70_000, ..node(Kind::Fifo) }), "", "IDs 0 to 65535"),
+        ("has nothing", Said::new().frame(DONE, b""), "", "it is empty"),
     ];
     for (name, said, then, expected) in cases {
         let home = tempfile::tempdir().unwrap();
@@ -134,5 +144,5 @@ async fn a_worker_cannot_place_a_file_outside_of_its_archive() {
     let pool = lied_to(&home, Said::new(), "");
     fs::write(home.path().join("index"), index.into_inner().unwrap()).unwrap();
     let error = import(&pool, &write(&home, &archive(&sample()))).await.unwrap_err();
-    assert!(text(&error).contains("not the place of a file"), "{}", text(&error));
+    assert!(text(&error).contains("not the position of a file"), "{}", text(&error));
 }

@@ -78,7 +78,7 @@ impl Tree {
         facts: &Stat,
     ) -> Result<(), Refusal> {
         let Some((directory, name)) = path.split() else {
-            return Err(Refusal::because("is the root of the image, but no directory"));
+            return Err(Refusal::because("is the root of the image, but not a directory"));
         };
         self.enter(directory)?;
         let kind = FileType::from_raw_mode(facts.st_mode);
@@ -146,9 +146,10 @@ impl Tree {
 
     /// Removes `name` from the entered directory, with all that is in it. Links are not followed.
     fn take_away(&self, name: &[u8]) -> Result<(), Refusal> {
-        let refused = |error: io::Error| Refusal::system("cannot be removed for what a layer has there", error);
+        let refused =
+            |error: io::Error| Refusal::system("cannot be removed to make place for an entry of a layer", error);
         if matches!(name, b"" | b"." | b"..") || name.contains(&b'/') {
-            return Err(Refusal::because("stands for the removal of something that no directory holds"));
+            return Err(Refusal::because("is a whiteout with an invalid name"));
         }
         let parent = self.parent()?;
         match rustix::fs::unlinkat(parent, name, AtFlags::empty()) {
