@@ -1,4 +1,4 @@
-//! What can go wrong with `runsc` and around it, before the port's own error is made of it.
+//! Errors of `runsc` and its surroundings, before they become errors of the port.
 
 use std::io;
 use std::path::PathBuf;
@@ -13,17 +13,18 @@ use crate::cgroup::CgroupError;
 use crate::disk::DiskError;
 use crate::files::FilesError;
 
-/// Why something on the host, or a sandbox, did not do what was asked.
+/// Why the host or a sandbox did not complete an operation.
 #[derive(Debug, Error)]
 pub(crate) enum GvisorError {
-    /// A file on a volume is open in the guest and deleted: it cannot be in an image, and nobody could open it again.
+    /// The guest has a deleted file on a volume open. Such a file cannot be in a memory image, and
+    /// could not be opened again after a restore.
     #[error(
         "a program in the sandbox holds a deleted file of a volume open, '{}': close the file, and keep temporary files on \
          the sandbox's own disk",
         .0.display()
     )]
     DeletedOnVolume(PathBuf),
-    /// Its memory and files cannot be saved as good.
+    /// The disk has lost writes, so memory and files cannot be saved as intact.
     #[error(
         "its disk has lost writes: {0}. It cannot be saved: copy the files you need out of it and create a new sandbox"
     )]
@@ -79,7 +80,7 @@ pub(crate) enum GvisorError {
         #[source]
         source: FilesError,
     },
-    /// An image is not as long as it says it is.
+    /// The size of a memory image differs from the size that it records.
     #[error("the memory image in {} is incomplete", image.display())]
     Short {
         image: PathBuf,
@@ -99,7 +100,7 @@ impl GvisorError {
         Self::System { operation, source: source.into() }
     }
 
-    /// The port's error for this one, met while doing `operation` on `run`.
+    /// Converts to the port's error for `operation` on `run`.
     pub(crate) fn of(self, operation: &'static str, run: &RunId) -> EngineError {
         if self.is_lack_of_room() {
             EngineError::NoRoom { operation, run: run.clone(), source: Box::new(self) }
@@ -108,7 +109,7 @@ impl GvisorError {
         }
     }
 
-    /// Whether the host has no room left, as far as the host's own error says so.
+    /// Returns whether the host's own error says that it has no space left.
     fn is_lack_of_room(&self) -> bool {
         let full = |source: &io::Error| {
             matches!(
@@ -127,7 +128,7 @@ impl GvisorError {
     }
 }
 
-/// An error and its causes in one line, for the log.
+/// Returns an error and its causes in one line, for the log.
 pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();

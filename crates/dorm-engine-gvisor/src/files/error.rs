@@ -1,11 +1,12 @@
-//! Why the files could not be read out of a memory image.
+//! Why files could not be read out of a memory image.
 
 use std::io;
 
 use dorm_worker::WorkerError;
 use thiserror::Error;
 
-/// The release of the engine whose images are known; what others write is believed only as far as it looks the same.
+/// The release of gVisor whose images are known. Images of other releases are read only as far as
+/// they look the same.
 const KNOWN: &str = "release 20240729.0";
 
 /// What is wrong, without the name of the image.
@@ -51,7 +52,7 @@ impl FilesError {
         move |source| Self::File { operation: "read", file, source }
     }
 
-    /// The host's own error behind this one, if there is one.
+    /// Returns the operating system's error behind this one, if there is one.
     pub(crate) fn host_error(&self) -> Option<&io::Error> {
         match self {
             Self::File { source, .. } | Self::Sink { source, .. } => Some(source),

@@ -1,12 +1,12 @@
-//! Passing over values without looking at them.
+//! Skips values without decoding them.
 
 use super::{Result, Wire, tag};
 
-/// How deep values may stand in one another. Pointers do not nest, so real images stay far below.
+/// The maximum nesting of values. Pointers do not nest, so real images stay far below.
 const DEPTH_MAX: u32 = 64;
 
 impl Wire<'_> {
-    /// Passes over the value here.
+    /// Skips the value at this position.
     pub(in crate::files) fn skip(&mut self) -> Result<()> {
         self.skip_value(0)
     }
@@ -89,7 +89,7 @@ impl Wire<'_> {
         if count > self.left() { self.fault("it ends before the announced length") } else { Ok(()) }
     }
 
-    /// Passes over the name of a type, as pointers and interfaces carry it.
+    /// Skips the name of a type, as encoded in pointers and interfaces.
     pub(super) fn skip_type(&mut self, depth: u32) -> Result<()> {
         if depth > DEPTH_MAX {
             return self.fault("types are nested too deeply");
@@ -111,7 +111,7 @@ impl Wire<'_> {
     }
 }
 
-/// Whether values of this kind take no byte, so that no number of them is too many to stand here.
+/// Returns whether values of this kind take no bytes, so that any number of them fits.
 pub(super) fn is_empty(tag: u64) -> bool {
     matches!(tag, tag::NIL | tag::NO_FIELDS)
 }
