@@ -1,5 +1,6 @@
-//! [`Network`] on this host. Turns blocking work into futures and keeps what lives in this process: the look-up of
-//! names for each lease. What exists is asked of the notes and the kernel, never of memory.
+//! [`Network`] on this host. Turns blocking work into futures and keeps the state of this process:
+//! the DNS forwarder of each lease. The leases themselves are always read from the notes and the
+//! kernel, never from memory.
 
 use std::collections::BTreeMap;
 use std::net::TcpStream;
@@ -27,8 +28,8 @@ const CONNECT_LIMIT: Duration = Duration::from_secs(5);
 
 /// The leases of one daemon on this host.
 ///
-/// Dropping it leaves every lease as it is, to be found by the next [`HostNetwork::open`]. Only while one is open are
-/// look-ups of names answered; in between they are refused at once.
+/// Dropping it leaves every lease in place for the next [`HostNetwork::open`]. DNS queries are only
+/// answered while a `HostNetwork` is open; otherwise they are refused at once.
 #[derive(Debug)]
 pub struct HostNetwork {
     leases: Arc<Leases>,
@@ -37,13 +38,15 @@ pub struct HostNetwork {
     keeper: Keeper,
 }
 
-/// Watches whether the host still forwards packets of sandboxes. Ends when it is dropped.
+/// The task that ensures that the host still forwards packets of sandboxes. Dropping it ends the
+/// task.
 #[derive(Debug)]
 struct Keeper(JoinHandle<()>);
 
 impl Keeper {
-    /// An interface that comes back, such as that of a tunnel, does not forward as it did. Nothing tells of it that all
-    /// hosts have, so it is looked at: two small files for all sandboxes together.
+    /// An interface that reappears, such as that of a tunnel, has lost its forwarding setting. No
+    /// notification exists on all hosts, so the task polls: two small files for all sandboxes
+    /// together.
     fn start(leases: &Arc<Leases>, every: Duration) -> Self {
         let leases = Arc::clone(leases);
         Self(tokio::spawn(async move {
@@ -68,10 +71,10 @@ impl Drop for Keeper {
 }
 
 impl HostNetwork {
-    /// Takes up the leases that are there, and removes those that are half-made or half-removed. Needs root.
+    /// Adopts the existing leases, and removes those that are incomplete. Requires root.
     ///
     /// # Errors
-    /// A configuration that cannot work, or the host refuses; the text says which.
+    /// When the configuration is invalid, or the host refuses an operation, which the error names.
     pub async fn open(config: Config) -> Result<Self, NetworkError> {
         let layout = Layout::new(&config).map_err(|error| failed("read the configuration", error))?;
         let every = config.watch_every;
@@ -92,7 +95,7 @@ impl HostNetwork {
         let keeper = Keeper::start(&leases, every);
         let network = Self { leases, forwarders: Mutex::default(), places: SharedPlaces::default(), keeper };
         for (id, egress, sockets) in found {
-            // What was begun under a daemon that did not note this goes on as it began.
+            // A lease from a daemon that did not record this keeps its original policy.
             let policy = egress.map_or(Ok(Policy::Public), |egress| policy(&egress));
             let served = sockets.and_then(|sockets| network.serve_names(id, sockets, policy?));
             if let Err(error) = served {
@@ -106,7 +109,7 @@ impl HostNetwork {
         Ok(network)
     }
 
-    /// Stops answering look-ups of names. Every lease stays; nothing else may be called afterwards.
+    /// Stops answering DNS queries. Every lease stays; no other method may be called afterwards.
     pub async fn close(&self) {
         self.keeper.0.abort();
         let forwarders = std::mem::take(&mut *self.forwarders());
@@ -115,11 +118,11 @@ impl HostNetwork {
         }
     }
 
-    /// Removes every lease, and everything on the host that bears this prefix, noted or not. For uninstalling and
-    /// tests.
+    /// Removes every lease, and everything on the host with this prefix, recorded or not. For
+    /// uninstalling and tests.
     ///
     /// # Errors
-    /// What the host refuses to give up.
+    /// When the host refuses to remove something.
     pub async fn remove_all(&self) -> Result<(), NetworkError> {
         self.close().await;
         let leases = Arc::clone(&self.leases);
@@ -146,7 +149,7 @@ impl Network for HostNetwork {
         let (send, receive) = oneshot::channel();
         tokio::task::spawn_blocking(move || {
             let made = leases.make().map(|(id, sockets)| (Unclaimed { leases, id, claim: Claim::Open }, sockets));
-            // When the caller is gone, what it does not take removes itself.
+            // If the caller is gone, the value is dropped, which removes the lease.
             let _ = send.send(made);
         });
         let lost = |error| failed("create a network lease", error);
@@ -163,7 +166,7 @@ impl Network for HostNetwork {
             Some(change) => Some(change.await),
             None => None,
         };
-        // The lock goes with the work, which goes on when the caller is gone.
+        // The lock moves into the work, which continues when the caller is gone.
         let set = move || {
             leases.set_policy(lease, &egress, &policy)?;
             if let Some(changing) = changing {
@@ -177,7 +180,7 @@ impl Network for HostNetwork {
     async fn connect(&self, lease: LeaseId, port: u16) -> Result<BoxStream, NetworkError> {
         let fail = |error| failed(format!("connect to port {port} of network lease {}", lease.0), error);
         let gateway = self.leases.gateway(lease)?;
-        // A socket belongs to the namespace it was made in, wherever it is used.
+        // A socket belongs to the namespace in which it was created, wherever it is used.
         let made = namespace::inside_soon(&gateway, || {
             let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
             socket_with(AddressFamily::INET, SocketType::STREAM, flags, None)
@@ -215,7 +218,7 @@ impl Network for HostNetwork {
     }
 }
 
-/// A lease that is made but that nobody knows of yet.
+/// A lease that is complete but not yet returned to the caller.
 struct Unclaimed {
     leases: Arc<Leases>,
     id: LeaseId,

@@ -29,8 +29,8 @@ const LOOK_AGAIN_MS: std::ops::RangeInclusive<u64> = 20..=200;
 /// Above the level, polling only detects that usage has fallen below it, which is not urgent.
 const LOOK_AGAIN_ABOVE: Duration = Duration::from_millis(50);
 
-/// Returns the soft threshold for a hard limit, both in bytes: the limit without the margin, of
-/// that 80 %, or 64 MiB less, whichever is more.
+/// Returns the soft threshold for a hard limit, both in bytes: 80 % of the limit without the
+/// margin, or 64 MiB below that limit, whichever is more.
 pub fn soft_threshold(limit: u64) -> u64 {
     let limit = limit.saturating_sub(MARGIN_BYTES);
     (limit - limit / 5).max(limit.saturating_sub(64 << 20))
