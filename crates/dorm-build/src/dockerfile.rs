@@ -1,5 +1,5 @@
-//! Reads the part of Dockerfiles that steps can express. Everything else is refused with its line: an image that is
-//! silently another one than its Dockerfile says is worth less than none.
+//! Parses the subset of Dockerfiles that build steps can express. Everything else is rejected with
+//! its line number: an image that silently differs from its Dockerfile is worse than none.
 
 use std::collections::BTreeMap;
 
@@ -9,11 +9,12 @@ use crate::BuildError;
 use crate::plan::{Command, Copy, Kept, Placed, Plan, Settings, Step};
 use crate::words::{Values, expand, split};
 
-/// The plan of a Dockerfile; `arguments` are values for its `ARG`s, and `base` is what the image that it begins with brings
-/// along: its variables may be used in the file. Which image that is does not depend on `base`.
+/// Returns the plan of a Dockerfile. `arguments` are the values of its `ARG`s. `base` contains the
+/// settings of its base image, whose variables may be used in the file; the choice of the base
+/// image does not depend on `base`.
 ///
 /// # Errors
-/// The line that cannot be built, and what to write instead. An argument of which no `ARG` knows.
+/// The line that is not supported, with an alternative; or an argument that no `ARG` declares.
 pub fn from_dockerfile(text: &str, arguments: &BTreeMap<String, String>, base: &Kept) -> Result<Plan, BuildError> {
     let parsed = parse_dockerfile::parse(text)
         .map_err(|error| BuildError::Line { line: error.line().max(1), what: without_place(&error.to_string()) })?;
@@ -34,7 +35,7 @@ pub fn from_dockerfile(text: &str, arguments: &BTreeMap<String, String>, base: &
     reader.read(&parsed.instructions)
 }
 
-/// The parser's own words end with where that is, which we say ourselves.
+/// Removes the position at the end of the parser's message, which is reported separately.
 fn without_place(text: &str) -> String {
     text.split(" at line ").next().unwrap_or(text).to_owned()
 }
@@ -42,7 +43,7 @@ fn without_place(text: &str) -> String {
 struct Reader<'a> {
     text: &'a str,
     given: &'a BTreeMap<String, String>,
-    /// The arguments of which an `ARG` has told.
+    /// The arguments that an `ARG` has declared.
     known: Vec<String>,
     base: &'a Kept,
     arguments: Values,
@@ -81,7 +82,7 @@ impl Reader<'_> {
             if let Err(BuildError::Step { what }) = self.settings.apply(&step) {
                 return Err(self.error(at, what));
             }
-            // A variable goes before an argument of the same name.
+            // A variable takes precedence over an argument of the same name.
             let set = |name: &String| self.settings.0.env.contains_key(name);
             let arguments = match step {
                 Step::Run(_) => self.arguments.clone().into_iter().filter(|(name, _)| !set(name)).collect(),
@@ -120,7 +121,7 @@ impl Reader<'_> {
                     );
                 }
                 self.plan = Some(Plan { from: image, steps: Vec::new() });
-                // What was told before FROM is for FROM.
+                // Arguments that are declared before FROM only apply to FROM.
                 self.arguments.clear();
                 self.settings = Settings(self.base.clone());
                 Vec::new()
@@ -170,7 +171,7 @@ impl Reader<'_> {
     }
 }
 
-/// Why an instruction is not for us.
+/// Returns why an instruction is not supported.
 fn refused(instruction: &Instruction<'_>) -> &'static str {
     match instruction {
         Instruction::Add(_) => "ADD is not supported: use COPY for files, and RUN to download or unpack others",
@@ -179,7 +180,7 @@ fn refused(instruction: &Instruction<'_>) -> &'static str {
             "HEALTHCHECK is not supported: use --ready-cmd to define when a sandbox is ready"
         }
         Instruction::Label(_) | Instruction::Maintainer(_) => {
-            "MAINTAINER is not supported: remove it, as images have tags but no labels"
+            "labels are not supported: remove the instruction, and use tags"
         }
         Instruction::Onbuild(_) => "ONBUILD is not supported: write its steps where they are needed",
         Instruction::Shell(_) => "SHELL is not supported: write RUN [\"program\", \"argument\"]",

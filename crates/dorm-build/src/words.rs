@@ -1,16 +1,16 @@
-//! Quotes and variables as Dockerfiles have them outside of commands.
+//! Quotes and variables in Dockerfiles, outside of commands.
 
 use std::collections::BTreeMap;
 
-/// What `$NAME` stands for.
+/// The values of `$NAME`.
 pub(crate) type Values = BTreeMap<String, String>;
 
-/// Splits `text` at spaces outside of quotes, and puts in the values of variables.
+/// Splits `text` at spaces outside of quotes, and expands variables.
 pub(crate) fn split(text: &str, values: &Values) -> Result<Vec<String>, String> {
     Reader { left: text, values }.words(true)
 }
 
-/// `text` without its quotes and with the values of variables.
+/// Removes quotes from `text` and expands variables.
 pub(crate) fn expand(text: &str, values: &Values) -> Result<String, String> {
     Ok(Reader { left: text, values }.words(false)?.pop().unwrap_or_default())
 }
@@ -72,7 +72,7 @@ impl Reader<'_> {
         }
     }
 
-    /// `$NAME`, `${NAME}`, `${NAME:-word}` and `${NAME:+word}`.
+    /// Expands `$NAME`, `${NAME}`, `${NAME:-word}` or `${NAME:+word}`.
     fn variable(&mut self, word: &mut String) -> Result<(), String> {
         let is_name = |byte: char| byte.is_ascii_alphanumeric() || byte == '_';
         if !self.left.starts_with('{') {
