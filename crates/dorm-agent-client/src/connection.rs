@@ -1,4 +1,5 @@
-//! The stream itself: one task writes it, one reads it and hands each frame to its channel.
+//! The connection: one task writes to the stream, another one reads from it and passes each frame
+//! to its channel.
 //!
 //! The reader never waits for a caller: see [`Inbox`].
 
@@ -20,23 +21,23 @@ use crate::inbox::{Bounds, Inbox};
 
 const READ_BYTES: usize = 64 * 1024;
 
-/// How many times the agent is given credit without reading of it: it may have been given twice for each channel.
+/// How many credit frames the agent may leave unread: up to two for each channel.
 const CREDITS_UNREAD_MAX: usize = 4 * 1024;
 
-/// What goes out.
+/// Outgoing frames.
 #[derive(Debug)]
 pub(crate) enum Outgoing {
-    /// As soon as possible; held back while the agent is quiesced.
+    /// Sent as soon as possible; held back while the agent is quiet.
     Frames(Vec<u8>),
     /// The same, with credit.
     Credit(Vec<u8>),
-    /// Then nothing, until the next `Continue`.
+    /// Followed by nothing until the next `Continue`.
     Quiesce(Vec<u8>),
-    /// Ends the quiet.
+    /// Ends the quiet period.
     Continue(Vec<u8>),
 }
 
-/// A living connection. Dropping the last handle ends it.
+/// An open connection. Dropping the last handle ends it.
 #[derive(Debug)]
 pub(crate) struct Connection {
     shared: Arc<Shared>,
@@ -50,9 +51,9 @@ pub(crate) struct Connection {
 struct Shared {
     table: Mutex<Table>,
     closed: CancellationToken,
-    /// When anything came in last.
+    /// When anything was last received.
     heard: Mutex<Instant>,
-    /// How many frames with credit are not written yet.
+    /// How many credit frames are not written yet.
     credits: AtomicUsize,
 }
 
@@ -84,7 +85,8 @@ impl Connection {
         getrandom::fill(&mut nonce.0).map_err(|error| failed(io::Error::other(error)))?;
         let (mut reading, mut writing) = tokio::io::split(stream);
         let mut decoder = Decoder::for_host(nonce);
-        // The agent may have to get rid of old bytes before it can read: both directions must move.
+        // The agent may have to write old bytes before it can read, so both directions must
+        // progress.
         let say = async {
             writing.write_all(&frame::resync(&Resync { nonce, generation, version: VERSION })).await?;
             writing.flush().await
@@ -116,7 +118,7 @@ impl Connection {
         self.shared.closed.cancelled().await;
     }
 
-    /// When anything came from the agent last.
+    /// Returns when anything was last received from the agent.
     pub(crate) fn heard(&self) -> Instant {
         *self.shared.heard.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -129,7 +131,7 @@ impl Connection {
         self.shared.closed.cancel();
     }
 
-    /// A fresh channel.
+    /// Adds a new channel.
     pub(crate) fn add(&self, bounds: Bounds) -> Result<(u32, Arc<Inbox>, Arc<Credit>), AgentError> {
         let mut table = self.shared.lock();
         if table.end.is_some() || self.shared.closed.is_cancelled() {
@@ -145,7 +147,8 @@ impl Connection {
         self.shared.lock().entries.remove(&id);
     }
 
-    /// Queues frames. When the connection has ended they go nowhere; the channel's receiver tells.
+    /// Queues frames. After the end of the connection they are dropped; the channel's receiver
+    /// reports it.
     pub(crate) fn send(&self, outgoing: Outgoing) {
         if matches!(outgoing, Outgoing::Credit(_))
             && self.shared.credits.fetch_add(1, Ordering::Relaxed) >= CREDITS_UNREAD_MAX
@@ -155,12 +158,12 @@ impl Connection {
         drop(self.outgoing.send(outgoing));
     }
 
-    /// Why nothing more comes.
+    /// Returns why nothing more arrives.
     pub(crate) fn error(&self) -> AgentError {
         self.shared.lock().error()
     }
 
-    /// Gives the connection up because of what the agent said.
+    /// Closes the connection because of a protocol violation.
     pub(crate) fn give_up(&self, reason: &str) -> AgentError {
         let reason = legible(reason);
         self.shared.end(Reason::Nonsense(reason.clone()));
@@ -187,11 +190,11 @@ impl Shared {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Wakes everybody who waits for something of this connection.
+    /// Wakes all tasks that wait for this connection.
     fn end(&self, reason: Reason) {
         let mut table = self.lock();
         table.end.get_or_insert(reason);
-        // In their order, so that those who wait are always woken in the same one.
+        // In the order of their IDs, so that waiting tasks are always woken in the same order.
         while let Some((_, entry)) = table.entries.pop_first() {
             entry.credit.close();
             entry.inbox.close();
@@ -203,7 +206,7 @@ impl Shared {
     fn dispatch(&self, frame: Frame) -> Result<(), String> {
         let (inbox, credit) = match self.lock().entries.get(&frame.channel) {
             Some(entry) => (Arc::clone(&entry.inbox), Arc::clone(&entry.credit)),
-            // The caller may have dropped its channel just now.
+            // The caller may have just dropped its channel.
             None => return Ok(()),
         };
         match frame.kind {
@@ -219,7 +222,7 @@ impl Shared {
     }
 }
 
-/// Reads until the agent's hello, and answers its payload.
+/// Reads until the agent's hello, and returns its payload.
 async fn listen(reading: &mut (impl AsyncRead + Unpin), decoder: &mut Decoder) -> io::Result<Vec<u8>> {
     let mut buffer = vec![0; READ_BYTES];
     loop {

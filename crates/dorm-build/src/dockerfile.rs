@@ -214,7 +214,8 @@ fn command(words: &Words<'_>) -> Result<Command, String> {
     })
 }
 
-/// One line: where it goes on in the next, comments and empty lines between are no part of it.
+/// Joins the lines of one command: removes continuations, and the comments and empty lines between
+/// them.
 fn joined(text: &str) -> String {
     let mut lines = text.lines();
     let mut line = lines.next().unwrap_or_default().to_owned();

@@ -1,13 +1,15 @@
 //! Gives up everything that reading, computing and writing do not need. Each layer holds without
 //! the others:
 //!
-//! | layer | what it removes | |---|---| | namespaces of mounts, network, IPC, names and users |
-//! sockets, and everything that other processes share | | an empty, read-only root | every file and
-//! directory | | another user and no group | every process of the daemon, and whatever a path could
-//! still name | | no capabilities, no new privileges | the rights of root | | Landlock, if the
-//! kernel has it | files, TCP, abstract sockets and signals, once more | | resource limits |
-//! unlimited memory, CPU time, files, descriptors and processes | | a system call filter | all
-//! other system calls, and executable memory |
+//! | layer | what it removes |
+//! |---|---|
+//! | namespaces of mounts, network, IPC, names and users | sockets, and everything that other processes share |
+//! | an empty, read-only root | every file and directory |
+//! | another user and no group | every process of the daemon, and whatever a path could still name |
+//! | no capabilities, no new privileges | the rights of root |
+//! | Landlock, if the kernel has it | files, TCP, abstract sockets and signals, once more |
+//! | resource limits | unlimited memory, CPU time, files, descriptors and processes |
+//! | a system call filter | all other system calls, and executable memory |
 //!
 //! All of it happens in a single-threaded process that has not read a byte of its input.
 

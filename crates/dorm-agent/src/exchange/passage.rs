@@ -1,4 +1,4 @@
-//! Descriptors out of a held process and into it, through a socket that it opens itself.
+//! Passes descriptors out of a stopped process and into it, through a socket that it opens itself.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -11,7 +11,7 @@ use rustix::net::{
 
 use super::held::{Held, HeldError};
 
-/// Where things lie on the page that a held process makes for this, in bytes from its beginning.
+/// The layout of the page that a stopped process allocates for this, as offsets in bytes.
 const ADDRESS: usize = 0;
 const BYTES: usize = 128;
 const PIECES: usize = 144;
@@ -20,24 +20,24 @@ const CONTROL: usize = 256;
 const PAGE: usize = 4096;
 const SECRET: usize = 16;
 
-/// Length of the control data with one descriptor, and with what it is padded to.
+/// The length of the control data with one descriptor, and its padded length.
 const CONTROL_BYTES: usize = 20;
 const CONTROL_SPACE: usize = 24;
 
-/// Where held processes connect to.
+/// The socket to which stopped processes connect.
 pub(super) struct Passage {
     listener: OwnedFd,
     name: Vec<u8>,
-    /// What it is known by: the name can be seen by everybody.
+    /// Its secret, since its name is visible to every process.
     secret: [u8; SECRET],
 }
 
-/// One process's end.
+/// The connection of one process.
 pub(super) struct Crossing {
     socket: OwnedFd,
-    /// Its number in the process.
+    /// Its descriptor number in the process.
     number: RawFd,
-    /// Its page there.
+    /// The address of its page in the process.
     page: usize,
 }
 
@@ -54,7 +54,7 @@ impl Passage {
         Ok(Self { listener, name, secret })
     }
 
-    /// Has a process connect.
+    /// Makes a process connect.
     pub(super) fn open(&self, held: &mut Held) -> Result<Crossing, HeldError> {
         let page = held.call(
             "allocate memory",
@@ -100,7 +100,8 @@ impl Passage {
         }
     }
 
-    /// It has connected already, and said who it is; others are turned away.
+    /// Accepts the connection. The process has already connected and sent the secret; other
+    /// connections are closed.
     fn accept(&self) -> io::Result<OwnedFd> {
         rustix::io::ioctl_fionbio(&self.listener, true)?;
         loop {
@@ -114,7 +115,7 @@ impl Passage {
 }
 
 impl Crossing {
-    /// A descriptor of the process.
+    /// Receives a descriptor of the process.
     pub(super) fn take(&self, held: &mut Held, descriptor: RawFd) -> Result<OwnedFd, HeldError> {
         self.prepare(held, descriptor)?;
         held.call("send a descriptor", libc::SYS_sendmsg, self.message())?;
@@ -130,7 +131,7 @@ impl Crossing {
         taken.ok_or_else(|| HeldError::own("receive a descriptor")(io::ErrorKind::UnexpectedEof.into()))
     }
 
-    /// Puts `copy` in the place of a descriptor of the process.
+    /// Replaces a descriptor of the process by `copy`.
     pub(super) fn give(&self, held: &mut Held, descriptor: RawFd, copy: &OwnedFd) -> Result<(), HeldError> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut control = SendAncillaryBuffer::new(&mut space);
@@ -152,9 +153,9 @@ impl Crossing {
         put.and(closed).map(drop)
     }
 
-    /// Leaves the process as it was.
+    /// Restores the process.
     pub(super) fn close(self, held: &mut Held) {
-        // One that cannot do so any more has ended.
+        // A process that cannot do this any more has ended.
         held.call("close the socket", libc::SYS_close, [self.number as usize, 0, 0, 0, 0, 0]).ok();
         held.call("free memory", libc::SYS_munmap, [self.page, PAGE, 0, 0, 0, 0]).ok();
     }
@@ -163,7 +164,7 @@ impl Crossing {
         [self.number as usize, self.page + MESSAGE, libc::MSG_DONTWAIT as usize, 0, 0, 0]
     }
 
-    /// A message of one byte with room for one descriptor.
+    /// Prepares a message of one byte with space for one descriptor.
     fn prepare(&self, held: &mut Held, descriptor: RawFd) -> Result<(), HeldError> {
         held.write(self.page + PIECES, &words(&[self.page + BYTES, 1]))?;
         // Address and its length, pieces, control data, flags.
