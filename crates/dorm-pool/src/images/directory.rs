@@ -1,7 +1,8 @@
 //! Reads a directory of the host as the root of an image.
 //!
-//! Every directory is opened below the source without following any link, so that nothing outside is read even when
-//! the source changes meanwhile. Other file systems mounted in it are left out, as are sockets.
+//! Every directory is opened below the source without following links, so that nothing outside is
+//! read even if the source changes meanwhile. Other file systems mounted in it are skipped, as are
+//! sockets.
 
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -61,7 +62,7 @@ pub(super) fn read(sink: &mut Sink<'_, '_>) -> Result<(), PoolError> {
     Ok(())
 }
 
-/// The directory and the names in it, in order.
+/// Opens the directory and returns its sorted names.
 fn list(root: &OwnedFd, relative: &Path) -> Result<(OwnedFd, Vec<OsString>), Refusal> {
     let refused = |error: rustix::io::Errno| Refusal::system("cannot be listed", error);
     let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
@@ -79,7 +80,7 @@ fn list(root: &OwnedFd, relative: &Path) -> Result<(OwnedFd, Vec<OsString>), Ref
     Ok((directory, names))
 }
 
-/// One entry, with its content when it is a file; `None` for what is left out.
+/// Returns one entry, with its content if it is a file; `None` for an entry that is skipped.
 fn entry(
     directory: &OwnedFd,
     name: &OsString,

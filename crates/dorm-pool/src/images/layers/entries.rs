@@ -1,22 +1,22 @@
-//! What the entries of a layer mean: names that stand for the removal of something, and links to files that an
-//! earlier layer has.
+//! The meaning of a layer's entries: whiteouts, which mark removals, and links to files of an
+//! earlier layer.
 
 use super::{Links, OPAQUE, WHITEOUT};
 use crate::images::node::{GuestPath, Kind, Node, Refusal};
 use crate::images::tree::Tree;
 
 const LINKS_MAX: usize = 10_000;
-/// What older tools keep for themselves.
+/// The prefix of names that older tools use internally.
 const PRIVATE: &[u8] = b".wh..wh.";
 
-/// What the entries of one layer have brought that no file can say.
+/// The parts of one layer's entries that files cannot represent.
 #[derive(Default)]
 pub(in crate::images) struct LayerEntries {
     pub(in crate::images) links: Links,
 }
 
 impl LayerEntries {
-    /// What is to be written for an entry; `None` where it is nothing.
+    /// Returns what to write for an entry; `None` if there is nothing to write.
     pub(in crate::images) fn read(&mut self, node: Node, tree: &Tree) -> Result<Option<Node>, Refusal> {
         let Some((directory, name)) = node.path.split() else { return Ok(Some(node)) };
         let mut above = directory.split(|byte| *byte == b'/');
@@ -52,7 +52,7 @@ impl LayerEntries {
     }
 }
 
-/// An empty file with the name of the entry.
+/// Returns an empty file with the name of the entry.
 fn mark(node: Node) -> Node {
     let path: GuestPath = node.path;
     Node { path, kind: Kind::File(0), mode: 0, user: 0, group: 0, modified: 0, capability: None }
