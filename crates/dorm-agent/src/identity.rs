@@ -62,7 +62,7 @@ fn applied(result: io::Result<()>) -> Applied {
     }
 }
 
-/// Returns the ID of the sandbox: the children of a fork have the same generation.
+/// Returns the ID of the sandbox: generations alone do not distinguish the children of a fork.
 fn sandbox(identity: &Identity) -> String {
     let own = identity.variables.iter().find(|variable| variable.name().as_bytes() == SANDBOX_VARIABLE.as_bytes());
     own.map_or_else(|| identity.hostname.clone(), |own| String::from_utf8_lossy(own.value().as_bytes()).into_owned())

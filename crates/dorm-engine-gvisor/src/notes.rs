@@ -278,7 +278,7 @@ impl Home {
         self.directory.join("disk")
     }
 
-    /// Returns the mount point of its root file system, if it has layers.
+    /// Returns the mount point of its root file system.
     pub(crate) fn root(&self) -> PathBuf {
         let containers = self.directory.parent().unwrap_or(&self.directory);
         crate::root::directory(containers).join(&self.id)

@@ -1,4 +1,4 @@
-//! Pulls from a registry that does what tests want of it, in this process.
+//! Pulls from a simulated registry in this process.
 
 mod registry;
 
@@ -39,12 +39,12 @@ impl World {
         self.registry.pull(&asked, &name, Arc::new(|_| {})).await
     }
 
-    /// The files that are kept for a pull.
+    /// Returns the files that are kept for a pull.
     fn kept(&self) -> Vec<String> {
         names(&self.home.path().join("pulls/blobs/sha256"))
     }
 
-    /// Nothing half-imported is among the images.
+    /// Returns whether the images contain no partial import.
     fn is_clean(&self) -> bool {
         let left = names(&self.home.path().join("images"));
         left.iter().all(|name| ["tags", ".lock", "layers"].contains(&name.as_str()))
@@ -348,7 +348,7 @@ async fn pulls_of_images_with_common_layers_at_once_all_succeed() {
     assert_eq!(world.kept(), [""; 0]);
 }
 
-/// Where the content of a blob is served, too.
+/// Returns the redirect target that also serves the content of a blob.
 fn blob_at(server: &Server, hex: &str) -> String {
     format!("http://{}/v2/app/blobs/sha256:{hex}", server.address)
 }

@@ -80,7 +80,7 @@ struct Inner {
     /// Held while a volume is created, mounted, unmounted or removed. Each volume has its own lock,
     /// since the disk of one may hang and must not delay others.
     at_work: std::sync::Mutex<BTreeMap<VolumeId, Arc<Mutex<()>>>>,
-    /// The same for syncing, which may run while the volume is mounted elsewhere.
+    /// The same for syncing, which may run while another call mounts the volume.
     syncing: std::sync::Mutex<BTreeMap<VolumeId, Arc<Mutex<()>>>>,
 }
 

@@ -1,4 +1,4 @@
-//! Whole images made by hand: what a taken-over sandbox might write.
+//! Whole handmade images, as a compromised sandbox might write them.
 
 use std::io::Write;
 
@@ -7,7 +7,7 @@ use dorm_engine::{Content, Entry, EntryKind};
 use super::sample::{self, Saved, int, map, nil, reference, slice, text, truth, uint};
 use super::*;
 
-/// A made-up image: an overlay whose upper layer has the entries that were added to it.
+/// A handmade image: an overlay whose upper layer contains the added entries.
 struct Image {
     saved: Saved,
     tmpfs: u64,
@@ -65,7 +65,7 @@ impl Image {
         self.saved.put(number, value);
     }
 
-    /// Adds a file's inode whose parts are at (start, end, memory).
+    /// Adds a file's inode whose segments are at (start, end, memory).
     fn file(&mut self, bytes: u64, segments: &[(u64, u64, u64)], attributes: u64) -> u64 {
         let segment = |&(start, end, value): &(u64, u64, u64)| {
             let fields = [("Start", uint(start)), ("End", uint(end)), ("Value", uint(value))];
@@ -116,7 +116,7 @@ impl FileSink for Collected {
     }
 }
 
-/// One part of a memory file: from, to, and whether it was written.
+/// One range of a memory file: from, to, and whether it was written.
 type PartOf = (u64, u64, bool);
 
 fn memory_file(parts: &[PartOf]) -> Vec<u8> {
@@ -156,7 +156,8 @@ fn file_of(bytes: &[u8]) -> (fs::File, u64) {
     (file, bytes.len() as u64)
 }
 
-/// Reads an image whose root file system's memory file has `parts`; each page of it is full of its own number.
+/// Reads an image whose root file system's memory file has the ranges `parts`; each page is filled
+/// with its own number.
 fn read_image(state: &[u8], parts: &[PartOf]) -> Result<Vec<(Entry, Vec<Piece>)>, FilesError> {
     read_within(state, parts, FilesLimits::default())
 }
@@ -172,7 +173,8 @@ fn read_within(state: &[u8], parts: &[PartOf], limits: FilesLimits) -> Result<Ve
     Ok(sink.0)
 }
 
-/// Hands the entries of an image with two files to `sink`: one has a hole and attributes, one has two names.
+/// Passes the entries of an image with two files to `sink`: one has a hole and attributes, one has
+/// two names.
 pub(super) fn an_image(sink: &mut dyn FileSink) -> Result<LeftOut, FilesError> {
     let mut image = Image::new();
     let attributes = map(&[(text(b"user.a"), text(b"1"))]);
@@ -189,7 +191,7 @@ pub(super) fn an_image(sink: &mut dyn FileSink) -> Result<LeftOut, FilesError> {
     read_open([file_of(&checkpoint), file_of(&meta), file_of(&pages)], FilesLimits::default(), sink)
 }
 
-/// The files of an image of which nobody reads the files.
+/// The files of an image whose content is not parsed.
 pub(super) fn image_files() -> [Vec<u8>; 3] {
     image_of(b"state", &[(0, 8192, true), (8192, 12_288, false), (12_288, 16_384, true)])
 }
@@ -238,7 +240,7 @@ fn pages_that_were_never_written_are_holes() {
     image.enter(b"a", file);
     let entries = image.read().unwrap();
     let page = |number| vec![number; 4096];
-    // The second page of the first part is not in the image.
+    // The second page of the first range is not in the image.
     assert_eq!(entries[1].1, [(4096, page(1)), (12_288, page(3)), (1 << 30, page(0))]);
 }
 
@@ -401,7 +403,7 @@ fn pages_that_are_not_where_they_should_be_are_an_error() {
     }
 }
 
-/// Where inputs for fuzzers are kept; written anew when `DORM_REWRITE` is set.
+/// The directory of the fuzzers' seeds, which are rewritten if `DORM_REWRITE` is set.
 const SEEDS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/seeds/memory");
 
 #[test]
@@ -426,7 +428,7 @@ fn images_that_fuzzers_begin_with_pass() {
     }
 }
 
-/// An image with so many empty files.
+/// Returns an image with this many empty files.
 fn files(count: usize) -> Image {
     let mut image = Image::new();
     for number in 0..count {

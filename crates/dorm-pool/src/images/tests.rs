@@ -26,7 +26,7 @@ async fn import(pool: &Pool, source: &Path) -> Result<Image, PoolError> {
     pool.import(source, Some("base"), |_| {}).await
 }
 
-/// One entry of an archive that a test puts together byte by byte, legal or not.
+/// One entry of an archive that a test assembles byte by byte, valid or not.
 #[derive(Clone, Debug)]
 struct Entry {
     kind: EntryType,
@@ -387,10 +387,10 @@ async fn an_image_of_an_earlier_version_gets_its_list_of_files_when_it_is_first_
         assert_eq!(pool.sound_image(&image.digest).await.unwrap(), image);
         assert_eq!(fs::read(&list).unwrap(), text);
     }
-    // A list that is not whole names nothing, and hides nothing.
+    // An incomplete list names nothing, and hides nothing.
     fs::write(&list, cut).unwrap();
     assert_eq!(pool.verify_image(&image.digest).await.unwrap(), image);
-    // One that is damaged by then gets none: it would take the damage for what was imported.
+    // An image that is already damaged gets no list, which would record the damage as original.
     fs::remove_file(&list).unwrap();
     fs::write(image.rootfs.join("usr/bin/sudo"), "sudX").unwrap();
     let (file, what) = damage_of(pool.verify_image(&image.digest).await);
@@ -458,7 +458,7 @@ async fn whatever_step_of_an_import_fails_there_is_a_sound_image_or_none() {
 async fn imports_of_one_source_at_once_all_succeed() {
     let home = tempfile::tempdir().unwrap();
     let source = write(&home, &archive(&sample()));
-    // Pools of their own: between processes only the locks on the disk count.
+    // Separate pools: between processes only the locks on the disk count.
     let imports: Vec<_> = (0..6)
         .map(|number| {
             let pool = Pool::open(&home.path().join(format!("data{number}")), &home.path().join("images")).unwrap();
@@ -489,8 +489,8 @@ mod hostile {
 
     use super::*;
 
-    /// The same cases on every run, so that a build fails only for what was changed. To search for new ones, raise
-    /// the number with `PROPTEST_CASES`.
+    /// The same cases on every run, so that a build only fails because of a change. To search for
+    /// new ones, raise the number with `PROPTEST_CASES`.
     pub(super) fn cases() -> u32 {
         std::env::var("PROPTEST_CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(100)
     }
@@ -575,7 +575,7 @@ mod hostile {
             let mut changed = archive(&sample());
             let length = changed.len();
             changed[at % length] ^= flip;
-            // Whatever comes of it: no panic, and nothing half-imported.
+            // Whatever the result: no panic, and no partial import.
             let _ = pool.import(&write(&home, &changed), None, None, &|_| {});
             prop_assert!(left(&home).iter().all(|name| !name.starts_with('.')));
         }

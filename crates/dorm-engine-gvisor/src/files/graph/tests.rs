@@ -71,7 +71,7 @@ fn a_pointer_to_what_is_not_there_is_an_error() {
         let bytes = saved.bytes();
         let graph = graph(&bytes).unwrap();
         let [to] = graph.fields(graph.root().unwrap().value, "pkg/Pointer", ["to"]).unwrap();
-        // A number can be pointed to, but it is no struct.
+        // A pointer can refer to a number, which is not a struct.
         let followed = graph.must(to).and_then(|place| graph.fields(place.value, "pkg/Inner", ["value"]));
         assert!(followed.is_err(), "{root}.{field}");
     }

@@ -1,4 +1,4 @@
-//! The forms in which images come, told by what is in them.
+//! The formats of images, detected by their content.
 
 use std::fs;
 

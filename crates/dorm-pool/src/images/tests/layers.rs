@@ -1,4 +1,4 @@
-//! Images in layers: what each of them changes, and what can be wrong with them.
+//! Images with layers: their changes, and possible defects.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -33,7 +33,7 @@ pub(super) fn pack(packing: Packing, content: &[u8]) -> Vec<u8> {
     }
 }
 
-/// An OCI layout that a test puts together.
+/// An OCI layout that a test assembles.
 pub(super) struct Layout {
     pub(super) path: PathBuf,
     pub(super) layers: Vec<(BlobDigest, u64, &'static str)>,
@@ -103,7 +103,7 @@ async fn layered(home: &TempDir, pool: &Pool, layers: &[&[Entry]]) -> Result<Ima
     import(pool, &layout.path).await
 }
 
-/// The same as one root filesystem.
+/// The same as one root file system.
 async fn flat(home: &TempDir, pool: &Pool, entries: &[Entry]) -> Image {
     let path = home.path().join("flat.tar");
     fs::write(&path, archive(entries)).unwrap();
@@ -328,7 +328,7 @@ async fn blobs_that_are_not_what_is_said_of_them_are_refused_and_leave_nothing()
         ("does not match its manifest", |layout| {
             let path = layout.path.join("blobs/sha256").join(layout.layers[0].0.hex());
             let mut content = fs::read(&path).unwrap();
-            // The comment and name of a gzip header are free; its time is not looked at.
+            // The comment and name of a gzip header are arbitrary; its time is ignored.
             content[4] ^= 1;
             fs::write(path, content).unwrap();
         }),
@@ -432,7 +432,7 @@ mod hostile {
     use crate::images::Images;
     use crate::steps::Steps;
 
-    /// An entry of a layer, now and then one that removes something.
+    /// An entry of a layer, sometimes a whiteout.
     fn change() -> impl Strategy<Value = Entry> {
         let marks =
             prop::sample::select(vec![".wh.a", ".wh.b", ".wh.etc", ".wh..wh.opq", ".wh..", ".wh...", ".wh..wh.plnk"]);

@@ -1,5 +1,5 @@
-//! Workers that have been taken over: whatever they say, the import fails or the image is what its archive could have
-//! said, and nothing is left.
+//! Compromised workers: whatever they send, the import fails or the image is one that its archive
+//! could describe, and nothing is left over.
 
 use dorm_worker::{Fields, Program, Sender};
 
@@ -17,7 +17,7 @@ fn node(kind: Kind) -> Node {
     Node { path, kind, mode: 0o644, user: 0, group: 0, modified: 0, capability: None }
 }
 
-/// What a worker sends.
+/// The messages of a worker.
 struct Said(Sender<Vec<u8>>);
 
 impl Said {
@@ -36,7 +36,7 @@ impl Said {
         self.frame(ENTRY, fields.as_bytes())
     }
 
-    /// An entry whose path is not one.
+    /// Adds an entry with an invalid path.
     fn path(self, path: &[u8]) -> Self {
         let mut fields = Fields::default();
         fields.put_bytes(b"name");
@@ -48,7 +48,7 @@ impl Said {
     }
 }
 
-/// A pool whose workers say `said` when they read entries, and then do what `then` says.
+/// Returns a pool whose workers send `said` when they read entries, and then execute `then`.
 fn lied_to(home: &TempDir, said: Said, then: &str) -> Pool {
     let file = home.path().join("said");
     fs::write(&file, said.0.into_inner().unwrap()).unwrap();
@@ -112,13 +112,13 @@ async fn a_worker_that_lies_or_dies_fails_its_import_and_leaves_nothing() {
 #[tokio::test]
 async fn a_worker_cannot_pass_files_off_as_those_of_another_layer() {
     for (said, then) in [
-        // It reads its layer and says that there is something else in it.
+        // It reads its layer and reports other content.
         (Said::new().entry(&node(Kind::File(1))).frame(CONTENT, b"x").frame(DONE, b""), ""),
         (Said::new().frame(DONE, b""), "exec cat >/dev/null"),
     ] {
         let home = tempfile::tempdir().unwrap();
         let pool = lied_to(&home, said, then);
-        // A blob that is not the layer it is said to be: what the worker says of it does not matter.
+        // A blob that does not match its layer: the worker's messages do not matter.
         let mut layout = Layout::new(&home).layer(Packing::Plain, &full(1 << 20));
         layout.diff_ids = vec![super::layers::sum(&archive(&sample()))];
         layout.write();
