@@ -65,7 +65,7 @@ impl Said {
         let text = String::from_utf8_lossy(kept.make_contiguous());
         let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
         match lines.is_empty() {
-            true => "nothing on its standard error".to_owned(),
+            true => "its standard error is empty".to_owned(),
             false => legible(&lines[lines.len().saturating_sub(LINES)..].join("; ")),
         }
     }
@@ -126,7 +126,7 @@ mod tests {
     async fn the_last_lines_are_told_of_somebody_who_is_gone() {
         let (_directory, home) = home();
         let said = Said::open(&home).unwrap();
-        assert_eq!(said.last_words(), "nothing on its standard error");
+        assert_eq!(said.last_words(), "its standard error is empty");
         let mut writer = fifo(&home.said()).unwrap();
         writer.write_all(b"one\ntwo\n\nthree\x1b[2J\nfour\nfive\n").unwrap();
         drop(writer);
