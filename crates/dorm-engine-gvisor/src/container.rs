@@ -447,7 +447,8 @@ fn flag(name: &str, value: &Path) -> std::ffi::OsString {
 #[allow(unsafe_code)]
 fn enter_before_exec(command: &mut tokio::process::Command, entry: GroupEntry) {
     let is_spared = crate::process::is_spared_from_oom();
-    // SAFETY: the closure runs between fork and exec; it only opens a file by a constant path and writes to descriptors.
+    // SAFETY: the closure runs between fork and exec; it only opens a file by a constant path and
+    // writes to descriptors.
     unsafe {
         command.pre_exec(move || {
             entry.enter()?;

@@ -294,6 +294,7 @@ impl Thread {
         // The raw system call: the C library's wrapper returns a value that cannot be distinguished
         // from an error.
         // SAFETY: the kernel writes one word to `word`.
+        #[allow(unsafe_code)]
         let answer =
             unsafe { libc::syscall(libc::SYS_ptrace, libc::PTRACE_PEEKDATA, self.id.as_raw_pid(), at, &raw mut word) };
         if answer == -1 { Err(io::Error::last_os_error()) } else { Ok(word) }
