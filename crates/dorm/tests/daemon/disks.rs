@@ -14,7 +14,7 @@ use small::{SmallDisk, loop_of, run};
 const MIB: u64 = 1 << 20;
 
 /// What is said of a disk that is full.
-const FULL: [&str; 14] = [
+const FULL: &[&str] = &[
     "paused",
     "nearly full",
     "disk is full",
@@ -22,9 +22,12 @@ const FULL: [&str; 14] = [
     "written down",
     "cannot record",
     "incomplete saved state",
+    "cannot record the phase",
+    "not recorded",
+    "recorded yet",
     "mapped",
     "pulls",
-    "could not be noted",
+    "cannot record the end",
     "half-written",
     "slow statement",
     "held back",

@@ -79,5 +79,5 @@ async fn a_killed_engine_process_takes_its_sandbox_back_to_its_image_or_ends_it_
     kill_engine(&place);
     let over = becomes(daemon, &without, "terminated").await;
     assert!(over["cause"].to_string().contains("no sleep image"), "{over}");
-    place.end(&["a run has ended by itself"]).await;
+    place.end(&["a run ended unexpectedly"]).await;
 }
