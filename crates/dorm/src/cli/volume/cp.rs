@@ -56,7 +56,7 @@ pub(super) async fn run(client: &Client, options: CpOptions) -> Done {
             skipped = upload(client, &from, &volume, &to).await?;
         }
         (End::There { .. }, End::There { .. }) => {
-            let next = "copy through here: dorm volume cp A:/file - | dorm volume cp - B:/file";
+            let next = "copy through this host: dorm volume cp A:/file - | dorm volume cp - B:/file";
             return Err(Problem::usage("both ends are on volumes", next));
         }
         (End::Here(_) | End::Stream, End::Here(_) | End::Stream) => {
@@ -65,7 +65,7 @@ pub(super) async fn run(client: &Client, options: CpOptions) -> Done {
     }
     match skipped {
         0 => Ok(exit::OK),
-        count => Err(Problem::failed(format!("not copied: {count} of the entries; all others are"), "")),
+        count => Err(Problem::failed(format!("{count} entries were not copied; all others were"), "")),
     }
 }
 
