@@ -46,7 +46,7 @@ impl Skipped {
     fn done(self) -> Done {
         match self.0 {
             0 => Ok(exit::OK),
-            count => Err(Problem::failed(format!("{count} entries were not copied; all others were"), "")),
+            count => Err(Problem::failed(format!("entries not copied: {count}; all others were copied"), "")),
         }
     }
 }
