@@ -87,7 +87,7 @@ async fn something_else_that_answers_is_no_daemon() {
                 visitor.write_all(b"HTTP/1.1 404 Not Found\r\nContent-Length: 2\r\nConnection: close\r\n\r\nno").await;
         }
     });
-    let said = format!("error: {server} answered 404 in words that no Dormouse daemon uses");
+    let said = format!("error: {server} answered with status 404 but is not a Dormouse daemon");
     world.dorm(&["sbx", "ls", "--server", &server]).await.failed(5, &said);
     other.abort();
 }
