@@ -180,7 +180,7 @@ impl Chosen {
     pub(crate) fn record_change(self, data: &Path) -> Result<(), GuestIdsError> {
         let Some(from) = self.had.filter(|had| *had != self.ids) else { return Ok(()) };
         tracing::warn!(
-            "guests use the host ids {} from now on, not {from}; images, snapshots and volumes are converted when they \
+            "guests have the host ids {} from now on, not {from}; images, snapshots and volumes are converted when they \
              are next used",
             self.ids
         );

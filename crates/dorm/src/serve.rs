@@ -397,7 +397,7 @@ async fn secrets_key(options: &ServeOptions, data: &Data, store: &dyn Store) -> 
     let locked = living.iter().filter(|record| SecretsKey::seals(&record.sandbox.spec.secrets)).count();
     if locked > 0 && lost == LostSecrets::Refuse {
         bail!(
-            "{} is missing, but it encrypts secrets of {locked} sandboxes: put it back, or give its path with \
+            "{} is missing, but it encrypts secrets of living sandboxes ({locked}): put it back, or give its path with \
              --secrets-key; if it is lost, --without-lost-secrets creates a new one and resumes them without those secrets",
             path.display()
         );

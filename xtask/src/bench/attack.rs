@@ -17,7 +17,7 @@ const ATTACK: &str = include_str!("attack/attack.py");
 const ATTACKED: Duration = Duration::from_secs(600);
 /// How long one hostile sandbox attacks before the next one.
 const ROUND: Duration = Duration::from_secs(100);
-/// The resources of a hostile sandbox that must stay alive.
+/// How much memory a hostile sandbox takes that must stay alive, in MiB.
 const MODERATE_MIB: u64 = 200;
 const POST: Method = Method::POST;
 const DELETE: Method = Method::DELETE;

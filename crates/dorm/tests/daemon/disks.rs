@@ -28,7 +28,7 @@ const FULL: [&str; 14] = [
     "half-written",
     "slow statement",
     "held back",
-    "cannot be prepared",
+    "images to prepare",
 ];
 
 fn named(name: &str) -> Value {
