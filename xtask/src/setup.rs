@@ -109,13 +109,13 @@ pub(crate) fn target() -> Result<PathBuf> {
 fn ensure_image(recipe: base::Recipe, work: &Path, tar: &Path) -> Result<(PathBuf, String)> {
     let runtime = tokio::runtime::Builder::new_current_thread().build().context("start a runtime")?;
     let mut images = work.join("images");
-    let mut pool = Pool::open(&work.join("data"), &images).context("open the pool")?;
+    let mut pool = Pool::open(&work.join("data"), &images).context("open the storage")?;
     if let Some(closed) = pool.closed_to_guests() {
         // The repository may be in a home directory such as /root, where engines with guest ids
         // could not reach the image.
         images = PathBuf::from("/var/lib/dormouse-test/images");
         say(&format!("guests cannot pass through {}, so images are stored in {}", closed.display(), images.display()));
-        pool = Pool::open(&work.join("data"), &images).context("open the pool")?;
+        pool = Pool::open(&work.join("data"), &images).context("open the storage")?;
     }
     // The digest is that of the archive's content, which only unpacking would reveal, so it is
     // noted beside the archive.
@@ -130,7 +130,7 @@ fn ensure_image(recipe: base::Recipe, work: &Path, tar: &Path) -> Result<(PathBu
             Err(error) => {
                 say(&format!("{error}: creating them again"));
                 fs::remove_dir_all(&images).with_context(|| format!("remove {}", images.display()))?;
-                pool = Pool::open(&work.join("data"), &images).context("open the pool")?;
+                pool = Pool::open(&work.join("data"), &images).context("open the storage")?;
             }
         }
     }

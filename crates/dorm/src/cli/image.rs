@@ -18,7 +18,8 @@ use super::{exit, shown};
 use crate::client::Client;
 
 const PIECE_BYTES: usize = 256 << 10;
-/// An exported image has nothing in it that others may not see, but its directory says who may.
+/// The mode of an exported image. Images contain no secrets, but who may read the file is decided
+/// by its directory and its owner.
 const MODE: u32 = 0o600;
 
 /// Options of `dorm image`.
