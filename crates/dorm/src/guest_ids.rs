@@ -57,7 +57,7 @@ pub(crate) enum GuestIdsError {
         runs: String,
     },
     /// The ranges have ids in common.
-    #[error("cannot change the host ids of guests from {from} to {to}: the ranges overlap; choose a range that does not")]
+    #[error("cannot change the host ids of guests from {from} to {to}: the ranges overlap; choose another range")]
     Overlap {
         /// The current range.
         from: GuestIds,

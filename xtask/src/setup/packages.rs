@@ -117,7 +117,10 @@ impl Drop for NoServices {
         if self.is_ours
             && let Err(error) = fs::remove_file(Self::POLICY)
         {
-            say(&format!("cannot remove {}, which keeps packages from starting services: remove it by hand ({error})", Self::POLICY));
+            say(&format!(
+                "cannot remove {}, which keeps packages from starting services: remove it by hand ({error})",
+                Self::POLICY
+            ));
         }
     }
 }

@@ -126,6 +126,10 @@ fn print(checks: &[Check], usable: bool) -> Result<(), super::problem::Problem> 
             text.push_str(&format!("{:4}  {:names$}  next: {}\n", "", "", output::harmless(&check.next_step)));
         }
     }
-    text.push_str(if usable { "\nThe daemon can run on this host.\n" } else { "\nThe daemon cannot run on this host yet.\n" });
+    text.push_str(if usable {
+        "\nThe daemon can run on this host.\n"
+    } else {
+        "\nThe daemon cannot run on this host yet.\n"
+    });
     output::write(text.as_bytes())
 }

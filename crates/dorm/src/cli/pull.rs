@@ -71,7 +71,9 @@ fn stage(progress: &wire::ImportProgress) -> String {
         None => shown::size(progress.bytes),
     };
     match progress.stage {
-        wire::ImportStage::Waiting => "contacting the registry, or waiting for another pull of the same image".to_owned(),
+        wire::ImportStage::Waiting => {
+            "contacting the registry, or waiting for another pull of the same image".to_owned()
+        }
         wire::ImportStage::Fetching => format!("fetching: {read}"),
         _ => format!("{}: {} entries, {read}", shown::word(&progress.stage), progress.entries),
     }

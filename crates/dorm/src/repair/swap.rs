@@ -148,7 +148,9 @@ pub(super) fn set_aside(data: &Path, row: &UnreadableRow, dry_run: bool) -> Resu
         return Ok(path);
     }
     match fs::DirBuilder::new().mode(0o700).create(&directory) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(io_error("create", &directory)(error)),
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+            return Err(io_error("create", &directory)(error));
+        }
         _ => {}
     }
     let text = serde_json::json!({

@@ -27,9 +27,7 @@ impl Facts {
             RowKind::Operation => {
                 Remedy::Nothing("what it was doing is unknown; `--quarantine` abandons it".to_owned())
             }
-            RowKind::Discard => {
-                Remedy::Nothing("which saved state to delete is unknown; none is deleted".to_owned())
-            }
+            RowKind::Discard => Remedy::Nothing("which saved state to delete is unknown; none is deleted".to_owned()),
             RowKind::Event if is_history(row.kind) => {
                 Remedy::Nothing("it is only history, and nothing depends on it".to_owned())
             }
@@ -113,9 +111,7 @@ impl Facts {
             (Some(capture), None) if pool.check(&capture.id).await.is_ok() => {
                 snapshot_of(id, row.project.clone(), capture)
             }
-            (_, _) => {
-                Remedy::Nothing("it has no record file, and its row names no intact saved state".to_owned())
-            }
+            (_, _) => Remedy::Nothing("it has no record file, and its row names no intact saved state".to_owned()),
         }
     }
 }

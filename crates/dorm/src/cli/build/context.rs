@@ -134,7 +134,8 @@ impl Context {
 
     /// Returns the paths that a pattern matches, in order.
     fn matching(&self, pattern: &str) -> Result<Vec<PathBuf>, Problem> {
-        let matcher = glob(pattern).map_err(|what| Problem::usage(format!("'{pattern}': {what}"), "give the paths instead"))?;
+        let matcher =
+            glob(pattern).map_err(|what| Problem::usage(format!("'{pattern}': {what}"), "give the paths instead"))?;
         let (mut left, mut matching) = (vec![PathBuf::new()], Vec::new());
         let depth = Path::new(pattern).components().count();
         while let Some(below) = left.pop() {

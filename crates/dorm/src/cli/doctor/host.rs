@@ -54,7 +54,8 @@ fn runsc_itself(probe: &Probe) -> Check {
 const OLD_DAYS: i64 = 183;
 
 fn age(build: &str, released: Option<&str>, now: jiff::Timestamp) -> Check {
-    const NEXT: &str = "install a newer release: docs/operations.md explains how to keep the memory of suspended sandboxes";
+    const NEXT: &str =
+        "install a newer release: docs/operations.md explains how to keep the memory of suspended sandboxes";
     let day = released.and_then(|day| day.parse::<jiff::civil::Date>().ok());
     let Some(day) = day else {
         let found = format!("{build}; its version has no release date");
@@ -112,7 +113,7 @@ fn loops() -> Check {
     match OpenOptions::new().read(true).write(true).open("/dev/loop-control") {
         Ok(_) => Check::ok("loop devices", "/dev/loop-control can be opened"),
         Err(error) => {
-            let next = "load the module loop, and allow this user to open /dev/loop-control: each sandbox's disk is a loop device";
+            let next = "load the loop module and allow opening /dev/loop-control: each sandbox's disk is a loop device";
             Check::fail("loop devices", format!("cannot open /dev/loop-control: {error}"), next)
         }
     }
@@ -127,7 +128,8 @@ fn connections(table: Option<&str>) -> Check {
         return Check::ok(NAME, "the host has no connection table before the first sandbox");
     };
     let most = text.trim().parse::<u64>().unwrap_or(0);
-    let found = format!("the host's connection table has room for {most} connections, enough for {} sandboxes", most / each);
+    let found =
+        format!("the host's connection table has room for {most} connections, enough for {} sandboxes", most / each);
     if most >= SANDBOXES * each {
         return Check::ok(NAME, found);
     }

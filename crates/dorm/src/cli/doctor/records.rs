@@ -57,7 +57,11 @@ async fn check(data: &Path) -> Check {
             if check.unreadable.len() > NAMED {
                 named.push(format!("and {} more", check.unreadable.len() - NAMED));
             }
-            Check::warn(NAME, format!("{} records cannot be read: {}", check.unreadable.len(), named.join(", ")), repair)
+            Check::warn(
+                NAME,
+                format!("{} records cannot be read: {}", check.unreadable.len(), named.join(", ")),
+                repair,
+            )
         }
         Ok(check) => Check::fail(NAME, format!("{} is damaged: {}", database.display(), check.faults[0]), repair),
         Err(error) => {

@@ -16,7 +16,9 @@ fn nft() -> Check {
     };
     match said("nft", &["list", "tables"]) {
         Ok(_) => Check::ok(NAME, version),
-        Err(error) => Check::fail(NAME, format!("{version}, but it cannot query the kernel: {error}"), "load nf_tables"),
+        Err(error) => {
+            Check::fail(NAME, format!("{version}, but it cannot query the kernel: {error}"), "load nf_tables")
+        }
     }
 }
 
