@@ -16,7 +16,7 @@ pub(crate) struct HoldOptions {
     /// How long from now, such as 30m
     #[arg(long = "for", value_name = "TIME", value_parser = values::duration)]
     ttl: f64,
-    /// The reason, shown wherever the hold is shown
+    /// The reason, shown by `dorm sbx describe` and `dorm why`
     #[arg(long)]
     reason: String,
     /// Renew this existing hold for the new time
