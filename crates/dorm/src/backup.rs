@@ -30,7 +30,7 @@ const LEFT_OUT: [&str; 2] = ["lock", "address"];
 /// Files that a data directory keeps instead of taking those of the backup.
 const STAYS: [&str; 3] = ["key", "identity.json", dorm_guest_ids::RECORD];
 const SMALL: u64 = 64 << 10;
-/// How often the copy of records and saved states is attempted.
+/// How many times copying the records and the saved states is attempted.
 const ATTEMPTS: usize = 20;
 
 /// The error of a backup or a restore.

@@ -13,7 +13,7 @@ use crate::client::Client;
 pub(crate) struct EventsOptions {
     #[command(flatten)]
     connection: Connection,
-    /// Wait for new events and print them; with `-o json` each event is one line
+    /// Continue with new events as they happen; with `-o json` each event is one line
     #[arg(short, long)]
     follow: bool,
     /// Only events of this sandbox, by id, or by name until it is terminated
