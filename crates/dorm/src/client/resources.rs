@@ -1,4 +1,4 @@
-//! Sandboxes, snapshots, images, events and the daemon itself: one call, one answer.
+//! Sandboxes, snapshots, images, events and the daemon itself: one method per route.
 
 use dorm_api::wire;
 use reqwest::Method;
@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::{Client, ClientError, Sse, segment};
 
-/// How many things of a list are read at once.
+/// How many items of a list are requested at once.
 pub(super) const PAGE: &str = "1000";
 
 impl Client {
@@ -14,7 +14,8 @@ impl Client {
         self.post("/sandboxes", asked).await
     }
 
-    /// The first `most` sandboxes in one of `states` (all states, if none is given) that have all `labels`.
+    /// Returns the first `most` sandboxes that are in one of `states` (any state if none is given)
+    /// and have all `labels`.
     pub(crate) async fn sandboxes(
         &self,
         states: &[String],
@@ -44,7 +45,7 @@ impl Client {
         self.get(&format!("/sandboxes/{}", segment(sandbox))).await
     }
 
-    /// `suspend`, `resume`, `evict` or `terminate`.
+    /// Sends `suspend`, `resume`, `evict` or `terminate`.
     pub(crate) async fn command(&self, sandbox: &str, verb: &str) -> Result<wire::Sandbox, ClientError> {
         self.post(&format!("/sandboxes/{}/{verb}", segment(sandbox)), &json!({})).await
     }
@@ -134,7 +135,7 @@ impl Client {
         self.get(&format!("/sandboxes/{}/usage", segment(sandbox))).await
     }
 
-    /// Every snapshot, or those taken of the sandbox of that id.
+    /// Returns all snapshots, or those of the sandbox with that id.
     pub(crate) async fn snapshots(&self, source: Option<&str>) -> Result<Vec<wire::Snapshot>, ClientError> {
         let (mut found, mut after) = (Vec::new(), None::<String>);
         loop {
@@ -159,14 +160,14 @@ impl Client {
         self.tell(self.request(Method::DELETE, &path).query(&[("when_free", when_free)])).await
     }
 
-    /// Who comes from whom.
+    /// Returns which sandboxes and snapshots were created from which.
     pub(crate) async fn tree(&self, sandbox: Option<&str>, all: bool) -> Result<wire::Tree, ClientError> {
         let mut query = vec![("all", all.to_string())];
         query.extend(sandbox.map(|sandbox| ("sandbox", sandbox.to_owned())));
         self.read(self.request(Method::GET, "/tree").query(&query)).await
     }
 
-    /// What differs between the files of two moments.
+    /// Returns the differences between the files of two snapshots or sandboxes.
     pub(crate) async fn diff(&self, from: &str, to: &str) -> Result<wire::Diff, ClientError> {
         self.read(self.request(Method::GET, "/diff").query(&[("from", from), ("to", to)])).await
     }
@@ -253,17 +254,17 @@ impl Client {
         self.tell(self.request(Method::DELETE, &format!("/keys/{}", segment(key)))).await
     }
 
-    /// How a port inside is reached.
+    /// Returns how to reach a port in a sandbox.
     pub(crate) async fn port(&self, sandbox: &str, port: u16) -> Result<wire::Port, ClientError> {
         self.get(&format!("/sandboxes/{}/ports/{port}", segment(sandbox))).await
     }
 
-    /// A link that opens a port in a browser, once.
+    /// Creates a link that opens a port in a browser, once.
     pub(crate) async fn port_link(&self, sandbox: &str, port: u16) -> Result<wire::PortLink, ClientError> {
         self.post(&format!("/sandboxes/{}/ports/{port}/link", segment(sandbox)), &wire::LinkRequest {}).await
     }
 
-    /// One page of events, or the newest of them.
+    /// Returns one page of events, or the newest of them.
     pub(crate) async fn events(
         &self,
         sandbox: Option<&str>,
@@ -275,7 +276,7 @@ impl Client {
         self.read(self.request(Method::GET, "/events").query(&query)).await
     }
 
-    /// Events as they happen.
+    /// Follows events.
     pub(crate) async fn follow_events(&self, sandbox: Option<&str>, after: u64) -> Result<Sse, ClientError> {
         self.stream(self.request(Method::GET, "/events").query(&events_query(sandbox, after))).await
     }

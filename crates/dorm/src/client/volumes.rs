@@ -35,13 +35,13 @@ impl Client {
         self.tell(self.request(Method::DELETE, &path(volume, ""))).await
     }
 
-    /// What is in a directory on a volume.
+    /// Returns the entries of a directory on a volume.
     pub(crate) async fn volume_files(&self, volume: &str, at: &str) -> Result<Vec<wire::VolumeFile>, ClientError> {
         let asked = self.request(Method::GET, &path(volume, "/files/list")).query(&[("path", at)]);
         Ok(self.read::<wire::VolumeFiles>(asked).await?.entries)
     }
 
-    /// The contents of a file on a volume. The stream fails when the rest cannot be read.
+    /// Returns the content of a file on a volume. The stream fails if the rest cannot be read.
     pub(crate) async fn read_volume(
         &self,
         volume: &str,
@@ -52,7 +52,7 @@ impl Client {
         Ok(answer.bytes_stream().map(move |piece| piece.map_err(|source| client.broken(source))))
     }
 
-    /// Writes a file on a volume. Whoever reads it sees the old one or the new one.
+    /// Writes a file on a volume atomically: a reader sees the old or the new content.
     pub(crate) async fn write_volume<S>(&self, volume: &str, at: &str, contents: S) -> Result<(), ClientError>
     where
         S: Stream<Item = std::io::Result<Bytes>> + Send + 'static,

@@ -1,4 +1,4 @@
-//! Every way in which a directory, its file and its database can have come together.
+//! Every combination of a directory, its identity file and its database.
 
 use super::*;
 

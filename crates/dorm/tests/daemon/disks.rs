@@ -31,7 +31,7 @@ const FULL: &[&str] = &[
     "half-written",
     "slow statement",
     "held back",
-    "cannot be prepared",
+    "images to prepare",
 ];
 
 fn named(name: &str) -> Value {
