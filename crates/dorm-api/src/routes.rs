@@ -51,6 +51,20 @@ macro_rules! routes {
         #[derive(OpenApi)]
         #[openapi(
             info(title = "Dormouse", description = "The native API of Dormouse, a sandbox server for AI agents."),
+            servers((url = "http://127.0.0.1:7070", description = "The address that `dorm serve` listens on by default.")),
+            tags(
+                (name = "sandboxes", description = "Create, suspend, resume, fork and terminate sandboxes."),
+                (name = "processes", description = "Run commands and terminals inside a sandbox."),
+                (name = "files", description = "Read and write files inside a running sandbox."),
+                (name = "ports", description = "Reach ports inside a sandbox through the gateway."),
+                (name = "snapshots", description = "Take, compare, transfer and delete snapshots."),
+                (name = "images", description = "Import, pull, compose and export OCI images."),
+                (name = "volumes", description = "Storage that outlives the sandboxes it is attached to."),
+                (name = "events", description = "The record of what happened to sandboxes."),
+                (name = "webhooks", description = "Deliver events to an HTTP endpoint."),
+                (name = "keys", description = "Create and revoke API keys."),
+                (name = "daemon", description = "Health, metrics and maintenance of the daemon.")
+            ),
             paths($($($handler)::+),*),
             components(schemas(
                 wire::ErrorAnswer, wire::ImportProgress, wire::LostOutput, wire::TerminalMessage, wire::WatchEvent,

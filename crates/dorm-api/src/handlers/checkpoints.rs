@@ -10,7 +10,8 @@ use crate::wire;
 
 /// Changes which snapshots are taken of a sandbox by themselves, and which of those are kept. They are taken while it runs
 /// and has been used since the last one. Snapshots that somebody asked for are never removed by it.
-#[utoipa::path(post, path = "/v1/sandboxes/{id}/checkpoints", tag = "sandboxes", request_body = wire::SetCheckpoints,
+#[utoipa::path(post, path = "/v1/sandboxes/{id}/checkpoints", operation_id = "setCheckpointPolicy", tag = "sandboxes",
+    request_body = wire::SetCheckpoints,
     params(("id" = String, Path, description = "id, or name of a living sandbox")),
     responses(
         (status = 200, body = wire::Sandbox),

@@ -14,7 +14,7 @@ use crate::routes::{self, Api};
 use crate::wire;
 
 /// What answers here: version, project, engine.
-#[utoipa::path(get, path = "/v1/info", tag = "daemon", responses(
+#[utoipa::path(get, path = "/v1/info", operation_id = "getInfo", tag = "daemon", responses(
     (status = 200, body = wire::Info),
     (status = "default", body = wire::ErrorAnswer, description = "an error"),
 ))]
@@ -35,13 +35,14 @@ pub(crate) async fn info(State(api): State<Api>) -> axum::Json<wire::Info> {
 }
 
 /// Whether the daemon answers. Needs no key.
-#[utoipa::path(get, path = "/v1/health", tag = "daemon", security(()), responses((status = 200, body = wire::Health)))]
+#[utoipa::path(get, path = "/v1/health", operation_id = "getHealth",
+    tag = "daemon", security(()), responses((status = 200, body = wire::Health)))]
 pub(crate) async fn health() -> axum::Json<wire::Health> {
     axum::Json(wire::Health { status: "ok".to_owned() })
 }
 
 /// What is on the disk, what becomes of it and why. Changes nothing.
-#[utoipa::path(get, path = "/v1/gc", tag = "daemon", responses(
+#[utoipa::path(get, path = "/v1/gc", operation_id = "previewGarbageCollection", tag = "daemon", responses(
     (status = 200, body = wire::ArtefactList),
     (status = "default", body = wire::ErrorAnswer, description = "an error"),
 ))]
@@ -52,10 +53,11 @@ pub(crate) async fn artefacts(State(api): State<Api>) -> Result<axum::Json<wire:
 
 /// Deletes what records say is to be deleted and could not be until now; answers what that was. With `runs=true` it ends
 /// the runs that no record names, too.
-#[utoipa::path(post, path = "/v1/gc", tag = "daemon", params(wire::CollectOptions), responses(
-    (status = 200, body = wire::ArtefactList),
-    (status = "default", body = wire::ErrorAnswer, description = "an error"),
-))]
+#[utoipa::path(post, path = "/v1/gc", operation_id = "collectGarbage", tag = "daemon", params(wire::CollectOptions),
+    responses(
+        (status = 200, body = wire::ArtefactList),
+        (status = "default", body = wire::ErrorAnswer, description = "an error"),
+    ))]
 pub(crate) async fn collect(
     State(api): State<Api>,
     Query(options): Query<wire::CollectOptions>,
@@ -69,7 +71,7 @@ pub(crate) async fn collect(
 }
 
 /// What is on the disk and can be verified.
-#[utoipa::path(get, path = "/v1/verify", tag = "daemon", responses(
+#[utoipa::path(get, path = "/v1/verify", operation_id = "listStoredObjects", tag = "daemon", responses(
     (status = 200, body = wire::StoredList),
     (status = "default", body = wire::ErrorAnswer, description = "an error"),
 ))]
@@ -80,10 +82,12 @@ pub(crate) async fn stored(State(api): State<Api>) -> Result<axum::Json<wire::St
 
 /// Reads one thing on the disk to its last byte and compares it with what was written. What is damaged is not used from
 /// then on.
-#[utoipa::path(post, path = "/v1/verify", tag = "daemon", request_body = wire::Stored, responses(
-    (status = 200, body = wire::Verified),
-    (status = "default", body = wire::ErrorAnswer, description = "an error"),
-))]
+#[utoipa::path(post, path = "/v1/verify", operation_id = "verifyStoredObject", tag = "daemon",
+    request_body = wire::Stored,
+    responses(
+        (status = 200, body = wire::Verified),
+        (status = "default", body = wire::ErrorAnswer, description = "an error"),
+    ))]
 pub(crate) async fn verify(
     State(api): State<Api>,
     Json(asked): Json<wire::Stored>,
@@ -102,7 +106,7 @@ pub(crate) async fn verify(
 }
 
 /// Records, saved states and images that cannot be read, and what was found damaged.
-#[utoipa::path(get, path = "/v1/quarantine", tag = "daemon", responses(
+#[utoipa::path(get, path = "/v1/quarantine", operation_id = "getQuarantine", tag = "daemon", responses(
     (status = 200, body = wire::Quarantine),
     (status = "default", body = wire::ErrorAnswer, description = "an error"),
 ))]
@@ -121,7 +125,7 @@ pub(crate) async fn quarantine(State(api): State<Api>) -> Result<axum::Json<wire
 }
 
 /// Figures for Prometheus.
-#[utoipa::path(get, path = "/metrics", tag = "daemon", responses(
+#[utoipa::path(get, path = "/metrics", operation_id = "getMetrics", tag = "daemon", responses(
     (status = 200, body = String, content_type = "text/plain"),
     (status = "default", body = wire::ErrorAnswer, description = "an error"),
 ))]
@@ -169,7 +173,7 @@ fn gauges(figures: &Figures) {
 }
 
 /// This description of the API.
-#[utoipa::path(get, path = "/v1/openapi.json", tag = "daemon", responses(
+#[utoipa::path(get, path = "/v1/openapi.json", operation_id = "getOpenApi", tag = "daemon", responses(
     (status = 200, body = Object, description = "an OpenAPI document"),
     (status = "default", body = wire::ErrorAnswer, description = "an error"),
 ))]

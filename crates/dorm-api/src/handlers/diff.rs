@@ -26,7 +26,7 @@ pub(crate) struct DiffQuery {
 
 /// What differs between the files of two moments, which must stand on one image. A running sandbox stands still for a
 /// moment; a suspended one does not wake.
-#[utoipa::path(get, path = "/v1/diff", tag = "snapshots", params(DiffQuery), responses(
+#[utoipa::path(get, path = "/v1/diff", operation_id = "diffFiles", tag = "snapshots", params(DiffQuery), responses(
     (status = 200, body = wire::Diff),
     (status = "default", body = wire::ErrorAnswer, description = "an error"),
 ))]

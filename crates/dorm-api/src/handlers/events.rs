@@ -39,7 +39,7 @@ pub(crate) struct EventsQuery {
 
 /// What happened, in order. With `Accept: text/event-stream` it goes on with what happens next; the id of each
 /// server-sent event is the event's number, and `Last-Event-ID` goes on after it.
-#[utoipa::path(get, path = "/v1/events", tag = "events",
+#[utoipa::path(get, path = "/v1/events", operation_id = "listEvents", tag = "events",
     params(EventsQuery, ("Last-Event-ID" = Option<u64>, Header, description = "the last event that was seen")),
     responses(
         (status = 200, content((wire::EventPage = "application/json"), (wire::Event = "text/event-stream"))),

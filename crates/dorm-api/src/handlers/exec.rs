@@ -21,7 +21,8 @@ const KEPT_BYTES: usize = 4 << 20;
 
 /// Runs a command and answers with its output when it has ended. With `Accept: text/event-stream` it answers at once
 /// with the events `checkpoint` (where one was asked for), `started`, `stdout`, `stderr`, `lost`, and `exit`. When the caller goes away the command goes on.
-#[utoipa::path(post, path = "/v1/sandboxes/{id}/exec", tag = "processes", request_body = wire::ExecRequest,
+#[utoipa::path(post, path = "/v1/sandboxes/{id}/exec", operation_id = "execCommand", tag = "processes",
+    request_body = wire::ExecRequest,
     params(("id" = String, Path, description = "id, or name of a living sandbox")),
     responses(
         (status = 200, content((wire::ExecResult = "application/json"), (wire::OutputChunk = "text/event-stream"))),

@@ -33,7 +33,7 @@ pub(crate) struct ReadQuery {
 }
 
 /// Reads a file, or a part of it. Links are followed. The answer breaks off when the rest cannot be read.
-#[utoipa::path(get, path = "/v1/sandboxes/{id}/files", tag = "files",
+#[utoipa::path(get, path = "/v1/sandboxes/{id}/files", operation_id = "readFile", tag = "files",
     params(
         ("id" = String, Path, description = "id, or name of a living sandbox"),
         ReadQuery,
@@ -130,7 +130,7 @@ pub(crate) struct WriteQuery {
 
 /// Writes a file with the body as its contents. Whoever reads it sees the old file or the new one; when the body
 /// breaks off, the old one stays.
-#[utoipa::path(put, path = "/v1/sandboxes/{id}/files", tag = "files",
+#[utoipa::path(put, path = "/v1/sandboxes/{id}/files", operation_id = "writeFile", tag = "files",
     request_body(content = Vec<u8>, content_type = "application/octet-stream"),
     params(("id" = String, Path, description = "id, or name of a living sandbox"), WriteQuery),
     responses(
@@ -173,7 +173,7 @@ pub(crate) struct RemoveQuery {
 }
 
 /// Removes a file, link or directory. A link's target is left alone.
-#[utoipa::path(delete, path = "/v1/sandboxes/{id}/files", tag = "files",
+#[utoipa::path(delete, path = "/v1/sandboxes/{id}/files", operation_id = "deleteFile", tag = "files",
     params(("id" = String, Path, description = "id, or name of a living sandbox"), RemoveQuery),
     responses(
         (status = 204, description = "it is gone"),
@@ -192,7 +192,7 @@ pub(crate) async fn remove(
 }
 
 /// What is known of a file without reading it. A link is reported as itself.
-#[utoipa::path(get, path = "/v1/sandboxes/{id}/files/stat", tag = "files",
+#[utoipa::path(get, path = "/v1/sandboxes/{id}/files/stat", operation_id = "statFile", tag = "files",
     params(("id" = String, Path, description = "id, or name of a living sandbox"), ReadQuery),
     responses(
         (status = 200, body = wire::FileStat),
@@ -225,7 +225,7 @@ pub(crate) struct ListQuery {
 }
 
 /// Lists a directory, a directory before what is in it, by name, page by page.
-#[utoipa::path(get, path = "/v1/sandboxes/{id}/files/list", tag = "files",
+#[utoipa::path(get, path = "/v1/sandboxes/{id}/files/list", operation_id = "listFiles", tag = "files",
     params(("id" = String, Path, description = "id, or name of a living sandbox"), ListQuery),
     responses(
         (status = 200, body = wire::FileList),
@@ -250,7 +250,8 @@ pub(crate) async fn list(
 }
 
 /// Makes a directory.
-#[utoipa::path(post, path = "/v1/sandboxes/{id}/files/mkdir", tag = "files", request_body = wire::MakeDirectory,
+#[utoipa::path(post, path = "/v1/sandboxes/{id}/files/mkdir", operation_id = "createDirectory", tag = "files",
+    request_body = wire::MakeDirectory,
     params(("id" = String, Path, description = "id, or name of a living sandbox")),
     responses(
         (status = 200, body = wire::FileStat),
@@ -269,7 +270,8 @@ pub(crate) async fn mkdir(
 }
 
 /// Renames a file or directory, replacing a file that is there; answers what stands under the new name.
-#[utoipa::path(post, path = "/v1/sandboxes/{id}/files/rename", tag = "files", request_body = wire::Rename,
+#[utoipa::path(post, path = "/v1/sandboxes/{id}/files/rename", operation_id = "renameFile", tag = "files",
+    request_body = wire::Rename,
     params(("id" = String, Path, description = "id, or name of a living sandbox")),
     responses(
         (status = 200, body = wire::FileStat),
@@ -299,7 +301,7 @@ pub(crate) struct WatchQuery {
 }
 
 /// Watches a directory: everything that happens after the answer has begun comes as the event `change`.
-#[utoipa::path(get, path = "/v1/sandboxes/{id}/files/watch", tag = "files",
+#[utoipa::path(get, path = "/v1/sandboxes/{id}/files/watch", operation_id = "watchFiles", tag = "files",
     params(("id" = String, Path, description = "id, or name of a living sandbox"), WatchQuery),
     responses(
         (status = 200, description = "server-sent events", content_type = "text/event-stream", body = wire::WatchEvent),

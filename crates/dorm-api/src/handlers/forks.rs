@@ -15,7 +15,8 @@ use crate::wire;
 /// Makes several sandboxes that go on from where this one is now, each with an identity of its own. A running source
 /// goes on, a suspended one does not wake. With `all_or_none` either all of them are there afterwards, or none and an
 /// error; otherwise the answer says for each what became of it.
-#[utoipa::path(post, path = "/v1/sandboxes/{id}/fork", tag = "sandboxes", request_body = wire::ForkRequest,
+#[utoipa::path(post, path = "/v1/sandboxes/{id}/fork", operation_id = "forkSandbox", tag = "sandboxes",
+    request_body = wire::ForkRequest,
     params(("id" = String, Path, description = "id, or name of a living sandbox")),
     responses(
         (status = 201, body = wire::Forked),

@@ -33,7 +33,7 @@ impl FromRequestParts<Api> for Reference {
 }
 
 /// All images, ordered by digest.
-#[utoipa::path(get, path = "/v1/images", tag = "images", responses(
+#[utoipa::path(get, path = "/v1/images", operation_id = "listImages", tag = "images", responses(
     (status = 200, body = wire::ImageList),
     (status = "default", body = wire::ErrorAnswer, description = "an error"),
 ))]
@@ -44,11 +44,14 @@ pub(crate) async fn list(State(api): State<Api>) -> Result<axum::Json<wire::Imag
 
 /// Imports an image from a directory or archive of the daemon's own host. Only over the socket `api.sock` there. With `Accept: text/event-stream` it answers
 /// with the events `progress`, then `done` with the image, or `error`.
-#[utoipa::path(post, path = "/v1/images/import", tag = "images", request_body = wire::ImportImage, responses(
-    (status = 201, body = wire::Image),
-    (status = 200, description = "server-sent events", content_type = "text/event-stream", body = wire::ImportProgress),
-    (status = "default", body = wire::ErrorAnswer, description = "an error"),
-))]
+#[utoipa::path(post, path = "/v1/images/import", operation_id = "importImage", tag = "images",
+    request_body = wire::ImportImage,
+    responses(
+        (status = 201, body = wire::Image),
+        (status = 200, description = "server-sent events", content_type = "text/event-stream",
+            body = wire::ImportProgress),
+        (status = "default", body = wire::ErrorAnswer, description = "an error"),
+    ))]
 pub(crate) async fn import(
     State(api): State<Api>,
     _: HostPaths,
@@ -75,7 +78,7 @@ pub(crate) struct UploadQuery {
 /// Imports an image from an archive, the body: a root filesystem, an OCI layout or a docker archive, as tar, plain or
 /// compressed by gzip or zstd. With `Accept: text/event-stream` it answers, as soon as the body is there, with the events
 /// `progress`, then `done` with the image, or `error`.
-#[utoipa::path(post, path = "/v1/images/upload", tag = "images",
+#[utoipa::path(post, path = "/v1/images/upload", operation_id = "uploadImage", tag = "images",
     request_body(content = Vec<u8>, content_type = "application/x-tar"),
     params(UploadQuery),
     responses(
@@ -104,11 +107,14 @@ pub(crate) async fn upload(
 /// Fetches an image from a registry. What was fetched and checked before is not fetched again, also after a pull that did
 /// not come to its end. With `Accept: text/event-stream` it answers with the events `progress`, then `done` with the
 /// image, or `error`. When the caller goes away it goes on.
-#[utoipa::path(post, path = "/v1/images/pull", tag = "images", request_body = wire::PullImage, responses(
-    (status = 201, body = wire::Image),
-    (status = 200, description = "server-sent events", content_type = "text/event-stream", body = wire::ImportProgress),
-    (status = "default", body = wire::ErrorAnswer, description = "an error"),
-))]
+#[utoipa::path(post, path = "/v1/images/pull", operation_id = "pullImage", tag = "images",
+    request_body = wire::PullImage,
+    responses(
+        (status = 201, body = wire::Image),
+        (status = 200, description = "server-sent events", content_type = "text/event-stream",
+            body = wire::ImportProgress),
+        (status = "default", body = wire::ErrorAnswer, description = "an error"),
+    ))]
 pub(crate) async fn pull(
     State(api): State<Api>,
     WantsEvents(events): WantsEvents,
@@ -135,11 +141,14 @@ pub(crate) async fn pull(
 /// Makes an image of a filesystem snapshot or of another image, with settings of its own. It gets its tag when a sandbox of it
 /// has been suspended and resumed; when that fails, the image is gone again. With `Accept: text/event-stream` it answers
 /// with the events `progress`, then `done` with the image, or `error`. When the caller goes away it goes on.
-#[utoipa::path(post, path = "/v1/images/compose", tag = "images", request_body = wire::ComposeImage, responses(
-    (status = 201, body = wire::Image),
-    (status = 200, description = "server-sent events", content_type = "text/event-stream", body = wire::ImportProgress),
-    (status = "default", body = wire::ErrorAnswer, description = "an error"),
-))]
+#[utoipa::path(post, path = "/v1/images/compose", operation_id = "composeImage", tag = "images",
+    request_body = wire::ComposeImage,
+    responses(
+        (status = 201, body = wire::Image),
+        (status = 200, description = "server-sent events", content_type = "text/event-stream",
+            body = wire::ImportProgress),
+        (status = "default", body = wire::ErrorAnswer, description = "an error"),
+    ))]
 pub(crate) async fn compose(
     State(api): State<Api>,
     WantsEvents(events): WantsEvents,
@@ -163,7 +172,7 @@ pub(crate) async fn compose(
 }
 
 /// An image.
-#[utoipa::path(get, path = "/v1/images/{reference}", tag = "images",
+#[utoipa::path(get, path = "/v1/images/{reference}", operation_id = "getImage", tag = "images",
     params(("reference" = String, Path, description = "tag, digest, or the first 8 or more digits of one")),
     responses(
         (status = 200, body = wire::Image),
@@ -178,7 +187,8 @@ pub(crate) async fn describe(
 
 /// Writes an image into a file of the daemon's own host: an OCI layout in a tar archive, with all files in one layer.
 /// The same image gives the same bytes. Only over the socket `api.sock` there.
-#[utoipa::path(post, path = "/v1/images/{reference}/export", tag = "images", request_body = wire::ExportImage,
+#[utoipa::path(post, path = "/v1/images/{reference}/export", operation_id = "exportImage", tag = "images",
+    request_body = wire::ExportImage,
     params(("reference" = String, Path, description = "tag, digest, or the first 8 or more digits of one")),
     responses(
         (status = 201, body = wire::ExportedImage),
@@ -210,7 +220,7 @@ const MANIFEST: HeaderName = HeaderName::from_static("x-dormouse-manifest");
 /// An image as a file: an OCI layout in a tar archive, with all files in one layer. The same image gives the same bytes.
 /// Its digest is in the header `X-Dormouse-Image`, that of the manifest in the file in `X-Dormouse-Manifest`. The answer
 /// breaks off when the rest cannot be read.
-#[utoipa::path(get, path = "/v1/images/{reference}/download", tag = "images",
+#[utoipa::path(get, path = "/v1/images/{reference}/download", operation_id = "downloadImage", tag = "images",
     params(("reference" = String, Path, description = "tag, digest, or the first 8 or more digits of one")),
     responses(
         (status = 200, content_type = "application/x-tar", body = Vec<u8>),
@@ -240,7 +250,7 @@ fn absolute(path: &str) -> Result<PathBuf, ApiError> {
 }
 
 /// Removes an image that no living sandbox and no snapshot needs.
-#[utoipa::path(delete, path = "/v1/images/{reference}", tag = "images",
+#[utoipa::path(delete, path = "/v1/images/{reference}", operation_id = "deleteImage", tag = "images",
     params(("reference" = String, Path, description = "tag, digest, or the first 8 or more digits of one")),
     responses(
         (status = 204, description = "it is gone"),

@@ -15,7 +15,8 @@ const REASON_MAX: usize = 200;
 
 /// Keeps a sandbox awake for a while, whatever its time limits say; only that of the longest run still ends it. It does
 /// not wake a suspended sandbox.
-#[utoipa::path(post, path = "/v1/sandboxes/{id}/holds", tag = "sandboxes", request_body = wire::HoldRequest,
+#[utoipa::path(post, path = "/v1/sandboxes/{id}/holds", operation_id = "createHold", tag = "sandboxes",
+    request_body = wire::HoldRequest,
     params(("id" = String, Path, description = "id, or name of a living sandbox")),
     responses(
         (status = 201, body = wire::Hold),
@@ -42,7 +43,7 @@ pub(crate) async fn hold(
 }
 
 /// Takes back a hold. One that is over is a success.
-#[utoipa::path(delete, path = "/v1/sandboxes/{id}/holds/{hold}", tag = "sandboxes",
+#[utoipa::path(delete, path = "/v1/sandboxes/{id}/holds/{hold}", operation_id = "deleteHold", tag = "sandboxes",
     params(
         ("id" = String, Path, description = "id, or name of a living sandbox"),
         ("hold" = String, Path, description = "the hold"),
@@ -60,7 +61,8 @@ pub(crate) async fn release(
 }
 
 /// Changes how many sleep images are kept, and what happens when none of them can be restored.
-#[utoipa::path(post, path = "/v1/sandboxes/{id}/keeping", tag = "sandboxes", request_body = wire::SetKeeping,
+#[utoipa::path(post, path = "/v1/sandboxes/{id}/keeping", operation_id = "setRetention", tag = "sandboxes",
+    request_body = wire::SetKeeping,
     params(("id" = String, Path, description = "id, or name of a living sandbox")),
     responses(
         (status = 200, body = wire::Sandbox),

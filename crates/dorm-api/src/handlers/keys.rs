@@ -11,10 +11,11 @@ use crate::routes::Api;
 use crate::wire;
 
 /// Makes a key. The answer holds the key itself, which is never shown again: only its hash is kept.
-#[utoipa::path(post, path = "/v1/keys", tag = "daemon", request_body = wire::CreateKey, responses(
-    (status = 201, body = wire::CreatedKey),
-    (status = "default", body = wire::ErrorAnswer, description = "an error"),
-))]
+#[utoipa::path(post, path = "/v1/keys", operation_id = "createKey", tag = "keys", request_body = wire::CreateKey,
+    responses(
+        (status = 201, body = wire::CreatedKey),
+        (status = "default", body = wire::ErrorAnswer, description = "an error"),
+    ))]
 pub(crate) async fn create(
     State(api): State<Api>,
     Json(asked): Json<wire::CreateKey>,
@@ -38,7 +39,7 @@ pub(crate) async fn create(
 
 /// Every key that was made and not revoked, expired ones included. The key in the daemon's data directory is not among
 /// them.
-#[utoipa::path(get, path = "/v1/keys", tag = "daemon", responses(
+#[utoipa::path(get, path = "/v1/keys", operation_id = "listKeys", tag = "keys", responses(
     (status = 200, body = wire::KeyList),
     (status = "default", body = wire::ErrorAnswer, description = "an error"),
 ))]
@@ -48,7 +49,7 @@ pub(crate) async fn list(State(api): State<Api>) -> Result<axum::Json<wire::KeyL
 }
 
 /// Revokes a key: the next request with it is refused. One that is not there is a success.
-#[utoipa::path(delete, path = "/v1/keys/{id}", tag = "daemon",
+#[utoipa::path(delete, path = "/v1/keys/{id}", operation_id = "deleteKey", tag = "keys",
     params(("id" = String, Path, description = "the key's id")),
     responses(
         (status = 204),

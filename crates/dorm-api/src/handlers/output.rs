@@ -31,7 +31,8 @@ pub(crate) struct OutputQuery {
 
 /// A process's output from a place in it: the events `stdout` and `stderr`, `lost` for what is no longer kept, and
 /// `exit` at the end. The id of each is the place behind it, `STDOUT,STDERR`; `Last-Event-ID` goes on from there.
-#[utoipa::path(get, path = "/v1/sandboxes/{id}/processes/{process}/output", tag = "processes",
+#[utoipa::path(get, path = "/v1/sandboxes/{id}/processes/{process}/output", operation_id = "streamProcessOutput",
+    tag = "processes",
     params(
         ("id" = String, Path, description = "id, or name of a living sandbox"),
         ("process" = u64, Path, description = "the process's handle"),

@@ -11,7 +11,7 @@ use crate::wire;
 
 /// How a port is reached: the first label of its host name, who may reach it, and the token that opens it. Whether a
 /// program listens there is not looked at.
-#[utoipa::path(get, path = "/v1/sandboxes/{id}/ports/{port}", tag = "sandboxes",
+#[utoipa::path(get, path = "/v1/sandboxes/{id}/ports/{port}", operation_id = "getPort", tag = "ports",
     params(
         ("id" = String, Path, description = "the sandbox's id or name"),
         ("port" = u16, Path, description = "the port inside"),
@@ -28,7 +28,7 @@ pub(crate) async fn describe(State(api): State<Api>, Port(id, port): Port) -> Re
 
 /// A link for a browser, which can show no key: opened once, within a minute, it sets a cookie that opens this port for 12
 /// hours.
-#[utoipa::path(post, path = "/v1/sandboxes/{id}/ports/{port}/link", tag = "sandboxes",
+#[utoipa::path(post, path = "/v1/sandboxes/{id}/ports/{port}/link", operation_id = "createPortLink", tag = "ports",
     request_body = wire::LinkRequest,
     params(
         ("id" = String, Path, description = "the sandbox's id or name"),

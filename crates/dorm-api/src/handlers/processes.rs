@@ -16,7 +16,8 @@ use crate::wire;
 use dorm_service::Use;
 
 /// Starts a process that goes on by itself.
-#[utoipa::path(post, path = "/v1/sandboxes/{id}/processes", tag = "processes", request_body = wire::StartProcess,
+#[utoipa::path(post, path = "/v1/sandboxes/{id}/processes", operation_id = "startProcess", tag = "processes",
+    request_body = wire::StartProcess,
     params(("id" = String, Path, description = "id, or name of a living sandbox")),
     responses(
         (status = 201, body = wire::ProcessStarted),
@@ -43,7 +44,7 @@ pub(crate) struct ListQuery {
 }
 
 /// The processes that were started here, oldest first, page by page: all that live, and some that ended.
-#[utoipa::path(get, path = "/v1/sandboxes/{id}/processes", tag = "processes",
+#[utoipa::path(get, path = "/v1/sandboxes/{id}/processes", operation_id = "listProcesses", tag = "processes",
     params(("id" = String, Path, description = "id, or name of a living sandbox"), ListQuery),
     responses(
         (status = 200, body = wire::ProcessList),
@@ -62,7 +63,7 @@ pub(crate) async fn list(
 }
 
 /// A process.
-#[utoipa::path(get, path = "/v1/sandboxes/{id}/processes/{process}", tag = "processes",
+#[utoipa::path(get, path = "/v1/sandboxes/{id}/processes/{process}", operation_id = "getProcess", tag = "processes",
     params(
         ("id" = String, Path, description = "id, or name of a living sandbox"),
         ("process" = u64, Path, description = "the process's handle"),
@@ -85,7 +86,8 @@ pub(crate) async fn status(agent: &Agent, process: u64) -> Result<ProcessStatus,
 }
 
 /// Writes the body to a process's input as it comes; answers when the sandbox's kernel has taken all of it.
-#[utoipa::path(post, path = "/v1/sandboxes/{id}/processes/{process}/stdin", tag = "processes",
+#[utoipa::path(post, path = "/v1/sandboxes/{id}/processes/{process}/stdin", operation_id = "writeProcessStdin",
+    tag = "processes",
     request_body(content = Vec<u8>, content_type = "application/octet-stream"),
     params(
         ("id" = String, Path, description = "id, or name of a living sandbox"),
@@ -116,7 +118,8 @@ pub(crate) async fn stdin(
 }
 
 /// Closes a process's input behind what was written before; on a terminal, sends the end-of-file character.
-#[utoipa::path(post, path = "/v1/sandboxes/{id}/processes/{process}/stdin/close", tag = "processes",
+#[utoipa::path(post, path = "/v1/sandboxes/{id}/processes/{process}/stdin/close", operation_id = "closeProcessStdin",
+    tag = "processes",
     params(
         ("id" = String, Path, description = "id, or name of a living sandbox"),
         ("process" = u64, Path, description = "the process's handle"),
@@ -132,7 +135,8 @@ pub(crate) async fn close_stdin(State(api): State<Api>, Process(id, process): Pr
 }
 
 /// Sends a signal to a process, or to its group.
-#[utoipa::path(post, path = "/v1/sandboxes/{id}/processes/{process}/signal", tag = "processes",
+#[utoipa::path(post, path = "/v1/sandboxes/{id}/processes/{process}/signal", operation_id = "signalProcess",
+    tag = "processes",
     request_body = wire::SignalRequest,
     params(
         ("id" = String, Path, description = "id, or name of a living sandbox"),
@@ -158,7 +162,8 @@ pub(crate) async fn signal(
 }
 
 /// Changes the size of a process's terminal.
-#[utoipa::path(post, path = "/v1/sandboxes/{id}/processes/{process}/resize", tag = "processes",
+#[utoipa::path(post, path = "/v1/sandboxes/{id}/processes/{process}/resize", operation_id = "resizeProcessTerminal",
+    tag = "processes",
     request_body = wire::TerminalSize,
     params(
         ("id" = String, Path, description = "id, or name of a living sandbox"),
@@ -179,7 +184,8 @@ pub(crate) async fn resize(
 }
 
 /// Waits until a process has ended; answers at once when it has.
-#[utoipa::path(get, path = "/v1/sandboxes/{id}/processes/{process}/wait", tag = "processes",
+#[utoipa::path(get, path = "/v1/sandboxes/{id}/processes/{process}/wait", operation_id = "waitForProcess",
+    tag = "processes",
     params(
         ("id" = String, Path, description = "id, or name of a living sandbox"),
         ("process" = u64, Path, description = "the process's handle"),

@@ -68,7 +68,7 @@ impl FromRequestParts<Api> for Upgrade {
 
 /// Opens a terminal over a WebSocket. Binary frames are the terminal's bytes. Text frames are JSON: from the daemon
 /// first `started` and last `exit` or `error`, from the caller `resize` and `eof`.
-#[utoipa::path(get, path = "/v1/sandboxes/{id}/pty", tag = "processes",
+#[utoipa::path(get, path = "/v1/sandboxes/{id}/pty", operation_id = "openTerminal", tag = "processes",
     params(("id" = String, Path, description = "id, or name of a living sandbox"), PtyQuery),
     responses(
         (status = 101, description = "a WebSocket; its text frames", body = wire::TerminalMessage),

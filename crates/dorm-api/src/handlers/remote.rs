@@ -14,7 +14,8 @@ use crate::{convert, wire};
 /// Sends a snapshot to a registry, as the file of an export in parts. Parts that are there already are not sent again, also
 /// after a push that did not come to its end. With `Accept: text/event-stream` it answers with the events `progress`, then
 /// `done` with what was sent, or `error`.
-#[utoipa::path(post, path = "/v1/snapshots/{id}/push", tag = "snapshots", request_body = wire::PushSnapshot,
+#[utoipa::path(post, path = "/v1/snapshots/{id}/push", operation_id = "pushSnapshot", tag = "snapshots",
+    request_body = wire::PushSnapshot,
     params(("id" = String, Path, description = "snapshot id")),
     responses(
         (status = 201, body = wire::PushedSnapshot),
@@ -45,11 +46,14 @@ pub(crate) async fn push(
 /// Fetches a snapshot from a registry. It gets an id of its own; every byte is compared with what is said of it, and nothing
 /// is left of one that is refused. With `Accept: text/event-stream` it answers with the events `progress`, then `done` with
 /// the snapshot, or `error`.
-#[utoipa::path(post, path = "/v1/snapshots/pull", tag = "snapshots", request_body = wire::PullSnapshot, responses(
-    (status = 201, body = wire::Snapshot),
-    (status = 200, description = "server-sent events", content_type = "text/event-stream", body = wire::ImportProgress),
-    (status = "default", body = wire::ErrorAnswer, description = "an error"),
-))]
+#[utoipa::path(post, path = "/v1/snapshots/pull", operation_id = "pullSnapshot", tag = "snapshots",
+    request_body = wire::PullSnapshot,
+    responses(
+        (status = 201, body = wire::Snapshot),
+        (status = 200, description = "server-sent events", content_type = "text/event-stream",
+            body = wire::ImportProgress),
+        (status = "default", body = wire::ErrorAnswer, description = "an error"),
+    ))]
 pub(crate) async fn pull(
     State(api): State<Api>,
     WantsEvents(events): WantsEvents,

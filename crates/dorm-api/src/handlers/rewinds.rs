@@ -13,7 +13,8 @@ use crate::wire;
 /// Takes a running or suspended sandbox back to a snapshot, in place: it keeps its id, name, ports and settings, and runs
 /// with the files of the snapshot, and with its memory and processes if it is a memory snapshot; after a filesystem
 /// snapshot it boots. What it was until then is kept as a snapshot for a while. When that fails it is where it was.
-#[utoipa::path(post, path = "/v1/sandboxes/{id}/rewind", tag = "sandboxes", request_body = wire::RewindRequest,
+#[utoipa::path(post, path = "/v1/sandboxes/{id}/rewind", operation_id = "rewindSandbox", tag = "sandboxes",
+    request_body = wire::RewindRequest,
     params(("id" = String, Path, description = "id, or name of a living sandbox")),
     responses(
         (status = 200, body = wire::Rewound),
@@ -35,7 +36,8 @@ pub(crate) async fn rewind(
 }
 
 /// Makes a new sandbox of a terminated one's newest snapshot, with its settings, variables, labels and name.
-#[utoipa::path(post, path = "/v1/sandboxes/{id}/restart", tag = "sandboxes", request_body = wire::RestartRequest,
+#[utoipa::path(post, path = "/v1/sandboxes/{id}/restart", operation_id = "restartSandbox", tag = "sandboxes",
+    request_body = wire::RestartRequest,
     params(("id" = String, Path, description = "id")),
     responses(
         (status = 201, body = wire::Restarted),
@@ -55,7 +57,8 @@ pub(crate) async fn restart(
 
 /// Puts a child in the place of the sandbox it was made from, which goes on with the child's memory, processes and files
 /// under its own id, name, ports and settings. The child is terminated. When that fails both go on as they were.
-#[utoipa::path(post, path = "/v1/sandboxes/{id}/promote", tag = "sandboxes", request_body = wire::PromoteRequest,
+#[utoipa::path(post, path = "/v1/sandboxes/{id}/promote", operation_id = "promoteSandbox", tag = "sandboxes",
+    request_body = wire::PromoteRequest,
     params(("id" = String, Path, description = "the child: id, or name of a living sandbox")),
     responses(
         (status = 200, body = wire::Promoted),

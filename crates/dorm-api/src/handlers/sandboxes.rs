@@ -21,10 +21,12 @@ const PAGE: usize = 100;
 const PAGE_MAX: usize = 1000;
 
 /// Creates a sandbox from an image or a memory snapshot; answers when it runs.
-#[utoipa::path(post, path = "/v1/sandboxes", tag = "sandboxes", request_body = wire::CreateSandbox, responses(
-    (status = 201, body = wire::Sandbox),
-    (status = "default", body = wire::ErrorAnswer, description = "an error"),
-))]
+#[utoipa::path(post, path = "/v1/sandboxes", operation_id = "createSandbox", tag = "sandboxes",
+    request_body = wire::CreateSandbox,
+    responses(
+        (status = 201, body = wire::Sandbox),
+        (status = "default", body = wire::ErrorAnswer, description = "an error"),
+    ))]
 pub(crate) async fn create(
     State(api): State<Api>,
     Json(asked): Json<wire::CreateSandbox>,
@@ -73,10 +75,11 @@ pub(crate) struct ListQuery {
 }
 
 /// Lists sandboxes in the order of their ids, page by page.
-#[utoipa::path(get, path = "/v1/sandboxes", tag = "sandboxes", params(ListQuery), responses(
-    (status = 200, body = wire::SandboxPage),
-    (status = "default", body = wire::ErrorAnswer, description = "an error"),
-))]
+#[utoipa::path(get, path = "/v1/sandboxes", operation_id = "listSandboxes", tag = "sandboxes", params(ListQuery),
+    responses(
+        (status = 200, body = wire::SandboxPage),
+        (status = "default", body = wire::ErrorAnswer, description = "an error"),
+    ))]
 pub(crate) async fn list(
     State(api): State<Api>,
     Query(query): Query<Vec<(String, String)>>,
@@ -131,7 +134,7 @@ fn filter(query: Vec<(String, String)>) -> Result<SandboxFilter, ApiError> {
 }
 
 /// A sandbox, living or not.
-#[utoipa::path(get, path = "/v1/sandboxes/{id}", tag = "sandboxes",
+#[utoipa::path(get, path = "/v1/sandboxes/{id}", operation_id = "getSandbox", tag = "sandboxes",
     params(("id" = String, Path, description = "id, or name of a living sandbox")),
     responses(
         (status = 200, body = wire::Sandbox),
@@ -142,7 +145,7 @@ pub(crate) async fn describe(State(api): State<Api>, Sandbox(id): Sandbox) -> An
 }
 
 /// Saves a sandbox and lets it sleep. When this answers, its memory and files are on disk, checked.
-#[utoipa::path(post, path = "/v1/sandboxes/{id}/suspend", tag = "sandboxes",
+#[utoipa::path(post, path = "/v1/sandboxes/{id}/suspend", operation_id = "suspendSandbox", tag = "sandboxes",
     params(("id" = String, Path, description = "id, or name of a living sandbox")),
     responses(
         (status = 200, body = wire::Sandbox),
@@ -153,7 +156,7 @@ pub(crate) async fn suspend(State(api): State<Api>, Sandbox(id): Sandbox) -> Ans
 }
 
 /// Lets a suspended sandbox go on where it was.
-#[utoipa::path(post, path = "/v1/sandboxes/{id}/resume", tag = "sandboxes",
+#[utoipa::path(post, path = "/v1/sandboxes/{id}/resume", operation_id = "resumeSandbox", tag = "sandboxes",
     params(("id" = String, Path, description = "id, or name of a living sandbox")),
     responses(
         (status = 200, body = wire::Sandbox),
@@ -164,7 +167,7 @@ pub(crate) async fn resume(State(api): State<Api>, Sandbox(id): Sandbox) -> Answ
 }
 
 /// Gives back the memory that a suspended sandbox still holds. Does nothing to any other.
-#[utoipa::path(post, path = "/v1/sandboxes/{id}/evict", tag = "sandboxes",
+#[utoipa::path(post, path = "/v1/sandboxes/{id}/evict", operation_id = "evictSandbox", tag = "sandboxes",
     params(("id" = String, Path, description = "id, or name of a living sandbox")),
     responses(
         (status = 200, body = wire::Sandbox),
@@ -175,7 +178,7 @@ pub(crate) async fn evict(State(api): State<Api>, Sandbox(id): Sandbox) -> Answe
 }
 
 /// Ends a sandbox for ever.
-#[utoipa::path(post, path = "/v1/sandboxes/{id}/terminate", tag = "sandboxes",
+#[utoipa::path(post, path = "/v1/sandboxes/{id}/terminate", operation_id = "terminateSandbox", tag = "sandboxes",
     params(("id" = String, Path, description = "id, or name of a living sandbox")),
     responses(
         (status = 200, body = wire::Sandbox),
@@ -186,7 +189,7 @@ pub(crate) async fn terminate(State(api): State<Api>, Sandbox(id): Sandbox) -> A
 }
 
 /// Ends a sandbox for ever; the same as `terminate`.
-#[utoipa::path(delete, path = "/v1/sandboxes/{id}", tag = "sandboxes",
+#[utoipa::path(delete, path = "/v1/sandboxes/{id}", operation_id = "deleteSandbox", tag = "sandboxes",
     params(("id" = String, Path, description = "id, or name of a living sandbox")),
     responses(
         (status = 200, body = wire::Sandbox),
@@ -198,7 +201,7 @@ pub(crate) async fn delete(State(api): State<Api>, Sandbox(id): Sandbox) -> Answ
 
 /// Takes a snapshot. A running sandbox goes on; a suspended one does not wake. When this answers, the snapshot is on
 /// disk, checked; or, without waiting, it is being taken: ask for it until it is no longer `in_progress`.
-#[utoipa::path(post, path = "/v1/sandboxes/{id}/checkpoint", tag = "snapshots",
+#[utoipa::path(post, path = "/v1/sandboxes/{id}/checkpoint", operation_id = "checkpointSandbox", tag = "snapshots",
     request_body = wire::CheckpointRequest,
     params(("id" = String, Path, description = "id, or name of a living sandbox")),
     responses(
@@ -220,7 +223,8 @@ pub(crate) async fn checkpoint(
 }
 
 /// Takes a memory snapshot, and creates a sandbox that goes on from it with the source's settings and variables.
-#[utoipa::path(post, path = "/v1/sandboxes/{id}/clone", tag = "sandboxes", request_body = wire::CloneRequest,
+#[utoipa::path(post, path = "/v1/sandboxes/{id}/clone", operation_id = "cloneSandbox", tag = "sandboxes",
+    request_body = wire::CloneRequest,
     params(("id" = String, Path, description = "id, or name of a living sandbox")),
     responses(
         (status = 201, body = wire::Cloned),
@@ -239,7 +243,8 @@ pub(crate) async fn clone(
 }
 
 /// Replaces the time limits; they count from now.
-#[utoipa::path(post, path = "/v1/sandboxes/{id}/timeouts", tag = "sandboxes", request_body = wire::SetTimeouts,
+#[utoipa::path(post, path = "/v1/sandboxes/{id}/timeouts", operation_id = "setTimeouts", tag = "sandboxes",
+    request_body = wire::SetTimeouts,
     params(("id" = String, Path, description = "id, or name of a living sandbox")),
     responses(
         (status = 200, body = wire::Sandbox),
@@ -255,7 +260,7 @@ pub(crate) async fn timeouts(
 }
 
 /// Why a sandbox is where it is, what happens next and when, and what of it is on disk.
-#[utoipa::path(get, path = "/v1/sandboxes/{id}/why", tag = "sandboxes",
+#[utoipa::path(get, path = "/v1/sandboxes/{id}/why", operation_id = "explainSandbox", tag = "sandboxes",
     params(("id" = String, Path, description = "id, or name of a living sandbox")),
     responses(
         (status = 200, body = wire::Why),
@@ -266,7 +271,7 @@ pub(crate) async fn why(State(api): State<Api>, Sandbox(id): Sandbox) -> Result<
 }
 
 /// What a sandbox uses on the host now.
-#[utoipa::path(get, path = "/v1/sandboxes/{id}/usage", tag = "sandboxes",
+#[utoipa::path(get, path = "/v1/sandboxes/{id}/usage", operation_id = "getSandboxUsage", tag = "sandboxes",
     params(("id" = String, Path, description = "id, or name of a living sandbox")),
     responses(
         (status = 200, body = wire::Usage),

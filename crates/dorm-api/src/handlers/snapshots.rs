@@ -40,10 +40,11 @@ pub(crate) struct ListQuery {
 }
 
 /// Lists snapshots in the order they were made, page by page.
-#[utoipa::path(get, path = "/v1/snapshots", tag = "snapshots", params(ListQuery), responses(
-    (status = 200, body = wire::SnapshotList),
-    (status = "default", body = wire::ErrorAnswer, description = "an error"),
-))]
+#[utoipa::path(get, path = "/v1/snapshots", operation_id = "listSnapshots", tag = "snapshots", params(ListQuery),
+    responses(
+        (status = 200, body = wire::SnapshotList),
+        (status = "default", body = wire::ErrorAnswer, description = "an error"),
+    ))]
 pub(crate) async fn list(
     State(api): State<Api>,
     Query(query): Query<ListQuery>,
@@ -77,7 +78,7 @@ async fn sized(api: &Api, snapshot: SnapshotRecord) -> wire::Snapshot {
 }
 
 /// A snapshot.
-#[utoipa::path(get, path = "/v1/snapshots/{id}", tag = "snapshots",
+#[utoipa::path(get, path = "/v1/snapshots/{id}", operation_id = "getSnapshot", tag = "snapshots",
     params(("id" = String, Path, description = "snapshot id")),
     responses(
         (status = 200, body = wire::Snapshot),
@@ -104,7 +105,7 @@ pub(crate) struct DeleteQuery {
 
 /// Deletes a snapshot. Sandboxes that were made from a memory snapshot live on; what starts from it, or stands on the
 /// files of a filesystem snapshot, uses it.
-#[utoipa::path(delete, path = "/v1/snapshots/{id}", tag = "snapshots",
+#[utoipa::path(delete, path = "/v1/snapshots/{id}", operation_id = "deleteSnapshot", tag = "snapshots",
     params(("id" = String, Path, description = "snapshot id"), DeleteQuery),
     responses(
         (status = 204, description = "it is gone, or goes as soon as it is free"),

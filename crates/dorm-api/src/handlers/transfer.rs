@@ -20,7 +20,7 @@ use crate::wire;
 
 /// A snapshot as one file, with all layers below it, to be imported on this host or another one. Its image is named in it,
 /// and not part of it. The answer breaks off when the rest cannot be read; memory of sandboxes with secrets is refused.
-#[utoipa::path(get, path = "/v1/snapshots/{id}/export", tag = "snapshots",
+#[utoipa::path(get, path = "/v1/snapshots/{id}/export", operation_id = "exportSnapshot", tag = "snapshots",
     params(("id" = String, Path, description = "snapshot id")),
     responses(
         (status = 200, content_type = "application/x-tar", body = Vec<u8>),
@@ -51,7 +51,7 @@ pub(crate) struct ImportQuery {
 /// Takes in the file of a snapshot, the body. It gets an id of its own. Every byte is compared with what the file says of
 /// it, and nothing is left of one that is refused. Memory of another build of the engine is taken in, too: its files can be
 /// used.
-#[utoipa::path(post, path = "/v1/snapshots/import", tag = "snapshots",
+#[utoipa::path(post, path = "/v1/snapshots/import", operation_id = "importSnapshot", tag = "snapshots",
     request_body(content = Vec<u8>, content_type = "application/x-tar"),
     params(ImportQuery),
     responses(
@@ -76,7 +76,7 @@ pub(crate) async fn import(
 
 /// Makes a filesystem snapshot of the files of a memory snapshot, which stays. Nothing runs, and memory of another build of
 /// the engine will do.
-#[utoipa::path(post, path = "/v1/snapshots/{id}/files", tag = "snapshots",
+#[utoipa::path(post, path = "/v1/snapshots/{id}/files", operation_id = "extractSnapshotFiles", tag = "snapshots",
     params(("id" = String, Path, description = "snapshot id")),
     responses(
         (status = 201, body = wire::Snapshot),

@@ -23,7 +23,7 @@ pub(crate) struct TreeQuery {
 }
 
 /// Who comes from whom: sandboxes that began from snapshots, and the sandboxes of which those were taken.
-#[utoipa::path(get, path = "/v1/tree", tag = "sandboxes", params(TreeQuery), responses(
+#[utoipa::path(get, path = "/v1/tree", operation_id = "getTree", tag = "sandboxes", params(TreeQuery), responses(
     (status = 200, body = wire::Tree),
     (status = "default", body = wire::ErrorAnswer, description = "an error"),
 ))]

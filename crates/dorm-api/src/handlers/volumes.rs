@@ -51,10 +51,12 @@ pub(crate) struct DetachQuery {
 }
 
 /// Makes a volume: storage that outlives sandboxes.
-#[utoipa::path(post, path = "/v1/volumes", tag = "volumes", request_body = wire::CreateVolume, responses(
-    (status = 201, body = wire::Volume),
-    (status = "default", body = wire::ErrorAnswer, description = "an error"),
-))]
+#[utoipa::path(post, path = "/v1/volumes", operation_id = "createVolume", tag = "volumes",
+    request_body = wire::CreateVolume,
+    responses(
+        (status = 201, body = wire::Volume),
+        (status = "default", body = wire::ErrorAnswer, description = "an error"),
+    ))]
 pub(crate) async fn create(
     State(api): State<Api>,
     Json(asked): Json<wire::CreateVolume>,
@@ -78,7 +80,7 @@ pub(crate) struct ListQuery {
 }
 
 /// Lists volumes in the order of names, page by page.
-#[utoipa::path(get, path = "/v1/volumes", tag = "volumes", params(ListQuery), responses(
+#[utoipa::path(get, path = "/v1/volumes", operation_id = "listVolumes", tag = "volumes", params(ListQuery), responses(
     (status = 200, body = wire::VolumeList),
     (status = "default", body = wire::ErrorAnswer, description = "an error"),
 ))]
@@ -94,7 +96,7 @@ pub(crate) async fn list(
 }
 
 /// One volume: how it is, and who has it.
-#[utoipa::path(get, path = "/v1/volumes/{volume}", tag = "volumes",
+#[utoipa::path(get, path = "/v1/volumes/{volume}", operation_id = "getVolume", tag = "volumes",
     params(("volume" = String, Path, description = "name or id")),
     responses(
         (status = 200, body = wire::Volume),
@@ -108,7 +110,7 @@ pub(crate) async fn describe(
 }
 
 /// Removes a volume that is attached to no living sandbox, with all that is on it.
-#[utoipa::path(delete, path = "/v1/volumes/{volume}", tag = "volumes",
+#[utoipa::path(delete, path = "/v1/volumes/{volume}", operation_id = "deleteVolume", tag = "volumes",
     params(("volume" = String, Path, description = "name or id")),
     responses(
         (status = 204, description = "it is gone"),
@@ -120,7 +122,7 @@ pub(crate) async fn delete(State(api): State<Api>, Reference(volume): Reference)
 }
 
 /// Reads a file on a volume. Links are followed as long as they stay on it.
-#[utoipa::path(get, path = "/v1/volumes/{volume}/files", tag = "volumes",
+#[utoipa::path(get, path = "/v1/volumes/{volume}/files", operation_id = "readVolumeFile", tag = "volumes",
     params(("volume" = String, Path, description = "name or id"), PathQuery),
     responses(
         (status = 200, content_type = "application/octet-stream", body = Vec<u8>),
@@ -146,7 +148,7 @@ pub(crate) async fn read(
 
 /// Writes a file on a volume, with the body as its contents. Whoever reads it sees the old file or the new one; when the
 /// body breaks off, the old one stays.
-#[utoipa::path(put, path = "/v1/volumes/{volume}/files", tag = "volumes",
+#[utoipa::path(put, path = "/v1/volumes/{volume}/files", operation_id = "writeVolumeFile", tag = "volumes",
     request_body(content = Vec<u8>, content_type = "application/octet-stream"),
     params(("volume" = String, Path, description = "name or id"), PathQuery),
     responses(
@@ -189,7 +191,7 @@ pub(crate) async fn write(
 }
 
 /// What is in a directory on a volume.
-#[utoipa::path(get, path = "/v1/volumes/{volume}/files/list", tag = "volumes",
+#[utoipa::path(get, path = "/v1/volumes/{volume}/files/list", operation_id = "listVolumeFiles", tag = "volumes",
     params(("volume" = String, Path, description = "name or id"), PathQuery),
     responses(
         (status = 200, body = wire::VolumeFiles),
@@ -205,7 +207,8 @@ pub(crate) async fn files(
 }
 
 /// Attaches a volume to a sandbox: at once where it runs, else from its next run on.
-#[utoipa::path(post, path = "/v1/sandboxes/{id}/volumes", tag = "volumes", request_body = wire::AttachVolume,
+#[utoipa::path(post, path = "/v1/sandboxes/{id}/volumes", operation_id = "attachVolume", tag = "volumes",
+    request_body = wire::AttachVolume,
     params(("id" = String, Path, description = "id, or name of a living sandbox")),
     responses(
         (status = 200, body = wire::Sandbox),
@@ -220,7 +223,7 @@ pub(crate) async fn attach(
 }
 
 /// Detaches a volume from a sandbox. One that programs in it work on is left as it is.
-#[utoipa::path(delete, path = "/v1/sandboxes/{id}/volumes", tag = "volumes",
+#[utoipa::path(delete, path = "/v1/sandboxes/{id}/volumes", operation_id = "detachVolume", tag = "volumes",
     params(("id" = String, Path, description = "id, or name of a living sandbox"), DetachQuery),
     responses(
         (status = 200, body = wire::Sandbox),

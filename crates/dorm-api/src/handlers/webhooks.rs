@@ -13,10 +13,12 @@ use crate::{webhooks, wire};
 
 /// Makes a webhook: every event of these kinds is sent to it in order, signed, again and again until it is taken. The
 /// answer holds the secret, which is never shown again.
-#[utoipa::path(post, path = "/v1/webhooks", tag = "events", request_body = wire::CreateWebhook, responses(
-    (status = 201, body = wire::Webhook),
-    (status = "default", body = wire::ErrorAnswer, description = "an error"),
-))]
+#[utoipa::path(post, path = "/v1/webhooks", operation_id = "createWebhook", tag = "webhooks",
+    request_body = wire::CreateWebhook,
+    responses(
+        (status = 201, body = wire::Webhook),
+        (status = "default", body = wire::ErrorAnswer, description = "an error"),
+    ))]
 pub(crate) async fn create(
     State(api): State<Api>,
     Json(asked): Json<wire::CreateWebhook>,
@@ -46,7 +48,7 @@ fn kind(word: &str) -> Result<EventKind, ApiError> {
 }
 
 /// Every webhook.
-#[utoipa::path(get, path = "/v1/webhooks", tag = "events", responses(
+#[utoipa::path(get, path = "/v1/webhooks", operation_id = "listWebhooks", tag = "webhooks", responses(
     (status = 200, body = wire::WebhookList),
     (status = "default", body = wire::ErrorAnswer, description = "an error"),
 ))]
@@ -56,7 +58,8 @@ pub(crate) async fn list(State(api): State<Api>) -> Result<axum::Json<wire::Webh
 }
 
 /// Sends a webhook everything after an event again.
-#[utoipa::path(post, path = "/v1/webhooks/{id}/replay", tag = "events", request_body = wire::ReplayWebhook,
+#[utoipa::path(post, path = "/v1/webhooks/{id}/replay", operation_id = "replayWebhook", tag = "webhooks",
+    request_body = wire::ReplayWebhook,
     params(("id" = String, Path, description = "the webhook")),
     responses(
         (status = 200, body = wire::Webhook),
@@ -72,7 +75,7 @@ pub(crate) async fn replay(
 }
 
 /// Removes a webhook. One that is not there is a success.
-#[utoipa::path(delete, path = "/v1/webhooks/{id}", tag = "events",
+#[utoipa::path(delete, path = "/v1/webhooks/{id}", operation_id = "deleteWebhook", tag = "webhooks",
     params(("id" = String, Path, description = "the webhook")),
     responses(
         (status = 204),

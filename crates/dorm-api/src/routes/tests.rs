@@ -1,6 +1,8 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use serde_json::Value;
+
 use super::*;
 
 #[test]
@@ -16,6 +18,49 @@ fn the_document_describes_every_route_and_no_other() {
         ROUTES.iter().map(|(method, path)| ((*method).to_owned(), (*path).to_owned())).collect();
     assert_eq!(routed.len(), ROUTES.len(), "a route is there twice");
     assert_eq!(described, routed);
+}
+
+/// Every operation of the document, with its method and path for failures.
+fn operations(document: &Value) -> impl Iterator<Item = (String, &Value)> {
+    let paths = document["paths"].as_object().unwrap();
+    paths.iter().flat_map(|(path, item)| {
+        item.as_object().unwrap().iter().map(move |(method, operation)| (format!("{method} {path}"), operation))
+    })
+}
+
+#[test]
+fn every_operation_has_an_id_of_its_own_that_generators_can_use_as_a_name() {
+    let document = serde_json::to_value(document()).unwrap();
+    let mut seen = BTreeSet::new();
+    for (route, operation) in operations(&document) {
+        let id = operation["operationId"].as_str().unwrap_or_else(|| panic!("{route} has no operationId"));
+        let is_camel_case = id.starts_with(|first: char| first.is_ascii_lowercase())
+            && id.chars().all(|letter| letter.is_ascii_alphabetic());
+        assert!(is_camel_case, "{route}: '{id}' does not match ^[a-z][A-Za-z]*$");
+        assert!(seen.insert(id), "{route}: '{id}' is used twice");
+    }
+    assert_eq!(seen.len(), ROUTES.len());
+}
+
+#[test]
+fn every_operation_has_a_tag_that_is_described_and_every_tag_is_used() {
+    let document = serde_json::to_value(document()).unwrap();
+    let tags = document["tags"].as_array().unwrap();
+    let described: BTreeSet<_> =
+        tags.iter().filter_map(|tag| tag["description"].as_str().and(tag["name"].as_str())).collect();
+    let used = operations(&document).flat_map(|(_, operation)| operation["tags"].as_array().unwrap());
+    let used: BTreeSet<_> = used.filter_map(Value::as_str).collect();
+    assert_eq!(described, used);
+}
+
+#[test]
+fn the_document_names_a_server_and_the_ways_to_authenticate() {
+    let document = serde_json::to_value(document()).unwrap();
+    assert_eq!(document["servers"][0]["url"], "http://127.0.0.1:7070");
+    let schemes = document["components"]["securitySchemes"].as_object().unwrap();
+    for requirement in document["security"].as_array().unwrap() {
+        assert!(requirement.as_object().unwrap().keys().all(|scheme| schemes.contains_key(scheme)), "{requirement}");
+    }
 }
 
 #[test]
@@ -36,14 +81,14 @@ fn every_reference_in_the_document_leads_somewhere() {
     let mut open = vec![&document];
     while let Some(value) = open.pop() {
         match value {
-            serde_json::Value::Object(object) => {
+            Value::Object(object) => {
                 if let Some(reference) = object.get("$ref").and_then(|reference| reference.as_str()) {
                     let pointer = reference.strip_prefix('#').unwrap();
                     assert!(document.pointer(pointer).is_some(), "{reference}");
                 }
                 open.extend(object.values());
             }
-            serde_json::Value::Array(values) => open.extend(values),
+            Value::Array(values) => open.extend(values),
             _ => {}
         }
     }
