@@ -1,5 +1,7 @@
 //! Every route, once: the router, the OpenAPI document and the tests read this one table.
 
+mod examples;
+
 use std::sync::Arc;
 
 use axum::Router;
@@ -173,6 +175,7 @@ pub(crate) fn document() -> utoipa::openapi::OpenApi {
     let bearer = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).build();
     components.add_security_scheme("bearer", SecurityScheme::Http(bearer));
     components.add_security_scheme("key", SecurityScheme::ApiKey(ApiKey::Header(ApiKeyValue::new("X-API-Key"))));
+    examples::add(components);
     document
 }
 

@@ -1,9 +1,14 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use dorm_lifecycle::{EventKind, Resources};
+use dorm_service::CreateFrom;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::*;
+use crate::convert;
 
 #[test]
 fn the_document_describes_every_route_and_no_other() {
@@ -61,6 +66,56 @@ fn the_document_names_a_server_and_the_ways_to_authenticate() {
     for requirement in document["security"].as_array().unwrap() {
         assert!(requirement.as_object().unwrap().keys().all(|scheme| schemes.contains_key(scheme)), "{requirement}");
     }
+}
+
+/// Reads an example into its type and writes it again: nothing is missing, and nothing is unknown.
+fn reads_as<T: DeserializeOwned + Serialize>(example: &Value) -> Value {
+    let read: T = serde_json::from_value(example.clone()).unwrap_or_else(|error| panic!("{example}: {error}"));
+    serde_json::to_value(read).unwrap()
+}
+
+#[test]
+fn every_example_is_a_complete_value_of_its_type() {
+    let document = serde_json::to_value(document()).unwrap();
+    for (name, example) in examples::all() {
+        let written = match name {
+            "CreateSandbox" => reads_as::<wire::CreateSandbox>(&example),
+            "CheckpointRequest" => reads_as::<wire::CheckpointRequest>(&example),
+            "ForkRequest" => reads_as::<wire::ForkRequest>(&example),
+            "ExecRequest" => reads_as::<wire::ExecRequest>(&example),
+            "StartProcess" => reads_as::<wire::StartProcess>(&example),
+            "CreateVolume" => reads_as::<wire::CreateVolume>(&example),
+            "PullImage" => reads_as::<wire::PullImage>(&example),
+            "CreateKey" => reads_as::<wire::CreateKey>(&example),
+            "CreateWebhook" => reads_as::<wire::CreateWebhook>(&example),
+            "Sandbox" => reads_as::<wire::Sandbox>(&example),
+            "Snapshot" => reads_as::<wire::Snapshot>(&example),
+            "ExecResult" => reads_as::<wire::ExecResult>(&example),
+            "Event" => reads_as::<wire::Event>(&example),
+            "Volume" => reads_as::<wire::Volume>(&example),
+            "ErrorAnswer" => reads_as::<wire::ErrorAnswer>(&example),
+            other => panic!("the test does not know the type of the example '{other}'"),
+        };
+        assert_eq!(written, example, "{name}");
+        assert_eq!(document["components"]["schemas"][name]["examples"][0], example, "{name} is not in the document");
+    }
+}
+
+#[test]
+fn the_examples_of_requests_are_valid() {
+    let example = |wanted: &str| examples::all().into_iter().find(|(name, _)| *name == wanted).unwrap().1;
+    let create: wire::CreateSandbox = serde_json::from_value(example("CreateSandbox")).unwrap();
+    let from = CreateFrom::Image(create.image.clone().unwrap());
+    let egress = convert::create(create, from, Resources::default()).unwrap().egress;
+    egress.check().unwrap();
+    let exec: wire::ExecRequest = serde_json::from_value(example("ExecRequest")).unwrap();
+    let wire::ExecRequest { argv, shell, env, cwd, user, .. } = exec;
+    convert::command(convert::Command { argv, shell, env, cwd, user }).unwrap();
+    convert::process_spec(serde_json::from_value(example("StartProcess")).unwrap()).unwrap();
+    let webhook: wire::CreateWebhook = serde_json::from_value(example("CreateWebhook")).unwrap();
+    assert!(webhook.kinds.iter().all(|kind| EventKind::ALL.iter().any(|known| known.as_str() == kind)));
+    let event: wire::Event = serde_json::from_value(example("Event")).unwrap();
+    assert!(EventKind::ALL.iter().any(|known| known.as_str() == event.kind));
 }
 
 #[test]
