@@ -1,8 +1,8 @@
-//! What the native API and its callers say to each other: every request and every answer, and nothing else.
+//! The wire types of the native API: the body of every request and every response.
 //!
-//! Names are snake_case. Moments are RFC 3339 text, durations numbers of seconds (`*_secs`), sizes whole bytes
-//! (`*_bytes`). Requests refuse fields they do not know; readers of answers pass over fields they do not know, so that
-//! answers may grow. What a value means to a sandbox is decided elsewhere: these types only carry it.
+//! Names are snake_case. Times are RFC 3339 strings, durations are numbers of seconds (`*_secs`), sizes are whole bytes
+//! (`*_bytes`). Requests reject unknown fields; clients ignore unknown fields of responses, so that responses can grow.
+//! These types carry values and do not interpret them.
 
 mod checkpoints;
 mod daemon;
@@ -57,7 +57,7 @@ pub use why::{Reason, Why};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// Every answer that is not a success.
+/// The body of every error response.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct ErrorAnswer {
     /// What went wrong.

@@ -83,8 +83,8 @@ pub(crate) fn keeping(
         Some(wire::OnUnrestorable::Fail) => life::OnUnrestorable::Fail,
         Some(wire::OnUnrestorable::Fresh) => life::OnUnrestorable::Fresh,
         Some(wire::OnUnrestorable::Filesystem) => {
-            let message = "on_unrestorable is filesystem: the engine keeps no files apart from memory";
-            return Err(ApiError::invalid(message, "choose fail or fresh, and keep more generations"));
+            let message = "on_unrestorable is filesystem, but the engine keeps no files apart from memory";
+            return Err(ApiError::invalid(message, "use fail or fresh, and keep more generations"));
         }
     };
     Ok(life::Keeping { generations: generations.unwrap_or(now.generations), on_unrestorable })

@@ -21,7 +21,7 @@ impl FromRequestParts<Api> for Snapshot {
 
     async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, ApiError> {
         let id = parameter(parts, api, "id").await?;
-        let hint = "list the snapshots that are there";
+        let hint = "list snapshots with GET /v1/snapshots";
         id.parse().map(Self).map_err(|error: IdError| ApiError::not_found(error.to_string(), hint))
     }
 }
@@ -31,19 +31,21 @@ impl FromRequestParts<Api> for Snapshot {
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ListQuery {
-    /// Only those taken of this sandbox: its id.
+    /// Only snapshots taken from the sandbox with this ID.
     source: Option<String>,
-    /// Only those that come after this one: `next` of the page before.
+    /// Cursor: `next` of the previous page.
     after: Option<String>,
-    /// At most so many, 1 to 1000. Default 100.
+    /// Largest number of items to return, 1 to 1000. Default 100.
     limit: Option<usize>,
 }
 
-/// Lists snapshots in the order they were made, page by page.
+/// List snapshots
+///
+/// Ordered by creation time.
 #[utoipa::path(get, path = "/v1/snapshots", operation_id = "listSnapshots", tag = "snapshots", params(ListQuery),
     responses(
-        (status = 200, body = wire::SnapshotList),
-        (status = "default", body = wire::ErrorAnswer, description = "an error"),
+        (status = 200, description = "One page of snapshots.", body = wire::SnapshotList),
+        (status = "default", body = wire::ErrorAnswer, description = "An error"),
     ))]
 pub(crate) async fn list(
     State(api): State<Api>,
@@ -66,7 +68,7 @@ fn cursor(text: &str) -> Result<(Timestamp, SnapshotId), ApiError> {
     let parts = text.split_once('-');
     let parsed = parts.and_then(|(created, id)| Some((created.parse().ok()?, id.parse().ok()?)));
     let (created, id) = parsed.ok_or_else(|| {
-        ApiError::invalid(format!("after is '{text}', which is no cursor"), "use `next` of the page before")
+        ApiError::invalid(format!("after is '{text}', which is not a cursor"), "use `next` of the previous page")
     })?;
     Ok((Timestamp::from_millis(created), id))
 }
@@ -77,12 +79,12 @@ async fn sized(api: &Api, snapshot: SnapshotRecord) -> wire::Snapshot {
     wire::Snapshot { alone_bytes, shared_bytes, ..snapshot.into() }
 }
 
-/// A snapshot.
+/// Get a snapshot
 #[utoipa::path(get, path = "/v1/snapshots/{id}", operation_id = "getSnapshot", tag = "snapshots",
-    params(("id" = String, Path, description = "snapshot id")),
+    params(("id" = String, Path, description = "ID of the snapshot")),
     responses(
-        (status = 200, body = wire::Snapshot),
-        (status = "default", body = wire::ErrorAnswer, description = "an error"),
+        (status = 200, description = "The snapshot.", body = wire::Snapshot),
+        (status = "default", body = wire::ErrorAnswer, description = "An error"),
     ))]
 pub(crate) async fn describe(
     State(api): State<Api>,
@@ -98,18 +100,20 @@ pub(crate) async fn describe(
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct DeleteQuery {
-    /// Whether it is kept while somebody uses it, and deleted afterwards. By default that is an error.
+    /// If the snapshot is in use, delete it when it no longer is, instead of returning an error. Default: false.
     #[serde(default)]
     when_free: bool,
 }
 
-/// Deletes a snapshot. Sandboxes that were made from a memory snapshot live on; what starts from it, or stands on the
-/// files of a filesystem snapshot, uses it.
+/// Delete a snapshot
+///
+/// Sandboxes that were created from a memory snapshot are not affected. A snapshot is in use, and deleting it is an
+/// error, while a sandbox starts from it or depends on its filesystem layer.
 #[utoipa::path(delete, path = "/v1/snapshots/{id}", operation_id = "deleteSnapshot", tag = "snapshots",
-    params(("id" = String, Path, description = "snapshot id"), DeleteQuery),
+    params(("id" = String, Path, description = "ID of the snapshot"), DeleteQuery),
     responses(
-        (status = 204, description = "it is gone, or goes as soon as it is free"),
-        (status = "default", body = wire::ErrorAnswer, description = "an error"),
+        (status = 204, description = "The snapshot is deleted, or will be when it is no longer in use."),
+        (status = "default", body = wire::ErrorAnswer, description = "An error"),
     ))]
 pub(crate) async fn delete(
     State(api): State<Api>,

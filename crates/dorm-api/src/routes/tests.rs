@@ -68,6 +68,42 @@ fn the_document_names_a_server_and_the_ways_to_authenticate() {
     }
 }
 
+/// Whether something has a description. That of a value that may be null is beside the reference to its type.
+fn is_described(value: &Value) -> bool {
+    let described = |value: &Value| value["description"].as_str().is_some_and(|text| !text.is_empty());
+    described(value) || value["oneOf"].as_array().is_some_and(|choices| choices.iter().any(described))
+}
+
+#[test]
+fn every_operation_and_parameter_is_described() {
+    let document = serde_json::to_value(document()).unwrap();
+    for (route, operation) in operations(&document) {
+        let summary = operation["summary"].as_str().unwrap_or_else(|| panic!("{route} has no summary"));
+        assert!(
+            summary.len() <= 70 && !summary.contains('\n'),
+            "{route}: the summary is not one short line: {summary}"
+        );
+        assert!(!summary.ends_with('.'), "{route}: the summary is a title, not a sentence: {summary}");
+        for parameter in operation["parameters"].as_array().into_iter().flatten() {
+            assert!(is_described(parameter), "{route}: no description of {}", parameter["name"]);
+        }
+        for (status, response) in operation["responses"].as_object().unwrap() {
+            assert!(is_described(response) || response.get("$ref").is_some(), "{route}: no description of {status}");
+        }
+    }
+}
+
+#[test]
+fn every_schema_and_property_is_described() {
+    let document = serde_json::to_value(document()).unwrap();
+    for (name, schema) in document["components"]["schemas"].as_object().unwrap() {
+        assert!(is_described(schema), "no description of {name}");
+        for (property, value) in schema["properties"].as_object().into_iter().flatten() {
+            assert!(is_described(value), "no description of {name}.{property}");
+        }
+    }
+}
+
 /// Reads an example into its type and writes it again: nothing is missing, and nothing is unknown.
 fn reads_as<T: DeserializeOwned + Serialize>(example: &Value) -> Value {
     let read: T = serde_json::from_value(example.clone()).unwrap_or_else(|error| panic!("{example}: {error}"));
