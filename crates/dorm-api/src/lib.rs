@@ -31,6 +31,7 @@ mod webhooks;
 pub mod wire;
 
 pub use connections::ConnectionLimits;
+pub use error::error_reference;
 pub use hosts::{Access, Domains};
 pub use keys::Keys;
 pub use serve::{Doors, serve, serve_with_grace};

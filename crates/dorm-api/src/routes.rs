@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, Request};
-use axum::http::{Method, StatusCode};
+use axum::http::Method;
 use axum::middleware;
 use axum::routing;
 use dorm_service::Service;
@@ -15,7 +15,7 @@ use utoipa::OpenApi;
 use utoipa::openapi::security::{ApiKey, ApiKeyValue, HttpAuthScheme, HttpBuilder, SecurityScheme};
 
 use crate::access::{self, Need};
-use crate::error::ApiError;
+use crate::error::{ApiError, ErrorCode};
 use crate::extract::JSON_BYTES_MAX;
 use crate::gateway;
 use crate::handlers::{
@@ -68,8 +68,8 @@ macro_rules! routes {
                 (name = "daemon", description = "Health, metrics and maintenance of the daemon.")
             ),
             paths($($($handler)::+),*),
-            components(schemas(
-                wire::ErrorAnswer, wire::ImportProgress, wire::LostOutput, wire::TerminalMessage, wire::WatchEvent,
+            components(responses(ApiError), schemas(
+                wire::Problem, wire::ImportProgress, wire::LostOutput, wire::TerminalMessage, wire::WatchEvent,
                 wire::ProcessStarted, wire::CheckpointTaken, wire::OutputChunk, wire::Event
             )),
             security(("bearer" = []), ("key" = [])),
@@ -193,15 +193,16 @@ pub(crate) fn router(service: Service, access: Access, life: Life) -> Router {
         .with_state(api)
 }
 
+const SEE_DOCUMENT: &str = "see GET /v1/openapi.json for all routes and their methods";
+
 async fn no_route(request: Request) -> ApiError {
-    let message = format!("there is no '{}' here", request.uri().path());
-    ApiError::not_found(message, "see /v1/openapi.json for what there is")
+    let detail = format!("there is no route '{}'", request.uri().path());
+    ApiError::not_found(detail, SEE_DOCUMENT)
 }
 
 async fn no_method(method: Method, request: Request) -> ApiError {
-    let message = format!("'{}' cannot be used with {method}", request.uri().path());
-    let hint = "see /v1/openapi.json for what there is";
-    ApiError::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", message, hint)
+    let detail = format!("'{}' does not support the method {method}", request.uri().path());
+    ApiError::new(ErrorCode::MethodNotAllowed, detail, SEE_DOCUMENT)
 }
 
 #[cfg(test)]

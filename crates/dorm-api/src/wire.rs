@@ -57,23 +57,21 @@ pub use why::{Reason, Why};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// The body of every error response.
+/// An error in the format of RFC 9457. Every response that is not a success has this body, and errors inside streams and
+/// other responses have the same members.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
-pub struct ErrorAnswer {
-    /// What went wrong.
-    pub error: ErrorBody,
-}
-
-/// What went wrong.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
-pub struct ErrorBody {
-    /// A word for programs, with the same meaning in every answer: `invalid_argument` (400), `not_found` (404: what the
-    /// request names), `conflict` (409), `gone` (410), `port_closed` (502), `unavailable` (503), `timed_out` (504),
-    /// `no_room` (507: the host has too little disk or memory), and with 500 `failed`, `damaged` (a saved state or an
-    /// image that this host should have is damaged or missing), `unreadable` (a record), `store_failed`, `internal`.
+pub struct Problem {
+    /// `/errors/` followed by the code: a stable identifier, which cannot be fetched.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// The code in words.
+    pub title: String,
+    /// HTTP status.
+    pub status: u16,
+    /// What failed and why, as a sentence for people.
+    pub detail: String,
+    /// The code, for programs. It has the same meaning in every response; docs/reference/errors.md lists all codes.
     pub code: String,
-    /// A sentence for people: what was attempted, on what, and why it did not work.
-    pub message: String,
-    /// What the caller can do next; empty where the message says it.
+    /// What the caller can do next, for people. Empty if `detail` says everything.
     pub next_step: String,
 }

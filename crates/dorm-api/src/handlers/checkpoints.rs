@@ -17,7 +17,7 @@ use crate::wire;
     params(("id" = String, Path, description = "ID of a sandbox, or name of a living one")),
     responses(
         (status = 200, description = "The sandbox with its new policy.", body = wire::Sandbox),
-        (status = "default", body = wire::ErrorAnswer, description = "An error"),
+        (status = "default", response = ApiError),
     ))]
 pub(crate) async fn checkpoints(
     State(api): State<Api>,

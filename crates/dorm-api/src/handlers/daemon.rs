@@ -16,7 +16,7 @@ use crate::wire;
 /// Get version, project and engine
 #[utoipa::path(get, path = "/v1/info", operation_id = "getInfo", tag = "daemon", responses(
     (status = 200, description = "The daemon's version, the project of the key, and the engine.", body = wire::Info),
-    (status = "default", body = wire::ErrorAnswer, description = "An error"),
+    (status = "default", response = ApiError),
 ))]
 pub(crate) async fn info(State(api): State<Api>) -> axum::Json<wire::Info> {
     let engine = api.service.capabilities();
@@ -50,7 +50,7 @@ pub(crate) async fn health() -> axum::Json<wire::Health> {
 /// Lists everything on disk, whether garbage collection would keep or delete it, and why. Changes nothing.
 #[utoipa::path(get, path = "/v1/gc", operation_id = "previewGarbageCollection", tag = "daemon", responses(
     (status = 200, description = "The contents of the data directory.", body = wire::ArtefactList),
-    (status = "default", body = wire::ErrorAnswer, description = "An error"),
+    (status = "default", response = ApiError),
 ))]
 pub(crate) async fn artefacts(State(api): State<Api>) -> Result<axum::Json<wire::ArtefactList>, ApiError> {
     let artefacts = api.service.artefacts().await?.into_iter().map(Into::into).collect();
@@ -64,7 +64,7 @@ pub(crate) async fn artefacts(State(api): State<Api>) -> Result<axum::Json<wire:
 #[utoipa::path(post, path = "/v1/gc", operation_id = "collectGarbage", tag = "daemon", params(wire::CollectOptions),
     responses(
         (status = 200, description = "What was deleted or ended.", body = wire::ArtefactList),
-        (status = "default", body = wire::ErrorAnswer, description = "An error"),
+        (status = "default", response = ApiError),
     ))]
 pub(crate) async fn collect(
     State(api): State<Api>,
@@ -81,7 +81,7 @@ pub(crate) async fn collect(
 /// List what can be verified on disk
 #[utoipa::path(get, path = "/v1/verify", operation_id = "listStoredObjects", tag = "daemon", responses(
     (status = 200, description = "The images, image layers and saved states on disk.", body = wire::StoredList),
-    (status = "default", body = wire::ErrorAnswer, description = "An error"),
+    (status = "default", response = ApiError),
 ))]
 pub(crate) async fn stored(State(api): State<Api>) -> Result<axum::Json<wire::StoredList>, ApiError> {
     let stored = api.service.stored().await?.into_iter().map(Into::into).collect();
@@ -95,7 +95,7 @@ pub(crate) async fn stored(State(api): State<Api>) -> Result<axum::Json<wire::St
     request_body = wire::Stored,
     responses(
         (status = 200, description = "The result of the verification.", body = wire::Verified),
-        (status = "default", body = wire::ErrorAnswer, description = "An error"),
+        (status = "default", response = ApiError),
     ))]
 pub(crate) async fn verify(
     State(api): State<Api>,
@@ -119,7 +119,7 @@ pub(crate) async fn verify(
 /// Records, saved states and images that cannot be read, and those that verification found damaged.
 #[utoipa::path(get, path = "/v1/quarantine", operation_id = "getQuarantine", tag = "daemon", responses(
     (status = 200, description = "Everything in quarantine.", body = wire::Quarantine),
-    (status = "default", body = wire::ErrorAnswer, description = "An error"),
+    (status = "default", response = ApiError),
 ))]
 pub(crate) async fn quarantine(State(api): State<Api>) -> Result<axum::Json<wire::Quarantine>, ApiError> {
     let records = api.service.unreadable().await?.into_iter().map(Into::into).collect();
@@ -138,7 +138,7 @@ pub(crate) async fn quarantine(State(api): State<Api>) -> Result<axum::Json<wire
 /// Get metrics in the Prometheus text format
 #[utoipa::path(get, path = "/metrics", operation_id = "getMetrics", tag = "daemon", responses(
     (status = 200, description = "Metrics in the Prometheus text format.", body = String, content_type = "text/plain"),
-    (status = "default", body = wire::ErrorAnswer, description = "An error"),
+    (status = "default", response = ApiError),
 ))]
 pub(crate) async fn metrics(State(api): State<Api>) -> Result<Response, ApiError> {
     let figures = api.service.figures().await?;
@@ -186,7 +186,7 @@ fn gauges(figures: &Figures) {
 /// Get this OpenAPI document
 #[utoipa::path(get, path = "/v1/openapi.json", operation_id = "getOpenApi", tag = "daemon", responses(
     (status = 200, description = "An OpenAPI 3.1 document.", body = Object),
-    (status = "default", body = wire::ErrorAnswer, description = "An error"),
+    (status = "default", response = ApiError),
 ))]
 pub(crate) async fn openapi() -> axum::Json<utoipa::openapi::OpenApi> {
     axum::Json(routes::document())

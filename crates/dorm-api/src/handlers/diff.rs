@@ -28,7 +28,7 @@ pub(crate) struct DiffQuery {
 /// Both must be based on the same image. A running sandbox is paused briefly; a suspended sandbox stays suspended.
 #[utoipa::path(get, path = "/v1/diff", operation_id = "diffFiles", tag = "snapshots", params(DiffQuery), responses(
     (status = 200, description = "The paths that differ.", body = wire::Diff),
-    (status = "default", body = wire::ErrorAnswer, description = "An error"),
+    (status = "default", response = ApiError),
 ))]
 pub(crate) async fn diff(
     State(api): State<Api>,

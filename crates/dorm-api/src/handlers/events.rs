@@ -47,7 +47,7 @@ pub(crate) struct EventsQuery {
     responses(
         (status = 200, description = "One page of events, or the events as a stream.",
             content((wire::EventPage = "application/json"), (wire::Event = "text/event-stream"))),
-        (status = "default", body = wire::ErrorAnswer, description = "An error"),
+        (status = "default", response = ApiError),
     ))]
 pub(crate) async fn events(
     State(api): State<Api>,

@@ -30,7 +30,7 @@ const KEPT_BYTES: usize = 4 << 20;
     responses(
         (status = 200, description = "The result of the command, or its output as a stream.",
             content((wire::ExecResult = "application/json"), (wire::OutputChunk = "text/event-stream"))),
-        (status = "default", body = wire::ErrorAnswer, description = "An error"),
+        (status = "default", response = ApiError),
     ))]
 pub(crate) async fn exec(
     State(api): State<Api>,

@@ -46,8 +46,9 @@ pub(crate) struct ReadQuery {
         (status = 200, description = "The contents of the file.",
             content_type = "application/octet-stream", body = Vec<u8>),
         (status = 206, description = "The requested range.", content_type = "application/octet-stream", body = Vec<u8>),
-        (status = 416, description = "The file has no such range.", body = wire::ErrorAnswer),
-        (status = "default", body = wire::ErrorAnswer, description = "An error"),
+        (status = 416, description = "The file has no such range.", body = wire::Problem,
+            content_type = "application/problem+json"),
+        (status = "default", response = ApiError),
     ))]
 pub(crate) async fn read(
     State(api): State<Api>,
@@ -141,7 +142,7 @@ pub(crate) struct WriteQuery {
     params(("id" = String, Path, description = "ID of a sandbox, or name of a living one"), WriteQuery),
     responses(
         (status = 200, description = "The file after the write.", body = wire::FileStat),
-        (status = "default", body = wire::ErrorAnswer, description = "An error"),
+        (status = "default", response = ApiError),
     ))]
 pub(crate) async fn write(
     State(api): State<Api>,
@@ -185,7 +186,7 @@ pub(crate) struct RemoveQuery {
     params(("id" = String, Path, description = "ID of a sandbox, or name of a living one"), RemoveQuery),
     responses(
         (status = 204, description = "The file is deleted."),
-        (status = "default", body = wire::ErrorAnswer, description = "An error"),
+        (status = "default", response = ApiError),
     ))]
 pub(crate) async fn remove(
     State(api): State<Api>,
@@ -206,7 +207,7 @@ pub(crate) async fn remove(
     params(("id" = String, Path, description = "ID of a sandbox, or name of a living one"), ReadQuery),
     responses(
         (status = 200, description = "The metadata of the file.", body = wire::FileStat),
-        (status = "default", body = wire::ErrorAnswer, description = "An error"),
+        (status = "default", response = ApiError),
     ))]
 pub(crate) async fn stat(
     State(api): State<Api>,
@@ -242,7 +243,7 @@ pub(crate) struct ListQuery {
     params(("id" = String, Path, description = "ID of a sandbox, or name of a living one"), ListQuery),
     responses(
         (status = 200, description = "One page of entries.", body = wire::FileList),
-        (status = "default", body = wire::ErrorAnswer, description = "An error"),
+        (status = "default", response = ApiError),
     ))]
 pub(crate) async fn list(
     State(api): State<Api>,
@@ -271,7 +272,7 @@ pub(crate) async fn list(
     params(("id" = String, Path, description = "ID of a sandbox, or name of a living one")),
     responses(
         (status = 200, description = "The directory.", body = wire::FileStat),
-        (status = "default", body = wire::ErrorAnswer, description = "An error"),
+        (status = "default", response = ApiError),
     ))]
 pub(crate) async fn mkdir(
     State(api): State<Api>,
@@ -293,7 +294,7 @@ pub(crate) async fn mkdir(
     params(("id" = String, Path, description = "ID of a sandbox, or name of a living one")),
     responses(
         (status = 200, description = "The file under its new name.", body = wire::FileStat),
-        (status = "default", body = wire::ErrorAnswer, description = "An error"),
+        (status = "default", response = ApiError),
     ))]
 pub(crate) async fn rename(
     State(api): State<Api>,
@@ -326,7 +327,7 @@ pub(crate) struct WatchQuery {
     responses(
         (status = 200, description = "The changes as server-sent events.",
             content_type = "text/event-stream", body = wire::WatchEvent),
-        (status = "default", body = wire::ErrorAnswer, description = "An error"),
+        (status = "default", response = ApiError),
     ))]
 pub(crate) async fn watch(
     State(api): State<Api>,

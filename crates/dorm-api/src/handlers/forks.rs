@@ -24,7 +24,7 @@ use crate::wire;
     params(("id" = String, Path, description = "ID of a sandbox, or name of a living one")),
     responses(
         (status = 201, description = "The children, in the order of the request.", body = wire::Forked),
-        (status = "default", body = wire::ErrorAnswer, description = "An error"),
+        (status = "default", response = ApiError),
     ))]
 pub(crate) async fn fork(
     State(api): State<Api>,

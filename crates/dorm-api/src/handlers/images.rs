@@ -37,7 +37,7 @@ impl FromRequestParts<Api> for Reference {
 /// Ordered by digest.
 #[utoipa::path(get, path = "/v1/images", operation_id = "listImages", tag = "images", responses(
     (status = 200, description = "All images.", body = wire::ImageList),
-    (status = "default", body = wire::ErrorAnswer, description = "An error"),
+    (status = "default", response = ApiError),
 ))]
 pub(crate) async fn list(State(api): State<Api>) -> Result<axum::Json<wire::ImageList>, ApiError> {
     let images = api.service.pool().images().await.map_err(ServiceError::from)?;
@@ -57,7 +57,7 @@ pub(crate) async fn list(State(api): State<Api>) -> Result<axum::Json<wire::Imag
         (status = 201, description = "The imported image.", body = wire::Image),
         (status = 200, description = "Progress as server-sent events.",
             content_type = "text/event-stream", body = wire::ImportProgress),
-        (status = "default", body = wire::ErrorAnswer, description = "An error"),
+        (status = "default", response = ApiError),
     ))]
 pub(crate) async fn import(
     State(api): State<Api>,
@@ -96,7 +96,7 @@ pub(crate) struct UploadQuery {
         (status = 201, description = "The imported image.", body = wire::Image),
         (status = 200, description = "Progress as server-sent events.",
             content_type = "text/event-stream", body = wire::ImportProgress),
-        (status = "default", body = wire::ErrorAnswer, description = "An error"),
+        (status = "default", response = ApiError),
     ))]
 pub(crate) async fn upload(
     State(api): State<Api>,
@@ -127,7 +127,7 @@ pub(crate) async fn upload(
         (status = 201, description = "The image.", body = wire::Image),
         (status = 200, description = "Progress as server-sent events.",
             content_type = "text/event-stream", body = wire::ImportProgress),
-        (status = "default", body = wire::ErrorAnswer, description = "An error"),
+        (status = "default", response = ApiError),
     ))]
 pub(crate) async fn pull(
     State(api): State<Api>,
@@ -165,7 +165,7 @@ pub(crate) async fn pull(
         (status = 201, description = "The image.", body = wire::Image),
         (status = 200, description = "Progress as server-sent events.",
             content_type = "text/event-stream", body = wire::ImportProgress),
-        (status = "default", body = wire::ErrorAnswer, description = "An error"),
+        (status = "default", response = ApiError),
     ))]
 pub(crate) async fn compose(
     State(api): State<Api>,
@@ -197,7 +197,7 @@ pub(crate) async fn compose(
     params(("reference" = String, Path, description = "Tag, digest, or a digest prefix of at least 8 digits")),
     responses(
         (status = 200, description = "The image.", body = wire::Image),
-        (status = "default", body = wire::ErrorAnswer, description = "An error"),
+        (status = "default", response = ApiError),
     ))]
 pub(crate) async fn describe(
     State(api): State<Api>,
@@ -215,7 +215,7 @@ pub(crate) async fn describe(
     params(("reference" = String, Path, description = "Tag, digest, or a digest prefix of at least 8 digits")),
     responses(
         (status = 201, description = "The written archive.", body = wire::ExportedImage),
-        (status = "default", body = wire::ErrorAnswer, description = "An error"),
+        (status = "default", response = ApiError),
     ))]
 pub(crate) async fn export(
     State(api): State<Api>,
@@ -249,7 +249,7 @@ const MANIFEST: HeaderName = HeaderName::from_static("x-dormouse-manifest");
     params(("reference" = String, Path, description = "Tag, digest, or a digest prefix of at least 8 digits")),
     responses(
         (status = 200, description = "The archive.", content_type = "application/x-tar", body = Vec<u8>),
-        (status = "default", body = wire::ErrorAnswer, description = "An error"),
+        (status = "default", response = ApiError),
     ))]
 pub(crate) async fn download(State(api): State<Api>, Reference(reference): Reference) -> Result<Response, ApiError> {
     let image = api.service.pool().resolve(&reference).await.map_err(ServiceError::from)?;
@@ -281,7 +281,7 @@ fn absolute(path: &str) -> Result<PathBuf, ApiError> {
     params(("reference" = String, Path, description = "Tag, digest, or a digest prefix of at least 8 digits")),
     responses(
         (status = 204, description = "The image is deleted."),
-        (status = "default", body = wire::ErrorAnswer, description = "An error"),
+        (status = "default", response = ApiError),
     ))]
 pub(crate) async fn delete(State(api): State<Api>, Reference(reference): Reference) -> Result<StatusCode, ApiError> {
     let image = api.service.pool().resolve(&reference).await.map_err(ServiceError::from)?;

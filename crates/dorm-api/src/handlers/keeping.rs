@@ -22,7 +22,7 @@ const REASON_MAX: usize = 200;
     params(("id" = String, Path, description = "ID of a sandbox, or name of a living one")),
     responses(
         (status = 201, description = "The new or renewed hold.", body = wire::Hold),
-        (status = "default", body = wire::ErrorAnswer, description = "An error"),
+        (status = "default", response = ApiError),
     ))]
 pub(crate) async fn hold(
     State(api): State<Api>,
@@ -54,7 +54,7 @@ pub(crate) async fn hold(
     ),
     responses(
         (status = 200, description = "The sandbox.", body = wire::Sandbox),
-        (status = "default", body = wire::ErrorAnswer, description = "An error"),
+        (status = "default", response = ApiError),
     ))]
 pub(crate) async fn release(
     State(api): State<Api>,
@@ -72,7 +72,7 @@ pub(crate) async fn release(
     params(("id" = String, Path, description = "ID of a sandbox, or name of a living one")),
     responses(
         (status = 200, description = "The sandbox with its new settings.", body = wire::Sandbox),
-        (status = "default", body = wire::ErrorAnswer, description = "An error"),
+        (status = "default", response = ApiError),
     ))]
 pub(crate) async fn keeping(
     State(api): State<Api>,

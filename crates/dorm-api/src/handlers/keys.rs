@@ -16,7 +16,7 @@ use crate::wire;
 #[utoipa::path(post, path = "/v1/keys", operation_id = "createKey", tag = "keys", request_body = wire::CreateKey,
     responses(
         (status = 201, description = "The key and its record.", body = wire::CreatedKey),
-        (status = "default", body = wire::ErrorAnswer, description = "An error"),
+        (status = "default", response = ApiError),
     ))]
 pub(crate) async fn create(
     State(api): State<Api>,
@@ -45,7 +45,7 @@ pub(crate) async fn create(
 /// listed.
 #[utoipa::path(get, path = "/v1/keys", operation_id = "listKeys", tag = "keys", responses(
     (status = 200, description = "All keys.", body = wire::KeyList),
-    (status = "default", body = wire::ErrorAnswer, description = "An error"),
+    (status = "default", response = ApiError),
 ))]
 pub(crate) async fn list(State(api): State<Api>) -> Result<axum::Json<wire::KeyList>, ApiError> {
     let keys = api.service.keys().into_iter().map(wire::Key::from).collect();
@@ -59,7 +59,7 @@ pub(crate) async fn list(State(api): State<Api>) -> Result<axum::Json<wire::KeyL
     params(("id" = String, Path, description = "ID of the key")),
     responses(
         (status = 204, description = "The key is revoked."),
-        (status = "default", body = wire::ErrorAnswer, description = "An error"),
+        (status = "default", response = ApiError),
     ))]
 pub(crate) async fn delete(State(api): State<Api>, ApiKey(id): ApiKey) -> Result<StatusCode, ApiError> {
     api.service.revoke_key(&id).await?;

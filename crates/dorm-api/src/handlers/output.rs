@@ -45,7 +45,7 @@ pub(crate) struct OutputQuery {
     responses(
         (status = 200, description = "The output as server-sent events.",
             content_type = "text/event-stream", body = wire::OutputChunk),
-        (status = "default", body = wire::ErrorAnswer, description = "An error"),
+        (status = "default", response = ApiError),
     ))]
 pub(crate) async fn output(
     State(api): State<Api>,

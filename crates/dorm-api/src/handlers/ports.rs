@@ -20,7 +20,7 @@ use crate::wire;
     ),
     responses(
         (status = 200, description = "How to reach the port.", body = wire::Port),
-        (status = "default", body = wire::ErrorAnswer, description = "An error"),
+        (status = "default", response = ApiError),
     ))]
 pub(crate) async fn describe(State(api): State<Api>, Port(id, port): Port) -> Result<axum::Json<wire::Port>, ApiError> {
     let access = api.service.port_access(&id).await?.into();
@@ -40,7 +40,7 @@ pub(crate) async fn describe(State(api): State<Api>, Port(id, port): Port) -> Re
     ),
     responses(
         (status = 200, description = "The link.", body = wire::PortLink),
-        (status = "default", body = wire::ErrorAnswer, description = "An error"),
+        (status = "default", response = ApiError),
     ))]
 pub(crate) async fn link(
     State(api): State<Api>,

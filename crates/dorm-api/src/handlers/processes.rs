@@ -21,7 +21,7 @@ use dorm_service::Use;
     params(("id" = String, Path, description = "ID of a sandbox, or name of a living one")),
     responses(
         (status = 201, description = "The started process.", body = wire::ProcessStarted),
-        (status = "default", body = wire::ErrorAnswer, description = "An error"),
+        (status = "default", response = ApiError),
     ))]
 pub(crate) async fn start(
     State(api): State<Api>,
@@ -51,7 +51,7 @@ pub(crate) struct ListQuery {
     params(("id" = String, Path, description = "ID of a sandbox, or name of a living one"), ListQuery),
     responses(
         (status = 200, description = "One page of processes.", body = wire::ProcessList),
-        (status = "default", body = wire::ErrorAnswer, description = "An error"),
+        (status = "default", response = ApiError),
     ))]
 pub(crate) async fn list(
     State(api): State<Api>,
@@ -73,7 +73,7 @@ pub(crate) async fn list(
     ),
     responses(
         (status = 200, description = "The process.", body = wire::Process),
-        (status = "default", body = wire::ErrorAnswer, description = "An error"),
+        (status = "default", response = ApiError),
     ))]
 pub(crate) async fn describe(
     State(api): State<Api>,
@@ -100,7 +100,7 @@ pub(crate) async fn status(agent: &Agent, process: u64) -> Result<ProcessStatus,
     ),
     responses(
         (status = 200, description = "The number of bytes written.", body = wire::StdinWritten),
-        (status = "default", body = wire::ErrorAnswer, description = "An error"),
+        (status = "default", response = ApiError),
     ))]
 pub(crate) async fn stdin(
     State(api): State<Api>,
@@ -133,7 +133,7 @@ pub(crate) async fn stdin(
     ),
     responses(
         (status = 204, description = "The input is closed."),
-        (status = "default", body = wire::ErrorAnswer, description = "An error"),
+        (status = "default", response = ApiError),
     ))]
 pub(crate) async fn close_stdin(State(api): State<Api>, Process(id, process): Process) -> Result<StatusCode, ApiError> {
     let (agent, _in_use) = api.service.agent(&id, Use::Process).await?;
@@ -151,7 +151,7 @@ pub(crate) async fn close_stdin(State(api): State<Api>, Process(id, process): Pr
     ),
     responses(
         (status = 204, description = "The signal was sent."),
-        (status = "default", body = wire::ErrorAnswer, description = "An error"),
+        (status = "default", response = ApiError),
     ))]
 pub(crate) async fn signal(
     State(api): State<Api>,
@@ -178,7 +178,7 @@ pub(crate) async fn signal(
     ),
     responses(
         (status = 204, description = "The terminal has the new size."),
-        (status = "default", body = wire::ErrorAnswer, description = "An error"),
+        (status = "default", response = ApiError),
     ))]
 pub(crate) async fn resize(
     State(api): State<Api>,
@@ -201,7 +201,7 @@ pub(crate) async fn resize(
     ),
     responses(
         (status = 200, description = "How the process ended.", body = wire::ExitStatus),
-        (status = "default", body = wire::ErrorAnswer, description = "An error"),
+        (status = "default", response = ApiError),
     ))]
 pub(crate) async fn wait(
     State(api): State<Api>,

@@ -76,7 +76,7 @@ impl FromRequestParts<Api> for Upgrade {
     responses(
         (status = 101, description = "The connection is a WebSocket; the schema describes its text frames.",
             body = wire::TerminalMessage),
-        (status = "default", body = wire::ErrorAnswer, description = "An error"),
+        (status = "default", response = ApiError),
     ))]
 pub(crate) async fn pty(
     State(api): State<Api>,
@@ -166,8 +166,8 @@ impl Terminal {
             result = read(&agent, process, &mut from_caller) => result.err(),
         };
         if let Some(error) = error {
-            let wire::ErrorBody { code, message, next_step } = error.into_body();
-            let _ = say(&mut to_caller, &TerminalMessage::Error { code, message, next_step }).await;
+            let wire::Problem { status, code, detail, next_step, .. } = error.into_body();
+            let _ = say(&mut to_caller, &TerminalMessage::Error { status, code, detail, next_step }).await;
         }
         let _ = to_caller.close().await;
     }

@@ -25,7 +25,7 @@ use crate::{convert, wire};
         (status = 201, description = "What was pushed.", body = wire::PushedSnapshot),
         (status = 200, description = "Progress as server-sent events.",
             content_type = "text/event-stream", body = wire::ImportProgress),
-        (status = "default", body = wire::ErrorAnswer, description = "An error"),
+        (status = "default", response = ApiError),
     ))]
 pub(crate) async fn push(
     State(api): State<Api>,
@@ -59,7 +59,7 @@ pub(crate) async fn push(
         (status = 201, description = "The pulled snapshot.", body = wire::Snapshot),
         (status = 200, description = "Progress as server-sent events.",
             content_type = "text/event-stream", body = wire::ImportProgress),
-        (status = "default", body = wire::ErrorAnswer, description = "An error"),
+        (status = "default", response = ApiError),
     ))]
 pub(crate) async fn pull(
     State(api): State<Api>,

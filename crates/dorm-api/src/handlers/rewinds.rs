@@ -21,7 +21,7 @@ use crate::wire;
     params(("id" = String, Path, description = "ID of a sandbox, or name of a living one")),
     responses(
         (status = 200, description = "The running sandbox.", body = wire::Rewound),
-        (status = "default", body = wire::ErrorAnswer, description = "An error"),
+        (status = "default", response = ApiError),
     ))]
 pub(crate) async fn rewind(
     State(api): State<Api>,
@@ -46,7 +46,7 @@ pub(crate) async fn rewind(
     params(("id" = String, Path, description = "ID of the terminated sandbox")),
     responses(
         (status = 201, description = "The new sandbox and the snapshot it was created from.", body = wire::Restarted),
-        (status = "default", body = wire::ErrorAnswer, description = "An error"),
+        (status = "default", response = ApiError),
     ))]
 pub(crate) async fn restart(
     State(api): State<Api>,
@@ -70,7 +70,7 @@ pub(crate) async fn restart(
     params(("id" = String, Path, description = "ID of the child, or its name")),
     responses(
         (status = 200, description = "The parent, running with the child's state.", body = wire::Promoted),
-        (status = "default", body = wire::ErrorAnswer, description = "An error"),
+        (status = "default", response = ApiError),
     ))]
 pub(crate) async fn promote(
     State(api): State<Api>,

@@ -27,7 +27,7 @@ const PAGE_MAX: usize = 1000;
     request_body = wire::CreateSandbox,
     responses(
         (status = 201, description = "The running sandbox.", body = wire::Sandbox),
-        (status = "default", body = wire::ErrorAnswer, description = "An error"),
+        (status = "default", response = ApiError),
     ))]
 pub(crate) async fn create(
     State(api): State<Api>,
@@ -85,7 +85,7 @@ pub(crate) struct ListQuery {
 #[utoipa::path(get, path = "/v1/sandboxes", operation_id = "listSandboxes", tag = "sandboxes", params(ListQuery),
     responses(
         (status = 200, description = "One page of sandboxes.", body = wire::SandboxPage),
-        (status = "default", body = wire::ErrorAnswer, description = "An error"),
+        (status = "default", response = ApiError),
     ))]
 pub(crate) async fn list(
     State(api): State<Api>,
@@ -147,7 +147,7 @@ fn filter(query: Vec<(String, String)>) -> Result<SandboxFilter, ApiError> {
     params(("id" = String, Path, description = "ID of a sandbox, or name of a living one")),
     responses(
         (status = 200, description = "The sandbox.", body = wire::Sandbox),
-        (status = "default", body = wire::ErrorAnswer, description = "An error"),
+        (status = "default", response = ApiError),
     ))]
 pub(crate) async fn describe(State(api): State<Api>, Sandbox(id): Sandbox) -> Answer {
     Ok(axum::Json(api.service.describe(&id).await?.into()))
@@ -160,7 +160,7 @@ pub(crate) async fn describe(State(api): State<Api>, Sandbox(id): Sandbox) -> An
     params(("id" = String, Path, description = "ID of a sandbox, or name of a living one")),
     responses(
         (status = 200, description = "The suspended sandbox.", body = wire::Sandbox),
-        (status = "default", body = wire::ErrorAnswer, description = "An error"),
+        (status = "default", response = ApiError),
     ))]
 pub(crate) async fn suspend(State(api): State<Api>, Sandbox(id): Sandbox) -> Answer {
     Ok(axum::Json(api.service.suspend(&id).await?.into()))
@@ -173,7 +173,7 @@ pub(crate) async fn suspend(State(api): State<Api>, Sandbox(id): Sandbox) -> Ans
     params(("id" = String, Path, description = "ID of a sandbox, or name of a living one")),
     responses(
         (status = 200, description = "The running sandbox.", body = wire::Sandbox),
-        (status = "default", body = wire::ErrorAnswer, description = "An error"),
+        (status = "default", response = ApiError),
     ))]
 pub(crate) async fn resume(State(api): State<Api>, Sandbox(id): Sandbox) -> Answer {
     Ok(axum::Json(api.service.resume(&id, Actor::User).await?.into()))
@@ -187,7 +187,7 @@ pub(crate) async fn resume(State(api): State<Api>, Sandbox(id): Sandbox) -> Answ
     params(("id" = String, Path, description = "ID of a sandbox, or name of a living one")),
     responses(
         (status = 200, description = "The sandbox.", body = wire::Sandbox),
-        (status = "default", body = wire::ErrorAnswer, description = "An error"),
+        (status = "default", response = ApiError),
     ))]
 pub(crate) async fn evict(State(api): State<Api>, Sandbox(id): Sandbox) -> Answer {
     Ok(axum::Json(api.service.evict(&id).await?.into()))
@@ -201,7 +201,7 @@ pub(crate) async fn evict(State(api): State<Api>, Sandbox(id): Sandbox) -> Answe
     params(("id" = String, Path, description = "ID of a sandbox, or name of a living one")),
     responses(
         (status = 200, description = "The terminated sandbox.", body = wire::Sandbox),
-        (status = "default", body = wire::ErrorAnswer, description = "An error"),
+        (status = "default", response = ApiError),
     ))]
 pub(crate) async fn terminate(State(api): State<Api>, Sandbox(id): Sandbox) -> Answer {
     Ok(axum::Json(api.service.terminate(&id).await?.into()))
@@ -214,7 +214,7 @@ pub(crate) async fn terminate(State(api): State<Api>, Sandbox(id): Sandbox) -> A
     params(("id" = String, Path, description = "ID of a sandbox, or name of a living one")),
     responses(
         (status = 200, description = "The terminated sandbox.", body = wire::Sandbox),
-        (status = "default", body = wire::ErrorAnswer, description = "An error"),
+        (status = "default", response = ApiError),
     ))]
 pub(crate) async fn delete(State(api): State<Api>, Sandbox(id): Sandbox) -> Answer {
     Ok(axum::Json(api.service.terminate(&id).await?.into()))
@@ -231,7 +231,7 @@ pub(crate) async fn delete(State(api): State<Api>, Sandbox(id): Sandbox) -> Answ
     responses(
         (status = 201, description = "The completed snapshot.", body = wire::Snapshot),
         (status = 202, description = "The snapshot in progress.", body = wire::Snapshot),
-        (status = "default", body = wire::ErrorAnswer, description = "An error"),
+        (status = "default", response = ApiError),
     ))]
 pub(crate) async fn checkpoint(
     State(api): State<Api>,
@@ -255,7 +255,7 @@ pub(crate) async fn checkpoint(
     params(("id" = String, Path, description = "ID of a sandbox, or name of a living one")),
     responses(
         (status = 201, description = "The new sandbox and the snapshot it was created from.", body = wire::Cloned),
-        (status = "default", body = wire::ErrorAnswer, description = "An error"),
+        (status = "default", response = ApiError),
     ))]
 pub(crate) async fn clone(
     State(api): State<Api>,
@@ -277,7 +277,7 @@ pub(crate) async fn clone(
     params(("id" = String, Path, description = "ID of a sandbox, or name of a living one")),
     responses(
         (status = 200, description = "The sandbox with its new limits.", body = wire::Sandbox),
-        (status = "default", body = wire::ErrorAnswer, description = "An error"),
+        (status = "default", response = ApiError),
     ))]
 pub(crate) async fn timeouts(
     State(api): State<Api>,
@@ -295,7 +295,7 @@ pub(crate) async fn timeouts(
     params(("id" = String, Path, description = "ID of a sandbox, or name of a living one")),
     responses(
         (status = 200, description = "The explanation.", body = wire::Why),
-        (status = "default", body = wire::ErrorAnswer, description = "An error"),
+        (status = "default", response = ApiError),
     ))]
 pub(crate) async fn why(State(api): State<Api>, Sandbox(id): Sandbox) -> Result<axum::Json<wire::Why>, ApiError> {
     Ok(axum::Json(convert::why(&id, api.service.why(&id).await?)))
@@ -306,7 +306,7 @@ pub(crate) async fn why(State(api): State<Api>, Sandbox(id): Sandbox) -> Result<
     params(("id" = String, Path, description = "ID of a sandbox, or name of a living one")),
     responses(
         (status = 200, description = "What the sandbox uses on the host now.", body = wire::Usage),
-        (status = "default", body = wire::ErrorAnswer, description = "An error"),
+        (status = "default", response = ApiError),
     ))]
 pub(crate) async fn usage(State(api): State<Api>, Sandbox(id): Sandbox) -> Result<axum::Json<wire::Usage>, ApiError> {
     let usage = api.service.usage(&id).await?;

@@ -45,7 +45,7 @@ pub(crate) struct ListQuery {
 #[utoipa::path(get, path = "/v1/snapshots", operation_id = "listSnapshots", tag = "snapshots", params(ListQuery),
     responses(
         (status = 200, description = "One page of snapshots.", body = wire::SnapshotList),
-        (status = "default", body = wire::ErrorAnswer, description = "An error"),
+        (status = "default", response = ApiError),
     ))]
 pub(crate) async fn list(
     State(api): State<Api>,
@@ -84,7 +84,7 @@ async fn sized(api: &Api, snapshot: SnapshotRecord) -> wire::Snapshot {
     params(("id" = String, Path, description = "ID of the snapshot")),
     responses(
         (status = 200, description = "The snapshot.", body = wire::Snapshot),
-        (status = "default", body = wire::ErrorAnswer, description = "An error"),
+        (status = "default", response = ApiError),
     ))]
 pub(crate) async fn describe(
     State(api): State<Api>,
@@ -113,7 +113,7 @@ pub(crate) struct DeleteQuery {
     params(("id" = String, Path, description = "ID of the snapshot"), DeleteQuery),
     responses(
         (status = 204, description = "The snapshot is deleted, or will be when it is no longer in use."),
-        (status = "default", body = wire::ErrorAnswer, description = "An error"),
+        (status = "default", response = ApiError),
     ))]
 pub(crate) async fn delete(
     State(api): State<Api>,

@@ -27,7 +27,7 @@ use crate::wire;
     params(("id" = String, Path, description = "ID of the snapshot")),
     responses(
         (status = 200, description = "The archive.", content_type = "application/x-tar", body = Vec<u8>),
-        (status = "default", body = wire::ErrorAnswer, description = "An error"),
+        (status = "default", response = ApiError),
     ))]
 pub(crate) async fn export(State(api): State<Api>, Snapshot(id): Snapshot) -> Result<Response, ApiError> {
     let file = api.service.export_snapshot(&id).await?;
@@ -61,7 +61,7 @@ pub(crate) struct ImportQuery {
     params(ImportQuery),
     responses(
         (status = 201, description = "The imported snapshot.", body = wire::Snapshot),
-        (status = "default", body = wire::ErrorAnswer, description = "An error"),
+        (status = "default", response = ApiError),
     ))]
 pub(crate) async fn import(
     State(api): State<Api>,
@@ -87,7 +87,7 @@ pub(crate) async fn import(
     params(("id" = String, Path, description = "ID of the snapshot")),
     responses(
         (status = 201, description = "The filesystem snapshot.", body = wire::Snapshot),
-        (status = "default", body = wire::ErrorAnswer, description = "An error"),
+        (status = "default", response = ApiError),
     ))]
 pub(crate) async fn files(State(api): State<Api>, Snapshot(id): Snapshot) -> Result<Response, ApiError> {
     let snapshot = api.service.snapshot_of_files(&id).await?;

@@ -27,7 +27,7 @@ pub(crate) struct TreeQuery {
 /// Which sandboxes were created from which snapshots, and which snapshots were taken from which sandboxes.
 #[utoipa::path(get, path = "/v1/tree", operation_id = "getTree", tag = "sandboxes", params(TreeQuery), responses(
     (status = 200, description = "The lines of the tree.", body = wire::Tree),
-    (status = "default", body = wire::ErrorAnswer, description = "An error"),
+    (status = "default", response = ApiError),
 ))]
 pub(crate) async fn tree(
     State(api): State<Api>,

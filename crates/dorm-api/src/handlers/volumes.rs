@@ -6,6 +6,7 @@ use axum::http::request::Parts;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use dorm_lifecycle::{IdError, PlaceError};
+use dorm_service::Code;
 use futures_util::StreamExt as _;
 use serde::Deserialize;
 use tokio::io::AsyncWriteExt as _;
@@ -57,7 +58,7 @@ pub(crate) struct DetachQuery {
     request_body = wire::CreateVolume,
     responses(
         (status = 201, description = "The volume.", body = wire::Volume),
-        (status = "default", body = wire::ErrorAnswer, description = "An error"),
+        (status = "default", response = ApiError),
     ))]
 pub(crate) async fn create(
     State(api): State<Api>,
@@ -86,7 +87,7 @@ pub(crate) struct ListQuery {
 /// Ordered by name.
 #[utoipa::path(get, path = "/v1/volumes", operation_id = "listVolumes", tag = "volumes", params(ListQuery), responses(
     (status = 200, description = "One page of volumes.", body = wire::VolumeList),
-    (status = "default", body = wire::ErrorAnswer, description = "An error"),
+    (status = "default", response = ApiError),
 ))]
 pub(crate) async fn list(
     State(api): State<Api>,
@@ -104,7 +105,7 @@ pub(crate) async fn list(
     params(("volume" = String, Path, description = "Name or ID of the volume")),
     responses(
         (status = 200, description = "The volume.", body = wire::Volume),
-        (status = "default", body = wire::ErrorAnswer, description = "An error"),
+        (status = "default", response = ApiError),
     ))]
 pub(crate) async fn describe(
     State(api): State<Api>,
@@ -120,7 +121,7 @@ pub(crate) async fn describe(
     params(("volume" = String, Path, description = "Name or ID of the volume")),
     responses(
         (status = 204, description = "The volume is deleted."),
-        (status = "default", body = wire::ErrorAnswer, description = "An error"),
+        (status = "default", response = ApiError),
     ))]
 pub(crate) async fn delete(State(api): State<Api>, Reference(volume): Reference) -> Result<StatusCode, ApiError> {
     api.service.remove_volume(&volume).await?;
@@ -135,7 +136,7 @@ pub(crate) async fn delete(State(api): State<Api>, Reference(volume): Reference)
     responses(
         (status = 200, description = "The contents of the file.",
             content_type = "application/octet-stream", body = Vec<u8>),
-        (status = "default", body = wire::ErrorAnswer, description = "An error"),
+        (status = "default", response = ApiError),
     ))]
 pub(crate) async fn read(
     State(api): State<Api>,
@@ -164,7 +165,7 @@ pub(crate) async fn read(
     params(("volume" = String, Path, description = "Name or ID of the volume"), PathQuery),
     responses(
         (status = 204, description = "The file is written."),
-        (status = "default", body = wire::ErrorAnswer, description = "An error"),
+        (status = "default", response = ApiError),
     ))]
 pub(crate) async fn write(
     State(api): State<Api>,
@@ -178,7 +179,7 @@ pub(crate) async fn write(
     let told = |error: std::io::Error| match error.kind() {
         std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => {
             let message = format!("no space left for '{path}' on volume '{volume}'");
-            ApiError::new(StatusCode::INSUFFICIENT_STORAGE, "no_room", message, "delete files on the volume")
+            ApiError::new(Code::NoRoom, message, "delete files on the volume")
         }
         _ => ApiError::invalid(format!("cannot write '{path}' on volume '{volume}': {error}"), ""),
     };
@@ -206,7 +207,7 @@ pub(crate) async fn write(
     params(("volume" = String, Path, description = "Name or ID of the volume"), PathQuery),
     responses(
         (status = 200, description = "The entries of the directory.", body = wire::VolumeFiles),
-        (status = "default", body = wire::ErrorAnswer, description = "An error"),
+        (status = "default", response = ApiError),
     ))]
 pub(crate) async fn files(
     State(api): State<Api>,
@@ -225,7 +226,7 @@ pub(crate) async fn files(
     params(("id" = String, Path, description = "ID of a sandbox, or name of a living one")),
     responses(
         (status = 200, description = "The sandbox.", body = wire::Sandbox),
-        (status = "default", body = wire::ErrorAnswer, description = "An error"),
+        (status = "default", response = ApiError),
     ))]
 pub(crate) async fn attach(
     State(api): State<Api>,
@@ -242,7 +243,7 @@ pub(crate) async fn attach(
     params(("id" = String, Path, description = "ID of a sandbox, or name of a living one"), DetachQuery),
     responses(
         (status = 200, description = "The sandbox.", body = wire::Sandbox),
-        (status = "default", body = wire::ErrorAnswer, description = "An error"),
+        (status = "default", response = ApiError),
     ))]
 pub(crate) async fn detach(
     State(api): State<Api>,

@@ -19,7 +19,7 @@ use crate::{webhooks, wire};
     request_body = wire::CreateWebhook,
     responses(
         (status = 201, description = "The webhook with its signing secret.", body = wire::Webhook),
-        (status = "default", body = wire::ErrorAnswer, description = "An error"),
+        (status = "default", response = ApiError),
     ))]
 pub(crate) async fn create(
     State(api): State<Api>,
@@ -50,7 +50,7 @@ fn kind(word: &str) -> Result<EventKind, ApiError> {
 /// List webhooks
 #[utoipa::path(get, path = "/v1/webhooks", operation_id = "listWebhooks", tag = "webhooks", responses(
     (status = 200, description = "All webhooks.", body = wire::WebhookList),
-    (status = "default", body = wire::ErrorAnswer, description = "An error"),
+    (status = "default", response = ApiError),
 ))]
 pub(crate) async fn list(State(api): State<Api>) -> Result<axum::Json<wire::WebhookList>, ApiError> {
     let webhooks = api.service.webhooks().await?.into_iter().map(wire::Webhook::from).collect();
@@ -65,7 +65,7 @@ pub(crate) async fn list(State(api): State<Api>) -> Result<axum::Json<wire::Webh
     params(("id" = String, Path, description = "ID of the webhook")),
     responses(
         (status = 200, description = "The webhook.", body = wire::Webhook),
-        (status = "default", body = wire::ErrorAnswer, description = "An error"),
+        (status = "default", response = ApiError),
     ))]
 pub(crate) async fn replay(
     State(api): State<Api>,
@@ -83,7 +83,7 @@ pub(crate) async fn replay(
     params(("id" = String, Path, description = "ID of the webhook")),
     responses(
         (status = 204, description = "The webhook is deleted."),
-        (status = "default", body = wire::ErrorAnswer, description = "An error"),
+        (status = "default", response = ApiError),
     ))]
 pub(crate) async fn delete(State(api): State<Api>, Webhook(id): Webhook) -> Result<StatusCode, ApiError> {
     api.service.remove_webhook(&id).await?;

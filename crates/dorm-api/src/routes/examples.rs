@@ -58,13 +58,14 @@ fn answers() -> Vec<(&'static str, Value)> {
         ("Sandbox", sandbox()),
         ("Snapshot", snapshot()),
         (
-            "ErrorAnswer",
+            "Problem",
             json!({
-                "error": {
-                    "code": "not_found",
-                    "message": "there is no sandbox 'agent-7'",
-                    "next_step": "list the sandboxes that are there"
-                }
+                "type": "/errors/not_found",
+                "title": "Not found",
+                "status": 404,
+                "detail": "there is no sandbox 'agent-7'",
+                "code": "not_found",
+                "next_step": "list the sandboxes that are there"
             }),
         ),
         (

@@ -129,7 +129,7 @@ fn every_example_is_a_complete_value_of_its_type() {
             "ExecResult" => reads_as::<wire::ExecResult>(&example),
             "Event" => reads_as::<wire::Event>(&example),
             "Volume" => reads_as::<wire::Volume>(&example),
-            "ErrorAnswer" => reads_as::<wire::ErrorAnswer>(&example),
+            "Problem" => reads_as::<wire::Problem>(&example),
             other => panic!("the test does not know the type of the example '{other}'"),
         };
         assert_eq!(written, example, "{name}");

@@ -292,10 +292,12 @@ pub enum TerminalMessage {
     },
     /// Last message of the server: the terminal failed.
     Error {
+        /// HTTP status that the error has in a response.
+        status: u16,
         /// Error code.
         code: String,
         /// What failed and why.
-        message: String,
+        detail: String,
         /// What the caller can do next.
         next_step: String,
     },

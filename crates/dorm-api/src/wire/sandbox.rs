@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::ErrorBody;
+use super::Problem;
 use super::checkpoints::{Checkpoints, CheckpointsRequest};
 use super::image::Pull;
 use super::key::PortAccess;
@@ -582,7 +582,7 @@ pub struct ForkedChild {
     /// The new sandbox.
     pub sandbox: Option<Sandbox>,
     /// Why the child could not be created.
-    pub error: Option<ErrorBody>,
+    pub error: Option<Problem>,
 }
 
 /// Resource usage of a sandbox on the host. All values are zero or null while it is only on disk.

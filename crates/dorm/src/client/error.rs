@@ -41,12 +41,12 @@ pub(crate) enum ClientError {
         server: String,
     },
     /// The daemon says no.
-    #[error("{}", error.message)]
+    #[error("{}", error.detail)]
     Refused {
         /// The HTTP status.
         status: u16,
         /// Its words.
-        error: wire::ErrorBody,
+        error: wire::Problem,
     },
     /// Something answers, but not a daemon.
     #[error("{server} answered {status} in words that no Dormouse daemon uses")]
@@ -68,18 +68,8 @@ pub(crate) enum ClientError {
 }
 
 impl ClientError {
-    /// A refusal in the middle of a stream, where there is no status any more.
-    pub(crate) fn refused_in_stream(error: wire::ErrorBody) -> Self {
-        let status = match error.code.as_str() {
-            "invalid_argument" => 400,
-            "not_found" => 404,
-            "conflict" => 409,
-            "gone" => 410,
-            "unavailable" => 503,
-            "timed_out" => 504,
-            "no_room" => 507,
-            _ => 500,
-        };
-        Self::Refused { status, error }
+    /// An error in the middle of a stream, where only its body has a status.
+    pub(crate) fn refused_in_stream(error: wire::Problem) -> Self {
+        Self::Refused { status: error.status, error }
     }
 }
