@@ -23,6 +23,7 @@ mod handlers;
 mod hosts;
 mod keys;
 mod metrics;
+mod page;
 mod routes;
 mod serve;
 mod sse;

@@ -18,6 +18,7 @@ use utoipa::IntoParams;
 use super::progress::follow;
 use crate::error::ApiError;
 use crate::extract::{HostPaths, Json, Query, WantsEvents, parameter};
+use crate::page::PageQuery;
 use crate::routes::Api;
 use crate::{convert, wire};
 
@@ -35,13 +36,18 @@ impl FromRequestParts<Api> for Reference {
 /// List images
 ///
 /// Ordered by digest.
-#[utoipa::path(get, path = "/v1/images", operation_id = "listImages", tag = "images", responses(
-    (status = 200, description = "All images.", body = wire::ImageList),
-    (status = "default", response = ApiError),
-))]
-pub(crate) async fn list(State(api): State<Api>) -> Result<axum::Json<wire::ImageList>, ApiError> {
+#[utoipa::path(get, path = "/v1/images", operation_id = "listImages", tag = "images", params(PageQuery),
+    responses(
+        (status = 200, description = "One page of images.", body = wire::ImageList),
+        (status = "default", response = ApiError),
+    ))]
+pub(crate) async fn list(
+    State(api): State<Api>,
+    Query(query): Query<PageQuery>,
+) -> Result<axum::Json<wire::ImageList>, ApiError> {
     let images = api.service.pool().images().await.map_err(ServiceError::from)?;
-    Ok(axum::Json(wire::ImageList { images: images.into_iter().map(Into::into).collect() }))
+    let (images, next) = query.of(images, |image| image.digest.clone())?;
+    Ok(axum::Json(wire::ImageList { images: images.into_iter().map(Into::into).collect(), next }))
 }
 
 /// Import an image from a path on the daemon's host

@@ -6,7 +6,8 @@ use dorm_service::ApiKeySpec;
 use dorm_store::KeyScope;
 
 use crate::error::ApiError;
-use crate::extract::{ApiKey, Json, seconds};
+use crate::extract::{ApiKey, Json, Query, seconds};
+use crate::page::{Dated, PageQuery};
 use crate::routes::Api;
 use crate::wire;
 
@@ -41,15 +42,19 @@ pub(crate) async fn create(
 
 /// List API keys
 ///
-/// All keys that were created and not revoked, including expired ones. The key in the daemon's data directory is not
+/// All keys that were created and not revoked, including expired ones, oldest first. The key in the daemon's data directory is not
 /// listed.
-#[utoipa::path(get, path = "/v1/keys", operation_id = "listKeys", tag = "keys", responses(
-    (status = 200, description = "All keys.", body = wire::KeyList),
-    (status = "default", response = ApiError),
-))]
-pub(crate) async fn list(State(api): State<Api>) -> Result<axum::Json<wire::KeyList>, ApiError> {
-    let keys = api.service.keys().into_iter().map(wire::Key::from).collect();
-    Ok(axum::Json(wire::KeyList { keys }))
+#[utoipa::path(get, path = "/v1/keys", operation_id = "listKeys", tag = "keys", params(PageQuery),
+    responses(
+        (status = 200, description = "One page of keys.", body = wire::KeyList),
+        (status = "default", response = ApiError),
+    ))]
+pub(crate) async fn list(
+    State(api): State<Api>,
+    Query(query): Query<PageQuery>,
+) -> Result<axum::Json<wire::KeyList>, ApiError> {
+    let (keys, next) = query.of(api.service.keys(), |key| Dated(key.created, key.id.clone()))?;
+    Ok(axum::Json(wire::KeyList { keys: keys.into_iter().map(Into::into).collect(), next }))
 }
 
 /// Revoke an API key

@@ -61,7 +61,7 @@ pub(crate) async fn list(
     let limit = page_limit_or(query.limit, PAGE_MAX)?;
     let (agent, _in_use) = api.service.agent(&id, Use::Process).await?;
     let page = agent.processes_after(query.after, limit).await?;
-    let next = page.items.last().filter(|_| page.more).map(|last| last.process);
+    let next = page.items.last().filter(|_| page.more).map(|last| last.process.to_string());
     Ok(axum::Json(wire::ProcessList { processes: page.items.into_iter().map(Into::into).collect(), next }))
 }
 

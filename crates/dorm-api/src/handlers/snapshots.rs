@@ -3,13 +3,14 @@
 use axum::extract::{FromRequestParts, State};
 use axum::http::StatusCode;
 use axum::http::request::Parts;
-use dorm_lifecycle::{IdError, SnapshotId, Timestamp};
+use dorm_lifecycle::{IdError, SnapshotId};
 use dorm_store::{SnapshotFilter, SnapshotRecord};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
 use crate::error::ApiError;
 use crate::extract::{Query, page_limit, parameter};
+use crate::page::{Dated, cursor};
 use crate::routes::Api;
 use crate::wire;
 
@@ -53,24 +54,16 @@ pub(crate) async fn list(
 ) -> Result<axum::Json<wire::SnapshotList>, ApiError> {
     let source = query.source.map(|source| source.parse()).transpose();
     let source = source.map_err(|error: IdError| ApiError::invalid(format!("source: {error}"), ""))?;
-    let after = query.after.as_deref().map(cursor).transpose()?;
+    let after = query.after.as_deref().map(cursor::<Dated<SnapshotId>>).transpose()?;
+    let after = after.map(|Dated(created, id)| (created, id));
     let filter = SnapshotFilter { source, after, limit: page_limit(query.limit)?, ..SnapshotFilter::default() };
     let page = api.service.snapshot_page(&filter).await?;
     let mut snapshots = Vec::new();
     for snapshot in page.snapshots {
         snapshots.push(sized(&api, snapshot).await);
     }
-    let next = page.next.map(|(created, id)| format!("{}-{id}", created.as_millis()));
+    let next = page.next.map(|(created, id)| Dated(created, id).to_string());
     Ok(axum::Json(wire::SnapshotList { snapshots, next }))
-}
-
-fn cursor(text: &str) -> Result<(Timestamp, SnapshotId), ApiError> {
-    let parts = text.split_once('-');
-    let parsed = parts.and_then(|(created, id)| Some((created.parse().ok()?, id.parse().ok()?)));
-    let (created, id) = parsed.ok_or_else(|| {
-        ApiError::invalid(format!("after is '{text}', which is not a cursor"), "use `next` of the previous page")
-    })?;
-    Ok((Timestamp::from_millis(created), id))
 }
 
 async fn sized(api: &Api, snapshot: SnapshotRecord) -> wire::Snapshot {

@@ -7,7 +7,8 @@ use dorm_store::WebhookRecord;
 
 use crate::convert;
 use crate::error::ApiError;
-use crate::extract::{Json, Webhook};
+use crate::extract::{Json, Query, Webhook};
+use crate::page::PageQuery;
 use crate::routes::Api;
 use crate::{webhooks, wire};
 
@@ -48,13 +49,19 @@ fn kind(word: &str) -> Result<EventKind, ApiError> {
 }
 
 /// List webhooks
-#[utoipa::path(get, path = "/v1/webhooks", operation_id = "listWebhooks", tag = "webhooks", responses(
-    (status = 200, description = "All webhooks.", body = wire::WebhookList),
-    (status = "default", response = ApiError),
-))]
-pub(crate) async fn list(State(api): State<Api>) -> Result<axum::Json<wire::WebhookList>, ApiError> {
-    let webhooks = api.service.webhooks().await?.into_iter().map(wire::Webhook::from).collect();
-    Ok(axum::Json(wire::WebhookList { webhooks }))
+///
+/// Ordered by id.
+#[utoipa::path(get, path = "/v1/webhooks", operation_id = "listWebhooks", tag = "webhooks", params(PageQuery),
+    responses(
+        (status = 200, description = "One page of webhooks.", body = wire::WebhookList),
+        (status = "default", response = ApiError),
+    ))]
+pub(crate) async fn list(
+    State(api): State<Api>,
+    Query(query): Query<PageQuery>,
+) -> Result<axum::Json<wire::WebhookList>, ApiError> {
+    let (webhooks, next) = query.of(api.service.webhooks().await?, |webhook| webhook.id.clone())?;
+    Ok(axum::Json(wire::WebhookList { webhooks: webhooks.into_iter().map(Into::into).collect(), next }))
 }
 
 /// Resend events to a webhook

@@ -144,11 +144,14 @@ pub struct Webhook {
     pub secret: Option<String>,
 }
 
-/// Webhooks.
+/// A page of webhooks, ordered by id.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct WebhookList {
     /// The webhooks.
     pub webhooks: Vec<Webhook>,
+    /// Cursor: `after` of the next page. Null on the last page.
+    #[serde(default)]
+    pub next: Option<String>,
 }
 
 /// Resends events to a webhook.

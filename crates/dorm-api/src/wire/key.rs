@@ -64,11 +64,14 @@ pub struct CreatedKey {
     pub record: Key,
 }
 
-/// API keys.
+/// A page of API keys, oldest first.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct KeyList {
-    /// The keys, oldest first.
+    /// The keys.
     pub keys: Vec<Key>,
+    /// Cursor: `after` of the next page. Null on the last page.
+    #[serde(default)]
+    pub next: Option<String>,
 }
 
 /// Who can reach the ports of a sandbox through the gateway.

@@ -177,7 +177,7 @@ pub struct ProcessList {
     /// The processes.
     pub processes: Vec<Process>,
     /// Cursor: `after` of the next page. Null on the last page.
-    pub next: Option<u64>,
+    pub next: Option<String>,
 }
 
 /// How a process ended. Exactly one of `exit_code` and `signal` is set. Also the data of the server-sent event `exit`.

@@ -153,11 +153,14 @@ pub struct Image {
     pub layers: Vec<String>,
 }
 
-/// Images, ordered by digest.
+/// A page of images, ordered by digest.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct ImageList {
     /// The images.
     pub images: Vec<Image>,
+    /// Cursor: `after` of the next page. Null on the last page.
+    #[serde(default)]
+    pub next: Option<String>,
 }
 
 /// Imports an image from a path on the daemon's host.
