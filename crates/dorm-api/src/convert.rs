@@ -6,6 +6,7 @@ mod event;
 mod file;
 mod image;
 mod key;
+mod operation;
 mod process;
 mod sandbox;
 mod snapshot;

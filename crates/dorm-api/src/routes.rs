@@ -19,8 +19,8 @@ use crate::error::{ApiError, ErrorCode};
 use crate::extract::JSON_BYTES_MAX;
 use crate::gateway;
 use crate::handlers::{
-    checkpoints, daemon, diff, events, exec, files, forks, images, keeping, keys, output, ports, processes, pty,
-    remote, rewinds, sandboxes, snapshots, transfer, tree, volumes, webhooks,
+    checkpoints, daemon, diff, events, exec, files, forks, images, keeping, keys, operations, output, ports, processes,
+    pty, remote, rewinds, sandboxes, snapshots, transfer, tree, volumes, webhooks,
 };
 use crate::hosts::{Access, Domains};
 use crate::keys::Keys;
@@ -62,6 +62,7 @@ macro_rules! routes {
                 (name = "snapshots", description = "Take, compare, transfer and delete snapshots."),
                 (name = "images", description = "Import, pull, compose and export OCI images."),
                 (name = "volumes", description = "Storage that outlives the sandboxes it is attached to."),
+                (name = "operations", description = "Changes of sandboxes and snapshots that are in progress or have ended."),
                 (name = "events", description = "The record of what happened to sandboxes."),
                 (name = "webhooks", description = "Deliver events to an HTTP endpoint."),
                 (name = "keys", description = "Create and revoke API keys."),
@@ -152,6 +153,8 @@ routes! {
     get "/v1/volumes/{volume}/files" View volumes::read;
     put "/v1/volumes/{volume}/files" Change volumes::write;
     get "/v1/volumes/{volume}/files/list" View volumes::files;
+    get "/v1/operations" View operations::list;
+    get "/v1/operations/{id}" View operations::describe;
     get "/v1/events" View events::events;
     post "/v1/webhooks" Change webhooks::create;
     get "/v1/webhooks" View webhooks::list;

@@ -11,6 +11,7 @@ mod event;
 mod file;
 mod image;
 mod key;
+mod operation;
 mod process;
 mod remote;
 mod sandbox;
@@ -30,6 +31,7 @@ pub use event::{Event, EventPage};
 pub use file::{FileKind, FileList, FileStat, MakeDirectory, Rename, WatchEvent, WatchKind};
 pub use image::{ComposeImage, ExportImage, ExportedImage, ImageConfig, ImageSource, Pull, PullImage};
 pub use key::{CreateKey, CreatedKey, Key, KeyList, KeyScope, LinkRequest, Port, PortAccess, PortLink};
+pub use operation::{Operation, OperationList, OperationStatus};
 pub use process::{
     Encoding, ExecRequest, ExecResult, ExitStatus, LostOutput, OutputChunk, OutputStream, Process, ProcessList,
     ProcessStarted, Resize, SignalRequest, SignalTarget, StartProcess, Stdin, StdinWritten, TerminalMessage,
@@ -37,10 +39,11 @@ pub use process::{
 };
 pub use remote::{PullSnapshot, PushSnapshot, PushedSnapshot};
 pub use sandbox::{
-    Cause, CauseKind, CloneRequest, Cloned, CreateSandbox, DiskIo, Egress, ForkChild, ForkRequest, Forked, ForkedChild,
-    Hold, HoldRequest, Keep, NetworkUsage, OnSuspendFailure, OnTimeout, OnUnrestorable, Operation, PromoteRequest,
-    Promoted, Residence, Resources, ResourcesRequest, RestartRequest, Restarted, Restored, RewindRequest, Rewound,
-    Sandbox, SandboxPage, SetKeeping, SetTimeouts, SleepImage, State, SuspendFailures, Unreachable, Usage,
+    Cause, CauseKind, CloneRequest, Cloned, CreateSandbox, CurrentOperation, DiskIo, Egress, ForkChild, ForkRequest,
+    Forked, ForkedChild, Hold, HoldRequest, Keep, NetworkUsage, OnSuspendFailure, OnTimeout, OnUnrestorable,
+    PromoteRequest, Promoted, Residence, Resources, ResourcesRequest, RestartRequest, Restarted, Restored,
+    RewindRequest, Rewound, Sandbox, SandboxPage, SetKeeping, SetTimeouts, SleepImage, State, SuspendFailures,
+    Unreachable, Usage,
 };
 pub use snapshot::{
     CheckpointRequest, Engine, Health, Image, ImageList, ImportImage, ImportProgress, ImportStage, Info, Maker,

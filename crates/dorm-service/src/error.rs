@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use dorm_agent_client::AgentError;
 use dorm_engine::EngineError;
-use dorm_lifecycle::{Denied, Digest, IdError, SandboxId, SnapshotId, SpecError, StateName, Timestamp, WebhookId};
+use dorm_lifecycle::{
+    Denied, Digest, IdError, OperationId, SandboxId, SnapshotId, SpecError, StateName, Timestamp, WebhookId,
+};
 use dorm_pool::PoolError;
 use dorm_store::{Code, FailureRecord, StoreError};
 use thiserror::Error;
@@ -26,6 +28,9 @@ pub enum ServiceError {
     /// No webhook has this id.
     #[error("there is no webhook {0}")]
     NoWebhook(WebhookId),
+    /// No operation has this id.
+    #[error("there is no operation {0}")]
+    NoOperation(OperationId),
     /// An API key cannot be made like this.
     #[error("the key cannot be made: {0}")]
     BadKey(&'static str),
@@ -343,7 +348,7 @@ impl ServiceError {
     /// Its kind.
     pub fn code(&self) -> Code {
         match self {
-            Self::NoSandbox(_) | Self::NoSnapshot(_) | Self::NoWebhook(_) => Code::NotFound,
+            Self::NoSandbox(_) | Self::NoSnapshot(_) | Self::NoWebhook(_) | Self::NoOperation(_) => Code::NotFound,
             Self::NotRunning { state: StateName::Terminated | StateName::Terminating, .. }
             | Self::Denied { denied: Denied::Terminated(_), .. } => Code::Gone,
             Self::SnapshotUnusable { source, .. } => pool_code(source),
@@ -399,6 +404,7 @@ impl ServiceError {
             Self::NoSandbox(_) => "list the sandboxes that are there",
             Self::NoSnapshot(_) => "list the snapshots that are there",
             Self::NoWebhook(_) => "list the webhooks that are there",
+            Self::NoOperation(_) => "list the operations; ended ones are removed after a time",
             Self::SnapshotNotReady { .. } => "wait until it is completed, or use another snapshot",
             Self::SnapshotInUse { .. } => "end or remove those first, or have it removed when they are gone",
             Self::FixedBySnapshot { .. } => {

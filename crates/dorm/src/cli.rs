@@ -12,6 +12,7 @@ mod exit;
 mod gc;
 mod image;
 mod key;
+mod operation;
 mod output;
 mod problem;
 mod progress;
@@ -73,6 +74,8 @@ enum Verb {
     Volume(volume::VolumeOptions),
     /// Show what happened
     Events(events::EventsOptions),
+    /// List and show operations
+    Operation(operation::OperationOptions),
     /// Send events to programs of one's own
     Webhook(webhook::WebhookOptions),
     /// Make, list and revoke keys that open the API
@@ -109,6 +112,7 @@ pub(crate) async fn run(arguments: Arguments) -> u8 {
         Verb::Image(options) => (image::run(options).await, None),
         Verb::Volume(options) => (volume::run(options).await, None),
         Verb::Events(options) => (events::run(options).await, None),
+        Verb::Operation(options) => (operation::run(options).await, None),
         Verb::Webhook(options) => (webhook::run(options).await, None),
         Verb::Key(options) => (key::run(options).await, None),
         Verb::Gc(options) => (gc::run(options).await, None),

@@ -193,14 +193,14 @@ impl From<&life::Cause> for wire::Cause {
 #[derive(Default)]
 struct OfState {
     running_since: Option<wire::Time>,
-    operation: Option<wire::Operation>,
+    operation: Option<wire::CurrentOperation>,
     cause: Option<wire::Cause>,
     terminated_at: Option<wire::Time>,
 }
 
 fn of_state(state: &life::State) -> OfState {
     let at_work = |id: &life::OperationId, deadline: &life::Timestamp| {
-        Some(wire::Operation { id: id.to_string(), deadline: time(*deadline) })
+        Some(wire::CurrentOperation { id: id.to_string(), deadline: time(*deadline) })
     };
     let in_background = |background: Option<&life::Background>| {
         background.and_then(|background| at_work(&background.operation, &background.deadline))

@@ -101,6 +101,21 @@ fn answers() -> Vec<(&'static str, Value)> {
             }),
         ),
         (
+            "Operation",
+            json!({
+                "id": "pw6ynh4b8sge2jux5mkc",
+                "kind": "suspend",
+                "sandbox": "kq3v9xw2mzc7hf5ra8td",
+                "actor": "timer",
+                "status": "completed",
+                "started_at": "2026-11-22T09:41:07.028Z",
+                "deadline": "2026-11-22T09:43:07.028Z",
+                "ended_at": "2026-11-22T09:41:07.412Z",
+                "code": null,
+                "reason": null
+            }),
+        ),
+        (
             "Volume",
             json!({
                 "id": "vh8tq2nwc5xk9rbz3yme",

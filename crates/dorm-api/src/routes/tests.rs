@@ -128,6 +128,7 @@ fn every_example_is_a_complete_value_of_its_type() {
             "Snapshot" => reads_as::<wire::Snapshot>(&example),
             "ExecResult" => reads_as::<wire::ExecResult>(&example),
             "Event" => reads_as::<wire::Event>(&example),
+            "Operation" => reads_as::<wire::Operation>(&example),
             "Volume" => reads_as::<wire::Volume>(&example),
             "Problem" => reads_as::<wire::Problem>(&example),
             other => panic!("the test does not know the type of the example '{other}'"),

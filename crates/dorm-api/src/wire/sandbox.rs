@@ -342,7 +342,7 @@ pub struct Sandbox {
     /// The newest sleep image: the sandbox resumes from it, or falls back to it if its run is lost.
     pub sleep_image: Option<SleepImage>,
     /// The operation in progress, if there is one.
-    pub operation: Option<Operation>,
+    pub operation: Option<CurrentOperation>,
     /// Why the sandbox is terminated or being terminated.
     pub cause: Option<Cause>,
     /// When the sandbox was terminated.
@@ -382,9 +382,9 @@ pub struct SleepImage {
     pub taken_at: Time,
 }
 
-/// The operation in progress.
+/// The operation in progress. `GET /v1/operations/{id}` has more about it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
-pub struct Operation {
+pub struct CurrentOperation {
     /// ID of the operation. Its events carry it.
     pub id: String,
     /// When the operation is aborted.

@@ -266,6 +266,22 @@ impl Client {
         self.tell(self.request(Method::DELETE, &format!("/keys/{}", segment(key)))).await
     }
 
+    /// The newest operations, of one sandbox or of all.
+    pub(crate) async fn operations(
+        &self,
+        sandbox: Option<&str>,
+        limit: u64,
+    ) -> Result<Vec<wire::Operation>, ClientError> {
+        let mut query = vec![("limit", limit.to_string())];
+        query.extend(sandbox.map(|sandbox| ("sandbox", sandbox.to_owned())));
+        let page: wire::OperationList = self.read(self.request(Method::GET, "/operations").query(&query)).await?;
+        Ok(page.operations)
+    }
+
+    pub(crate) async fn operation(&self, operation: &str) -> Result<wire::Operation, ClientError> {
+        self.get(&format!("/operations/{}", segment(operation))).await
+    }
+
     /// How a port inside is reached.
     pub(crate) async fn port(&self, sandbox: &str, port: u16) -> Result<wire::Port, ClientError> {
         self.get(&format!("/sandboxes/{}/ports/{port}", segment(sandbox))).await
