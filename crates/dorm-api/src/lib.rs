@@ -1,4 +1,6 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::disallowed_methods))]
+// The example of a sandbox is one `json!` with many fields.
+#![recursion_limit = "256"]
 
 //! The native HTTP API, and the gateway to ports inside sandboxes.
 //!
