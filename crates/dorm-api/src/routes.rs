@@ -52,7 +52,7 @@ macro_rules! routes {
 
         #[derive(OpenApi)]
         #[openapi(
-            info(title = "Dormouse", description = "The native API of Dormouse, a sandbox server for AI agents."),
+            info(title = "Dormouse"),
             servers((url = "http://127.0.0.1:7070", description = "The address that `dorm serve` listens on by default.")),
             tags(
                 (name = "sandboxes", description = "Create, suspend, resume, fork and terminate sandboxes."),
@@ -171,9 +171,26 @@ routes! {
     get "/metrics" View daemon::metrics;
 }
 
+/// What holds for all operations, as the introduction of the document.
+const INTRODUCTION: &str = "The native API of Dormouse, a sandbox server for AI agents.
+
+**Authentication.** Send an API key as `Authorization: Bearer KEY` or `X-API-Key: KEY`. Requests over the Unix socket \
+`api.sock` of the daemon need no key.
+
+**Lists.** `limit` is the largest number of items in a response. `next` of the response is null on the last page; \
+otherwise, send it as `after` to get the next page. `GET /v1/events` always has a `next`, because events keep coming.
+
+**Errors.** Every response that is not a success has an `application/problem+json` body, described by the schema \
+`Problem`. Compare `code`; `detail` and `next_step` are for people. docs/reference/errors.md lists all codes.
+
+**Values.** Times are RFC 3339 strings in UTC, durations are numbers of seconds (`*_secs`), sizes are bytes \
+(`*_bytes`). Requests with unknown fields or query parameters are refused. Clients should ignore unknown fields of \
+responses.";
+
 /// The OpenAPI document.
 pub(crate) fn document() -> utoipa::openapi::OpenApi {
     let mut document = Document::openapi();
+    document.info.description = Some(INTRODUCTION.to_owned());
     let components = document.components.get_or_insert_default();
     let bearer = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).build();
     components.add_security_scheme("bearer", SecurityScheme::Http(bearer));

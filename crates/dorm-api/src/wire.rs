@@ -49,7 +49,7 @@ pub use snapshot::{
     CheckpointRequest, Engine, Health, Image, ImageList, ImportImage, ImportProgress, ImportStage, Info, Maker,
     Snapshot, SnapshotKind, SnapshotList, SnapshotStatus,
 };
-pub use text::{NamedSecret, Secret, Text, Time};
+pub use text::{Binary, NamedSecret, Secret, Text, Time};
 pub use tree::{Tree, TreeKind, TreeNode};
 pub use volume::{
     AttachVolume, AttachedVolume, CreateVolume, FollowingVolumes, Volume, VolumeFile, VolumeFileKind, VolumeFiles,

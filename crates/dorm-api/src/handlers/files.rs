@@ -44,8 +44,9 @@ pub(crate) struct ReadQuery {
     ),
     responses(
         (status = 200, description = "The contents of the file.",
-            content_type = "application/octet-stream", body = Vec<u8>),
-        (status = 206, description = "The requested range.", content_type = "application/octet-stream", body = Vec<u8>),
+            content_type = "application/octet-stream", body = wire::Binary),
+        (status = 206, description = "The requested range.",
+            content_type = "application/octet-stream", body = wire::Binary),
         (status = 416, description = "The file has no such range.", body = wire::Problem,
             content_type = "application/problem+json"),
         (status = "default", response = ApiError),
@@ -138,7 +139,7 @@ pub(crate) struct WriteQuery {
 /// The body is the new contents. The file is replaced atomically: readers see the old or the new contents, and an
 /// incomplete request changes nothing.
 #[utoipa::path(put, path = "/v1/sandboxes/{id}/files", operation_id = "writeFile", tag = "files",
-    request_body(content = Vec<u8>, content_type = "application/octet-stream"),
+    request_body(content = wire::Binary, content_type = "application/octet-stream"),
     params(("id" = String, Path, description = "ID of a sandbox, or name of a living one"), WriteQuery),
     responses(
         (status = 200, description = "The file after the write.", body = wire::FileStat),

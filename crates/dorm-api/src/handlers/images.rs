@@ -96,7 +96,7 @@ pub(crate) struct UploadQuery {
 /// With `Accept: text/event-stream`, the response is a stream of server-sent events: `progress` while the operation
 /// runs, then `done` with the image, or `error`. The stream starts when the whole body has been received.
 #[utoipa::path(post, path = "/v1/images/upload", operation_id = "uploadImage", tag = "images",
-    request_body(content = Vec<u8>, content_type = "application/x-tar"),
+    request_body(content = wire::Binary, content_type = "application/x-tar"),
     params(UploadQuery),
     responses(
         (status = 201, description = "The imported image.", body = wire::Image),
@@ -254,7 +254,7 @@ const MANIFEST: HeaderName = HeaderName::from_static("x-dormouse-manifest");
 #[utoipa::path(get, path = "/v1/images/{reference}/download", operation_id = "downloadImage", tag = "images",
     params(("reference" = String, Path, description = "Tag, digest, or a digest prefix of at least 8 digits")),
     responses(
-        (status = 200, description = "The archive.", content_type = "application/x-tar", body = Vec<u8>),
+        (status = 200, description = "The archive.", content_type = "application/x-tar", body = wire::Binary),
         (status = "default", response = ApiError),
     ))]
 pub(crate) async fn download(State(api): State<Api>, Reference(reference): Reference) -> Result<Response, ApiError> {

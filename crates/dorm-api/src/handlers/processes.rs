@@ -93,7 +93,7 @@ pub(crate) async fn status(agent: &Agent, process: u64) -> Result<ProcessStatus,
 /// The body is written as it arrives. Responds when the kernel of the sandbox has accepted all of it.
 #[utoipa::path(post, path = "/v1/sandboxes/{id}/processes/{process}/stdin", operation_id = "writeProcessStdin",
     tag = "processes",
-    request_body(content = Vec<u8>, content_type = "application/octet-stream"),
+    request_body(content = wire::Binary, content_type = "application/octet-stream"),
     params(
         ("id" = String, Path, description = "ID of a sandbox, or name of a living one"),
         ("process" = u64, Path, description = "Handle of the process"),

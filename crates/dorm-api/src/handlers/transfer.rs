@@ -26,7 +26,7 @@ use crate::wire;
 #[utoipa::path(get, path = "/v1/snapshots/{id}/export", operation_id = "exportSnapshot", tag = "snapshots",
     params(("id" = String, Path, description = "ID of the snapshot")),
     responses(
-        (status = 200, description = "The archive.", content_type = "application/x-tar", body = Vec<u8>),
+        (status = 200, description = "The archive.", content_type = "application/x-tar", body = wire::Binary),
         (status = "default", response = ApiError),
     ))]
 pub(crate) async fn export(State(api): State<Api>, Snapshot(id): Snapshot) -> Result<Response, ApiError> {
@@ -57,7 +57,7 @@ pub(crate) struct ImportQuery {
 /// digests; if the import is refused, nothing is kept. A memory snapshot of another build of the engine can be
 /// imported, but only its files can be used.
 #[utoipa::path(post, path = "/v1/snapshots/import", operation_id = "importSnapshot", tag = "snapshots",
-    request_body(content = Vec<u8>, content_type = "application/x-tar"),
+    request_body(content = wire::Binary, content_type = "application/x-tar"),
     params(ImportQuery),
     responses(
         (status = 201, description = "The imported snapshot.", body = wire::Snapshot),

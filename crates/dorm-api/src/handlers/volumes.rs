@@ -135,7 +135,7 @@ pub(crate) async fn delete(State(api): State<Api>, Reference(volume): Reference)
     params(("volume" = String, Path, description = "Name or ID of the volume"), PathQuery),
     responses(
         (status = 200, description = "The contents of the file.",
-            content_type = "application/octet-stream", body = Vec<u8>),
+            content_type = "application/octet-stream", body = wire::Binary),
         (status = "default", response = ApiError),
     ))]
 pub(crate) async fn read(
@@ -161,7 +161,7 @@ pub(crate) async fn read(
 /// The body is the new contents. The file is replaced atomically: readers see the old or the new contents, and an
 /// incomplete request changes nothing.
 #[utoipa::path(put, path = "/v1/volumes/{volume}/files", operation_id = "writeVolumeFile", tag = "volumes",
-    request_body(content = Vec<u8>, content_type = "application/octet-stream"),
+    request_body(content = wire::Binary, content_type = "application/octet-stream"),
     params(("volume" = String, Path, description = "Name or ID of the volume"), PathQuery),
     responses(
         (status = 204, description = "The file is written."),

@@ -94,6 +94,21 @@ fn every_operation_and_parameter_is_described() {
 }
 
 #[test]
+fn a_body_that_is_not_json_is_a_string_of_bytes() {
+    let document = serde_json::to_value(document()).unwrap();
+    for (route, operation) in operations(&document) {
+        let responses = operation["responses"].as_object().unwrap().values();
+        for body in responses.chain(operation.get("requestBody")) {
+            for kind in ["application/octet-stream", "application/x-tar"] {
+                if let Some(content) = body["content"].get(kind) {
+                    assert_eq!(content["schema"]["$ref"], "#/components/schemas/Binary", "{route}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
 fn every_schema_and_property_is_described() {
     let document = serde_json::to_value(document()).unwrap();
     for (name, schema) in document["components"]["schemas"].as_object().unwrap() {

@@ -37,6 +37,11 @@ impl<'de> Deserialize<'de> for Time {
     }
 }
 
+/// Raw bytes: the body of requests and responses that are not JSON.
+#[derive(Clone, PartialEq, Eq, Debug, ToSchema)]
+#[schema(value_type = String, format = Binary)]
+pub struct Binary(pub Vec<u8>);
+
 /// Value of a secret. It is never returned.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(transparent)]
