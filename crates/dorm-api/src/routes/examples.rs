@@ -89,7 +89,7 @@ fn answers() -> Vec<(&'static str, Value)> {
             json!({
                 "number": 1841,
                 "at": "2026-11-22T09:41:07.412Z",
-                "project": "default",
+                "project": "local",
                 "sandbox": "kq3v9xw2mzc7hf5ra8td",
                 "kind": "suspended",
                 "actor": "timer",
@@ -126,7 +126,7 @@ fn answers() -> Vec<(&'static str, Value)> {
                 "health": "mounted",
                 "problem": null,
                 "attached_to": ["agent-7 (running)"],
-                "created_at": "2026-11-20T16:02:11.090Z"
+                "created_at": "2026-11-20T16:02:11.094Z"
             }),
         ),
     ]
@@ -136,7 +136,7 @@ fn sandbox() -> Value {
     json!({
         "id": "kq3v9xw2mzc7hf5ra8td",
         "name": "agent-7",
-        "project": "default",
+        "project": "local",
         "state": "suspended",
         "residence": "evicted",
         "paused_for_disk": false,
@@ -177,7 +177,7 @@ fn sandbox() -> Value {
         "labels": { "team": "research" },
         "expires_at": null,
         "created_at": "2026-11-22T09:30:00.125Z",
-        "last_active_at": "2026-11-22T09:31:06.990Z",
+        "last_active_at": "2026-11-22T09:31:06.992Z",
         "running_since": null,
         "sleep_image": { "generation": 3, "bytes": 96_468_992, "taken_at": "2026-11-22T09:41:07.028Z" },
         "operation": null,
@@ -190,7 +190,7 @@ fn snapshot() -> Value {
     json!({
         "id": "sn5bq8rkx2wdm7tzc4hv",
         "kind": "memory",
-        "project": "default",
+        "project": "local",
         "source": "kq3v9xw2mzc7hf5ra8td",
         "generation": 3,
         "parent": null,
@@ -201,7 +201,7 @@ fn snapshot() -> Value {
             "disk_bytes": 4_294_967_296_u64,
             "processes": 512
         },
-        "created_at": "2026-11-22T09:36:40.300Z",
+        "created_at": "2026-11-22T09:36:40.317Z",
         "bytes": 94_371_840,
         "alone_bytes": 94_371_840,
         "shared_bytes": 0,
