@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use dorm_agent_client::AgentError;
 use dorm_engine::EngineError;
-use dorm_lifecycle::{Denied, Digest, IdError, SandboxId, SnapshotId, SpecError, StateName, Timestamp, WebhookId};
+use dorm_lifecycle::{
+    Denied, Digest, IdError, OperationId, SandboxId, SnapshotId, SpecError, StateName, Timestamp, WebhookId,
+};
 use dorm_pool::PoolError;
 use dorm_store::{Code, FailureRecord, StoreError};
 use thiserror::Error;
@@ -27,6 +29,9 @@ pub enum ServiceError {
     /// No webhook has this id.
     #[error("there is no webhook {0}")]
     NoWebhook(WebhookId),
+    /// No operation has this id.
+    #[error("there is no operation {0}")]
+    NoOperation(OperationId),
     /// The requested API key is invalid.
     #[error("cannot create the API key: {0}")]
     BadKey(&'static str),
@@ -344,7 +349,7 @@ impl ServiceError {
     /// Returns the kind of the error.
     pub fn code(&self) -> Code {
         match self {
-            Self::NoSandbox(_) | Self::NoSnapshot(_) | Self::NoWebhook(_) => Code::NotFound,
+            Self::NoSandbox(_) | Self::NoSnapshot(_) | Self::NoWebhook(_) | Self::NoOperation(_) => Code::NotFound,
             Self::NotRunning { state: StateName::Terminated | StateName::Terminating, .. }
             | Self::Denied { denied: Denied::Terminated(_), .. } => Code::Gone,
             Self::SnapshotUnusable { source, .. } => pool_code(source),
@@ -400,6 +405,7 @@ impl ServiceError {
             Self::NoSandbox(_) => "list the existing sandboxes",
             Self::NoSnapshot(_) => "list the existing snapshots",
             Self::NoWebhook(_) => "list the existing webhooks",
+            Self::NoOperation(_) => "list the operations; ended ones are removed after a time",
             Self::SnapshotNotReady { .. } => "wait until it is completed, or use another snapshot",
             Self::SnapshotInUse { .. } => "remove those first, or have it deleted once nothing uses it",
             Self::FixedBySnapshot { .. } => {

@@ -68,6 +68,7 @@ pub use ops::exec::Execution;
 pub use ops::figures::Figures;
 pub use ops::fork::{FORK_MAX, ForkAsked, ForkChild};
 pub use ops::keys::{API_KEYS_MAX, ApiKeySpec, KEY_NAME_MAX};
+pub use ops::operations::OperationPage;
 pub use ops::ports::{COOKIE_LIFETIME, LINK_LIFETIME, PortSecret};
 pub use ops::promote::Promoted;
 pub use ops::pull::PullPolicy;

@@ -17,6 +17,7 @@ pub(crate) mod fork;
 mod images;
 pub(crate) mod keys;
 mod layers;
+pub(crate) mod operations;
 pub(crate) mod ports;
 pub(crate) mod promote;
 pub(crate) mod pull;

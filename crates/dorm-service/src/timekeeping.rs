@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use dorm_lifecycle::{Sandbox, Timestamp, Why};
 use dorm_store::{
-    ApiKeyRecord, Change, ClockNote, EventFilter, EventRecord, Removal, SnapshotRecord, StoreError, VolumeRecord,
-    WebhookRecord,
+    ApiKeyRecord, Change, ClockNote, EventFilter, EventRecord, OperationRecord, Removal, SnapshotRecord, StoreError,
+    VolumeRecord, WebhookRecord,
 };
 
 use crate::clock::Clock as _;
@@ -93,6 +93,15 @@ impl Shared {
             *at = self.clock.shown(*at);
         }
         snapshot
+    }
+
+    pub(crate) fn shown_operation(&self, mut operation: OperationRecord) -> OperationRecord {
+        operation.began = self.clock.shown(operation.began);
+        operation.deadline = self.clock.shown(operation.deadline);
+        if let Some((at, _)) = &mut operation.ended {
+            *at = self.clock.shown(*at);
+        }
+        operation
     }
 
     pub(crate) fn shown_event(&self, mut record: EventRecord) -> EventRecord {

@@ -13,6 +13,7 @@ mod exit;
 mod gc;
 mod image;
 mod key;
+mod operation;
 mod output;
 mod problem;
 mod progress;
@@ -75,6 +76,8 @@ enum Verb {
     Volume(volume::VolumeOptions),
     /// Show events
     Events(events::EventsOptions),
+    /// List and show operations
+    Operation(operation::OperationOptions),
     /// Send events to your own programs
     Webhook(webhook::WebhookOptions),
     /// Create, list and revoke API keys
@@ -112,6 +115,7 @@ pub(crate) async fn run(arguments: Arguments) -> u8 {
         Verb::Image(options) => (image::run(options).await, None),
         Verb::Volume(options) => (volume::run(options).await, None),
         Verb::Events(options) => (events::run(options).await, None),
+        Verb::Operation(options) => (operation::run(options).await, None),
         Verb::Webhook(options) => (webhook::run(options).await, None),
         Verb::Key(options) => (key::run(options).await, None),
         Verb::Gc(options) => (gc::run(options).await, None),

@@ -97,8 +97,8 @@ impl Client {
             return Ok(answer);
         }
         let bytes = answer.bytes().await.map_err(|source| self.broken(source))?;
-        match serde_json::from_slice::<wire::ErrorAnswer>(&bytes) {
-            Ok(answer) => Err(ClientError::Refused { status: status.as_u16(), error: answer.error }),
+        match serde_json::from_slice::<wire::Problem>(&bytes) {
+            Ok(error) => Err(ClientError::Refused { status: status.as_u16(), error }),
             Err(_) => Err(ClientError::Foreign { server: self.server.clone(), status: status.as_u16() }),
         }
     }

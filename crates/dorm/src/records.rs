@@ -19,11 +19,11 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
-use dorm_lifecycle::{CaptureId, Name, ProjectId, SandboxId, SnapshotId, StateName};
+use dorm_lifecycle::{CaptureId, Name, OperationId, ProjectId, SandboxId, SnapshotId, StateName};
 use dorm_store::{
-    ApiKeyRecord, Change, ClockNote, EventFilter, EventRecord, OperationRecord, Prune, Pruned, RowKind, SandboxFilter,
-    SandboxRecord, Settled, SnapshotFilter, SnapshotRecord, Store, StoreError, Ticket, UnreadableRow, VolumeRecord,
-    WebhookRecord, codec,
+    ApiKeyRecord, Change, ClockNote, EventFilter, EventRecord, OperationFilter, OperationRecord, Prune, Pruned,
+    RowKind, SandboxFilter, SandboxRecord, Settled, SnapshotFilter, SnapshotRecord, Store, StoreError, Ticket,
+    UnreadableRow, VolumeRecord, WebhookRecord, codec,
 };
 use serde::{Deserialize, Serialize};
 
@@ -291,6 +291,14 @@ impl Store for FiledStore {
 
     async fn open_operations(&self) -> Result<Vec<OperationRecord>, StoreError> {
         self.inner.open_operations().await
+    }
+
+    async fn operation(&self, id: &OperationId) -> Result<Option<OperationRecord>, StoreError> {
+        self.inner.operation(id).await
+    }
+
+    async fn find_operations(&self, filter: &OperationFilter) -> Result<Vec<OperationRecord>, StoreError> {
+        self.inner.find_operations(filter).await
     }
 
     async fn to_discard(&self) -> Result<Vec<CaptureId>, StoreError> {

@@ -45,11 +45,18 @@ CREATE TABLE operations (
     is_open  INTEGER NOT NULL CHECK (is_open IN (0, 1)),
     document TEXT    NOT NULL,
     ended ANY GENERATED ALWAYS AS
-        (CASE WHEN json_valid(document) THEN json_extract(document, '$.ended.at') END) VIRTUAL
+        (CASE WHEN json_valid(document) THEN json_extract(document, '$.ended.at') END) VIRTUAL,
+    began ANY GENERATED ALWAYS AS
+        (CASE WHEN json_valid(document) THEN json_extract(document, '$.began') END) VIRTUAL,
+    sandbox TEXT GENERATED ALWAYS AS
+        (CASE WHEN json_valid(document) THEN json_extract(document, '$.sandbox') END) VIRTUAL
 ) STRICT;
 
 CREATE INDEX open_operations ON operations (id) WHERE is_open = 1;
 CREATE INDEX operations_over ON operations (ended) WHERE is_open = 0;
+-- Operations are listed newest first, of all sandboxes or of one.
+CREATE INDEX operations_in_order ON operations (began, id);
+CREATE INDEX operations_of_sandbox ON operations (sandbox, began, id);
 
 CREATE TABLE snapshots (
     id       TEXT NOT NULL PRIMARY KEY,

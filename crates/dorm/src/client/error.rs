@@ -41,12 +41,12 @@ pub(crate) enum ClientError {
         server: String,
     },
     /// The daemon refused the request.
-    #[error("{}", error.message)]
+    #[error("{}", error.detail)]
     Refused {
         /// The HTTP status.
         status: u16,
         /// The error that the daemon returned.
-        error: wire::ErrorBody,
+        error: wire::Problem,
     },
     /// The response does not come from a daemon.
     #[error("{server} answered with status {status} but is not a Dormouse daemon")]
@@ -68,18 +68,8 @@ pub(crate) enum ClientError {
 }
 
 impl ClientError {
-    /// Returns the refusal that an event in a stream reports, which has no HTTP status.
-    pub(crate) fn refused_in_stream(error: wire::ErrorBody) -> Self {
-        let status = match error.code.as_str() {
-            "invalid_argument" => 400,
-            "not_found" => 404,
-            "conflict" => 409,
-            "gone" => 410,
-            "unavailable" => 503,
-            "timed_out" => 504,
-            "no_room" => 507,
-            _ => 500,
-        };
-        Self::Refused { status, error }
+    /// Returns the refusal that an event in a stream reports, where only its body has a status.
+    pub(crate) fn refused_in_stream(error: wire::Problem) -> Self {
+        Self::Refused { status: error.status, error }
     }
 }

@@ -2,14 +2,37 @@
 
 use dorm_api::wire;
 use reqwest::Method;
+use serde::de::DeserializeOwned;
 use serde_json::json;
 
 use super::{Client, ClientError, Sse, segment};
 
 /// How many items of a list are requested at once.
-pub(super) const PAGE: &str = "1000";
+const PAGE: &str = "1000";
 
 impl Client {
+    /// Every item of a list, read page by page.
+    pub(super) async fn pages<P: DeserializeOwned, T>(
+        &self,
+        path: &str,
+        query: &[(&str, String)],
+        of: impl Fn(P) -> (Vec<T>, Option<String>),
+    ) -> Result<Vec<T>, ClientError> {
+        let (mut found, mut after) = (Vec::new(), None::<String>);
+        loop {
+            let mut request = self.request(Method::GET, path).query(query).query(&[("limit", PAGE)]);
+            if let Some(cursor) = &after {
+                request = request.query(&[("after", cursor)]);
+            }
+            let (items, next) = of(self.read(request).await?);
+            found.extend(items);
+            match next {
+                Some(next) => after = Some(next),
+                None => return Ok(found),
+            }
+        }
+    }
+
     pub(crate) async fn create(&self, asked: &wire::CreateSandbox) -> Result<wire::Sandbox, ClientError> {
         self.post("/sandboxes", asked).await
     }
@@ -137,18 +160,8 @@ impl Client {
 
     /// Returns all snapshots, or those of the sandbox with that id.
     pub(crate) async fn snapshots(&self, source: Option<&str>) -> Result<Vec<wire::Snapshot>, ClientError> {
-        let (mut found, mut after) = (Vec::new(), None::<String>);
-        loop {
-            let mut query = vec![("limit", PAGE.to_owned())];
-            query.extend(source.map(|source| ("source", source.to_owned())));
-            query.extend(after.iter().map(|cursor| ("after", cursor.clone())));
-            let page: wire::SnapshotList = self.read(self.request(Method::GET, "/snapshots").query(&query)).await?;
-            found.extend(page.snapshots);
-            match page.next {
-                Some(next) => after = Some(next),
-                None => return Ok(found),
-            }
-        }
+        let query: Vec<_> = source.map(|source| ("source", source.to_owned())).into_iter().collect();
+        self.pages("/snapshots", &query, |page: wire::SnapshotList| (page.snapshots, page.next)).await
     }
 
     pub(crate) async fn snapshot(&self, snapshot: &str) -> Result<wire::Snapshot, ClientError> {
@@ -173,7 +186,7 @@ impl Client {
     }
 
     pub(crate) async fn images(&self) -> Result<Vec<wire::Image>, ClientError> {
-        Ok(self.get::<wire::ImageList>("/images").await?.images)
+        self.pages("/images", &[], |page: wire::ImageList| (page.images, page.next)).await
     }
 
     /// Imports an image: a stream of `progress`, then `done`.
@@ -231,7 +244,7 @@ impl Client {
     }
 
     pub(crate) async fn webhooks(&self) -> Result<Vec<wire::Webhook>, ClientError> {
-        Ok(self.get::<wire::WebhookList>("/webhooks").await?.webhooks)
+        self.pages("/webhooks", &[], |page: wire::WebhookList| (page.webhooks, page.next)).await
     }
 
     pub(crate) async fn replay_webhook(&self, webhook: &str, after: u64) -> Result<wire::Webhook, ClientError> {
@@ -247,11 +260,27 @@ impl Client {
     }
 
     pub(crate) async fn keys(&self) -> Result<Vec<wire::Key>, ClientError> {
-        Ok(self.get::<wire::KeyList>("/keys").await?.keys)
+        self.pages("/keys", &[], |page: wire::KeyList| (page.keys, page.next)).await
     }
 
     pub(crate) async fn delete_key(&self, key: &str) -> Result<(), ClientError> {
         self.tell(self.request(Method::DELETE, &format!("/keys/{}", segment(key)))).await
+    }
+
+    /// Returns the newest operations, of one sandbox or of all.
+    pub(crate) async fn operations(
+        &self,
+        sandbox: Option<&str>,
+        limit: u64,
+    ) -> Result<Vec<wire::Operation>, ClientError> {
+        let mut query = vec![("limit", limit.to_string())];
+        query.extend(sandbox.map(|sandbox| ("sandbox", sandbox.to_owned())));
+        let page: wire::OperationList = self.read(self.request(Method::GET, "/operations").query(&query)).await?;
+        Ok(page.operations)
+    }
+
+    pub(crate) async fn operation(&self, operation: &str) -> Result<wire::Operation, ClientError> {
+        self.get(&format!("/operations/{}", segment(operation))).await
     }
 
     /// Returns how to reach a port in a sandbox.

@@ -37,7 +37,7 @@ impl Sse {
         loop {
             if let Some(event) = self.parser.ready.pop_front() {
                 if event.kind == "error" {
-                    return Err(ClientError::refused_in_stream(self.parse::<wire::ErrorBody>(&event)?));
+                    return Err(ClientError::refused_in_stream(self.parse::<wire::Problem>(&event)?));
                 }
                 return Ok(Some(event));
             }

@@ -61,8 +61,8 @@ impl Client {
             Err(Error::Http(answer)) => {
                 let body = answer.body().as_deref().unwrap_or_default();
                 let status = answer.status().as_u16();
-                match serde_json::from_slice::<wire::ErrorAnswer>(body) {
-                    Ok(answer) => Err(ClientError::Refused { status, error: answer.error }),
+                match serde_json::from_slice::<wire::Problem>(body) {
+                    Ok(error) => Err(ClientError::Refused { status, error }),
                     Err(_) => Err(ClientError::Foreign { server: self.server.clone(), status }),
                 }
             }
@@ -116,8 +116,9 @@ impl TerminalOutput {
                             let status = wire::ExitStatus { exit_code, signal, timed_out: false };
                             return Ok(TerminalEvent::Exited(status));
                         }
-                        TerminalMessage::Error { code, message, next_step } => {
-                            let error = wire::ErrorBody { code, message, next_step };
+                        TerminalMessage::Error { status, code, detail, next_step } => {
+                            let kind = format!("/errors/{code}");
+                            let error = wire::Problem { kind, title: String::new(), status, detail, code, next_step };
                             return Err(ClientError::refused_in_stream(error));
                         }
                         TerminalMessage::Started { .. } | TerminalMessage::Resize { .. } | TerminalMessage::Eof => {}

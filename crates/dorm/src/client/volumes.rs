@@ -5,7 +5,6 @@ use dorm_api::wire;
 use futures_util::{Stream, StreamExt as _};
 use reqwest::{Body, Method};
 
-use super::resources::PAGE;
 use super::{Client, ClientError, segment};
 
 impl Client {
@@ -14,17 +13,7 @@ impl Client {
     }
 
     pub(crate) async fn volumes(&self) -> Result<Vec<wire::Volume>, ClientError> {
-        let (mut found, mut after) = (Vec::new(), None::<String>);
-        loop {
-            let mut query = vec![("limit", PAGE.to_owned())];
-            query.extend(after.iter().map(|name| ("after", name.clone())));
-            let page: wire::VolumeList = self.read(self.request(Method::GET, "/volumes").query(&query)).await?;
-            found.extend(page.volumes);
-            match page.next {
-                Some(next) => after = Some(next),
-                None => return Ok(found),
-            }
-        }
+        self.pages("/volumes", &[], |page: wire::VolumeList| (page.volumes, page.next)).await
     }
 
     pub(crate) async fn volume(&self, volume: &str) -> Result<wire::Volume, ClientError> {

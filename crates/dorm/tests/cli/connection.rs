@@ -40,10 +40,10 @@ async fn a_wrong_key_is_refused() {
     let mut command = world.command(&["sbx", "ls"]);
     command.env("DORM_KEY", "wrong");
     let ran = end(command, b"").await;
-    ran.failed(4, "error: this needs a key");
+    ran.failed(4, "error: an API key is required");
     let mut command = world.command(&["sbx", "shell", "web"]);
     command.env("DORM_KEY", "wrong");
-    end(command, b"").await.failed(125, "error: this needs a key");
+    end(command, b"").await.failed(125, "error: an API key is required");
 }
 
 #[tokio::test]

@@ -26,7 +26,7 @@ async fn works(daemon: &Daemon, id: &str, line: &str) -> String {
 async fn refused(daemon: &Daemon, method: Method, path: &str, body: Option<Value>) -> String {
     let answer = daemon.try_ask(method, path, body).await.unwrap();
     assert!(answer.status >= 400, "{path}: {}", answer.body);
-    answer.body["error"]["message"].as_str().unwrap().to_owned()
+    answer.body["detail"].as_str().unwrap().to_owned()
 }
 
 fn with(name: &str, volumes: Value) -> Value {

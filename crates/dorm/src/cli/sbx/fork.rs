@@ -97,7 +97,7 @@ pub(super) async fn run(client: &Client, options: ForkOptions, format: Format) -
 fn row(child: &wire::ForkedChild, name: Option<String>) -> Vec<String> {
     let (id, state) = match (&child.sandbox, &child.error) {
         (Some(sandbox), _) => (sandbox.id.clone(), shown::state(sandbox)),
-        (None, Some(error)) => (shown::none(), format!("failed: {}", error.message)),
+        (None, Some(error)) => (shown::none(), format!("failed: {}", error.detail)),
         (None, None) => (shown::none(), shown::none()),
     };
     vec![id, name.unwrap_or_else(shown::none), state]
