@@ -1,10 +1,10 @@
-//! What all fuzzers have in common: a pool of their own in memory, below the directory that `DORM_FUZZ` names.
+//! What all fuzzers have in common: a storage of their own in memory, below the directory that `DORM_FUZZ` names.
 
 use std::path::PathBuf;
 
-use dorm_pool::fuzzing::Fuzzed;
+use dorm_storage::fuzzing::Fuzzed;
 
-/// A pool in a directory that no other process has.
+/// A storage in a directory that no other process has.
 pub fn fuzzed() -> Fuzzed {
     let place = std::env::var_os("DORM_FUZZ").map_or_else(std::env::temp_dir, PathBuf::from);
     let home = place.join(format!("fuzz-{}", std::process::id()));

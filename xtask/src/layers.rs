@@ -23,7 +23,7 @@ const RINGS: &[(&str, u8, &[&str])] = &[
     ("dorm-engine", 1, &[]),
     ("dorm-store", 1, &[]),
     ("dorm-worker", 1, &[]),
-    ("dorm-pool", 2, &[]),
+    ("dorm-storage", 2, &[]),
     ("dorm-volume", 2, &[]),
     ("dorm-agent-client", 2, &[]),
     ("dorm-engine-conformance", 3, &[]),

@@ -14,7 +14,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use dorm_pool::Pool;
+use dorm_storage::Storage;
 
 /// The paths of a prepared host.
 #[derive(Clone, Debug)]
@@ -109,34 +109,34 @@ pub(crate) fn target() -> Result<PathBuf> {
 fn ensure_image(recipe: base::Recipe, work: &Path, tar: &Path) -> Result<(PathBuf, String)> {
     let runtime = tokio::runtime::Builder::new_current_thread().build().context("start a runtime")?;
     let mut images = work.join("images");
-    let mut pool = Pool::open(&work.join("data"), &images).context("open the storage")?;
-    if let Some(closed) = pool.closed_to_guests() {
+    let mut storage = Storage::open(&work.join("data"), &images).context("open the storage")?;
+    if let Some(closed) = storage.closed_to_guests() {
         // The repository may be in a home directory such as /root, where engines with guest ids
         // could not reach the image.
         images = PathBuf::from("/var/lib/dormouse-test/images");
         say(&format!("guests cannot pass through {}, so images are stored in {}", closed.display(), images.display()));
-        pool = Pool::open(&work.join("data"), &images).context("open the storage")?;
+        storage = Storage::open(&work.join("data"), &images).context("open the storage")?;
     }
     // The digest is that of the archive's content, which only unpacking would reveal, so it is
     // noted beside the archive.
     let note = tar.with_extension("digest");
     if let Ok(noted) = fs::read_to_string(&note)
-        && let Ok(image) = runtime.block_on(pool.resolve(recipe.name))
+        && let Ok(image) = runtime.block_on(storage.resolve(recipe.name))
         && image.digest.as_str() == noted.trim_end()
     {
         // An image of an earlier version has other host ids, and gets the current ones.
-        match runtime.block_on(pool.owned_image(&image.digest)) {
+        match runtime.block_on(storage.owned_image(&image.digest)) {
             Ok(image) => return Ok((images, image.digest.to_string())),
             Err(error) => {
                 say(&format!("{error}: creating them again"));
                 fs::remove_dir_all(&images).with_context(|| format!("remove {}", images.display()))?;
-                pool = Pool::open(&work.join("data"), &images).context("open the storage")?;
+                storage = Storage::open(&work.join("data"), &images).context("open the storage")?;
             }
         }
     }
     let name = recipe.name;
     say(&format!("importing the image '{name}'"));
-    let imported = runtime.block_on(pool.import(tar, Some(name), |_| {}));
+    let imported = runtime.block_on(storage.import(tar, Some(name), |_| {}));
     let image = imported.with_context(|| format!("import the image '{name}'"))?;
     let new = note.with_extension("digest.new");
     fs::write(&new, format!("{}\n", image.digest)).with_context(|| format!("write {}", new.display()))?;

@@ -102,9 +102,9 @@ impl Agent {
 
     /// Returns the process that uses the most memory, by its ID in the sandbox; never the agent
     /// itself. `None` also if the agent fails to answer.
-    pub async fn greediest(&self) -> Option<u32> {
-        match self.ask(&Request::Greediest).await {
-            Ok((Answer::Greediest(pid), _)) => pid,
+    pub async fn oom_victim(&self) -> Option<u32> {
+        match self.ask(&Request::OomVictim).await {
+            Ok((Answer::OomVictim(pid), _)) => pid,
             Ok(_) => None,
             Err(error) => {
                 tracing::debug!(

@@ -201,14 +201,14 @@ mod tests {
         PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds").join(target)
     }
 
-    /// Checks that the committed seed is up to date; `DORM_REWRITE` updates it.
+    /// Checks that the committed seed is up to date; `DORM_UPDATE` updates it.
     fn seed(target: &str, name: &str, bytes: &[u8]) {
         let path = seeds(target).join(name);
-        if std::env::var_os("DORM_REWRITE").is_some() {
+        if std::env::var_os("DORM_UPDATE").is_some() {
             std::fs::create_dir_all(seeds(target)).unwrap();
             std::fs::write(&path, bytes).unwrap();
         }
-        assert_eq!(std::fs::read(&path).unwrap(), bytes, "{} is stale: run this with DORM_REWRITE=1", path.display());
+        assert_eq!(std::fs::read(&path).unwrap(), bytes, "{} is stale: run this with DORM_UPDATE=1", path.display());
     }
 
     fn each(target: &str, read: fn(&[u8])) {

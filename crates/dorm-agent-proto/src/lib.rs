@@ -5,7 +5,7 @@
 //! sends bytes or events on a channel needs credit for them, so a reader that is stuck stops its own channel and no
 //! other.
 //!
-//! The stream may be cut at any byte: the host dies, or the sandbox is captured and continues elsewhere. A new host
+//! The stream may be cut at any byte: the host dies, or the sandbox is saved and continues elsewhere. A new host
 //! therefore begins with [`frame::resync`], which no half-written frame before it can hide, and believes nothing
 //! until the agent has answered with the same [`Nonce`].
 //!

@@ -172,8 +172,8 @@ pub enum Request {
     },
     /// What the sandbox uses: [`Answer::Metrics`].
     Metrics,
-    /// Which process has the most memory: [`Answer::Greediest`].
-    Greediest,
+    /// Which process has the most memory: [`Answer::OomVictim`].
+    OomVictim,
     /// Connect to a port on the sandbox's loopback: [`Answer::Follows`], then data both ways.
     Dial {
         /// Which.
@@ -214,7 +214,7 @@ pub enum Answer {
     /// What is used.
     Metrics(Metrics),
     /// The process id, if any process but the agent lives.
-    Greediest(Option<u32>),
+    OomVictim(Option<u32>),
     /// The user.
     Account(Account),
 }

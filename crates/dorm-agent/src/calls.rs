@@ -35,7 +35,7 @@ pub(crate) fn serve(agent: &Arc<Agent>, call: &Call, request: Request) {
         Request::Rename { from, to } => answer(call, files::rename(&from, &to).map(Answer::Stat)),
         Request::Watch { path, scope } => files::watch(call, &path, scope),
         Request::Metrics => answer(call, measure::metrics().map(Answer::Metrics)),
-        Request::Greediest => answer(call, Ok(Answer::Greediest(measure::greediest()))),
+        Request::OomVictim => answer(call, Ok(Answer::OomVictim(measure::oom_victim()))),
         Request::Dial { port } => dial::dial(agent, call, port),
         Request::Mount { mounts, busy } => done(call, mounts::set(agent, &mounts, busy)),
         Request::ExchangeDeleted => done(call, exchange::all(agent)),

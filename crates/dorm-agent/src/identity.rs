@@ -36,9 +36,9 @@ pub(crate) fn take(agent: &Arc<Agent>, call: &Call, identity: &Identity) -> Resu
 
 fn resumed(agent: &Agent, identity: &Identity) -> Result<Resumed, Failure> {
     let _alone = lock(&agent.resuming);
-    let entropy = applied(OpenOptions::new().write(true).open("/dev/urandom").and_then(|mut pool| {
+    let entropy = applied(OpenOptions::new().write(true).open("/dev/urandom").and_then(|mut storage| {
         // Writing adds to the kernel's existing entropy.
-        pool.write_all(&identity.entropy)
+        storage.write_all(&identity.entropy)
     }));
     write_identity(&agent.root, identity)?;
     lock(&agent.variables).clone_from(&identity.variables);

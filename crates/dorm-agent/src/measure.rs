@@ -30,7 +30,7 @@ pub(crate) fn metrics() -> Result<Metrics, Failure> {
 }
 
 /// Returns the process with the most resident memory, never the agent. Called when memory is short.
-pub(crate) fn greediest() -> Option<u32> {
+pub(crate) fn oom_victim() -> Option<u32> {
     let own = std::process::id();
     processes()
         .filter(|pid| *pid != own && *pid != 1)
@@ -76,7 +76,7 @@ fn cpu_used_us(pid: u32, children: Children) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use super::{greediest, memory_line, metrics};
+    use super::{memory_line, metrics, oom_victim};
 
     #[test]
     fn a_host_has_memory_processes_and_a_disk() {
@@ -86,8 +86,8 @@ mod tests {
     }
 
     #[test]
-    fn the_greediest_is_never_this_process() {
-        assert_ne!(greediest(), Some(std::process::id()));
+    fn the_oom_victim_is_never_this_process() {
+        assert_ne!(oom_victim(), Some(std::process::id()));
     }
 
     #[test]

@@ -19,7 +19,7 @@ pub(crate) use daemon::webhook_secret;
 pub(crate) use file::{entry, parse_mode, stat};
 pub(crate) use image::transport;
 pub(crate) use process::{Command, command, data, process_spec, shell};
-pub(crate) use sandbox::{create, keeping, secrets, state_name, timeouts};
+pub(crate) use sandbox::{create, retention, secrets, state_name, timeouts};
 pub(crate) use volume::attach;
 pub(crate) use why::why;
 

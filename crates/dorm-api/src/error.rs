@@ -24,7 +24,8 @@ pub(crate) const PROBLEM_JSON: &str = "application/problem+json";
 #[derive(Debug)]
 pub(crate) struct ApiError {
     status: StatusCode,
-    body: Problem,
+    /// Boxed, since most results carry no error.
+    body: Box<Problem>,
     /// After this time the same request may succeed without anything else being done.
     retry_after: Option<Duration>,
 }
@@ -41,7 +42,7 @@ impl ApiError {
             code: code.to_owned(),
             next_step: next_step.to_owned(),
         };
-        Self { status, body, retry_after: None }
+        Self { status, body: Box::new(body), retry_after: None }
     }
 
     /// The request is invalid.
@@ -73,7 +74,7 @@ impl ApiError {
 
     /// The body alone, for an error inside a stream or inside another response.
     pub(crate) fn into_body(self) -> Problem {
-        self.body
+        *self.body
     }
 }
 
@@ -97,7 +98,7 @@ impl From<AgentError> for ApiError {
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         let (status, retry_after) = (self.status, self.retry_after);
-        let mut response = (status, Json(self.body)).into_response();
+        let mut response = (status, Json(*self.body)).into_response();
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(PROBLEM_JSON));
         if let Some(after) = retry_after {

@@ -19,8 +19,8 @@ use crate::error::{ApiError, ErrorCode};
 use crate::extract::JSON_BYTES_MAX;
 use crate::gateway;
 use crate::handlers::{
-    checkpoints, daemon, diff, events, exec, files, forks, images, keeping, keys, operations, output, ports, processes,
-    pty, remote, rewinds, sandboxes, snapshots, transfer, tree, volumes, webhooks,
+    checkpoints, daemon, diff, events, exec, files, forks, images, keys, operations, output, ports, processes, pty,
+    remote, retention, rewinds, sandboxes, snapshots, transfer, tree, volumes, webhooks,
 };
 use crate::hosts::{Access, Domains};
 use crate::keys::Keys;
@@ -98,9 +98,9 @@ routes! {
     post "/v1/sandboxes/{id}/restart" Change rewinds::restart;
     post "/v1/sandboxes/{id}/promote" Change rewinds::promote;
     post "/v1/sandboxes/{id}/timeouts" ChangeOne sandboxes::timeouts;
-    post "/v1/sandboxes/{id}/holds" ChangeOne keeping::hold;
-    delete "/v1/sandboxes/{id}/holds/{hold}" ChangeOne keeping::release;
-    post "/v1/sandboxes/{id}/keeping" Change keeping::keeping;
+    post "/v1/sandboxes/{id}/holds" ChangeOne retention::hold;
+    delete "/v1/sandboxes/{id}/holds/{hold}" ChangeOne retention::release;
+    post "/v1/sandboxes/{id}/retention" Change retention::retention;
     post "/v1/sandboxes/{id}/checkpoints" Change checkpoints::checkpoints;
     post "/v1/sandboxes/{id}/volumes" Change volumes::attach;
     delete "/v1/sandboxes/{id}/volumes" Change volumes::detach;
@@ -163,7 +163,7 @@ routes! {
     post "/v1/keys" Change keys::create;
     get "/v1/keys" Change keys::list;
     delete "/v1/keys/{id}" Change keys::delete;
-    get "/v1/gc" View daemon::artefacts;
+    get "/v1/gc" View daemon::items;
     post "/v1/gc" Change daemon::collect;
     get "/v1/verify" View daemon::stored;
     post "/v1/verify" Change daemon::verify;

@@ -23,8 +23,8 @@ mod why;
 
 pub use checkpoints::{CheckpointTaken, Checkpoints, CheckpointsRequest, SetCheckpoints};
 pub use daemon::{
-    Artefact, ArtefactList, CollectOptions, CreateWebhook, DamagedFile, Quarantine, QuarantinedFile, QuarantinedRecord,
-    ReplayWebhook, Stored, StoredList, Verified, Webhook, WebhookList,
+    ArtefactList, CollectOptions, CollectorItem, CreateWebhook, DamagedFile, Quarantine, QuarantinedFile,
+    QuarantinedRecord, ReplayWebhook, Stored, StoredList, Verified, Webhook, WebhookList,
 };
 pub use diff::{Diff, DiffChange, DiffEntry};
 pub use event::{Event, EventPage};
@@ -42,7 +42,7 @@ pub use sandbox::{
     Cause, CauseKind, CloneRequest, Cloned, CreateSandbox, CurrentOperation, DiskIo, Egress, ForkChild, ForkRequest,
     Forked, ForkedChild, Hold, HoldRequest, Keep, NetworkUsage, OnSuspendFailure, OnTimeout, OnUnrestorable,
     PromoteRequest, Promoted, Residence, Resources, ResourcesRequest, RestartRequest, Restarted, Restored,
-    RewindRequest, Rewound, Sandbox, SandboxPage, SetKeeping, SetTimeouts, SleepImage, State, SuspendFailures,
+    RewindRequest, Rewound, Sandbox, SandboxPage, SetRetention, SetTimeouts, SleepImage, State, SuspendFailures,
     Unreachable, Usage,
 };
 pub use snapshot::{

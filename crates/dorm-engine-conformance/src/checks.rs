@@ -1,12 +1,12 @@
 //! The list of checks, and the macro that makes tests of it.
 
-mod capture;
 mod ended;
 mod files;
 mod found;
 mod limits;
 mod ports;
 mod restore;
+mod save;
 mod start;
 mod stop;
 
@@ -17,7 +17,7 @@ macro_rules! checks {
     ($d:tt $($module:ident { $($name:ident),+ $(,)? })+) => {
         /// All checks.
         pub const CHECKS: &[Check] =
-            &[$($(Check { name: stringify!($name), run: |story| Box::pin(async move { $module::$name(&story).await }) }),+),+];
+            &[$($(Check { name: stringify!($name), run: |scenario| Box::pin(async move { $module::$name(&scenario).await }) }),+),+];
 
         /// One test per check, each on a subject that `$subject` makes: an
         /// `async fn() -> Result<Arc<dyn Subject>, String>`, whose error says why this host cannot have one.
@@ -40,12 +40,12 @@ checks! {
         preparing_an_image_changes_nothing_for_its_runs,
         eight_runs_start_and_stop_at_once,
     }
-    capture {
+    save {
         capturing_keeps_the_source_paused,
-        a_capture_tells_the_length_of_each_of_its_files,
-        a_paused_run_can_be_captured_again,
-        a_run_is_paused_without_being_captured_and_continues_exactly,
-        a_failed_capture_keeps_the_source,
+        a_save_tells_the_length_of_each_of_its_files,
+        a_paused_run_can_be_saved_again,
+        a_run_is_paused_without_being_saved_and_continues_exactly,
+        a_failed_save_keeps_the_source,
         going_on_continues_exactly,
         going_on_after_parking_continues_exactly,
         a_ticking_process_goes_on_without_a_gap,
@@ -57,7 +57,7 @@ checks! {
         a_restored_run_has_the_same_memory_files_and_processes,
         two_restores_of_one_image_diverge,
         restoring_only_reads_the_image,
-        five_captures_in_a_chain_lose_nothing,
+        five_saves_in_a_chain_lose_nothing,
         an_open_deleted_file_survives,
         restoring_over_a_run_that_exists_is_refused,
         an_image_without_one_of_its_files_is_refused,
@@ -66,7 +66,7 @@ checks! {
     files {
         files_of_an_image_are_there_in_a_run_that_boots_on_them,
         layers_lie_on_each_other,
-        a_run_on_layers_is_captured_and_restored_like_any_other,
+        a_run_on_layers_is_saved_and_restored_like_any_other,
         files_are_not_read_out_of_what_is_no_image,
     }
     stop {
@@ -77,7 +77,7 @@ checks! {
         a_start_dropped_anywhere_leaves_nothing_after_stop,
         a_start_dropped_anywhere_leaves_nothing_after_a_sweep,
         a_restore_dropped_anywhere_leaves_nothing_after_stop,
-        a_capture_dropped_anywhere_keeps_the_source,
+        a_save_dropped_anywhere_keeps_the_source,
     }
     ended {
         a_run_killed_from_outside_is_noticed,
@@ -93,7 +93,7 @@ checks! {
     limits {
         a_full_disk_is_told_and_passes,
         too_much_memory_costs_one_process,
-        a_run_short_of_memory_can_be_captured_and_is_held,
+        a_run_short_of_memory_can_be_saved_and_is_held,
         usage_is_told_of_a_run,
     }
     ports {

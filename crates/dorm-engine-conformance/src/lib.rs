@@ -15,7 +15,7 @@
 
 mod checks;
 mod programs;
-mod story;
+mod scenario;
 
 use std::future::Future;
 use std::path::PathBuf;
@@ -29,7 +29,7 @@ use dorm_lifecycle::{Digest, RunId};
 
 pub use checks::CHECKS;
 pub use programs::Programs;
-pub use story::Story;
+pub use scenario::Scenario;
 
 /// After this a check that still waits has failed. Hosts can be very slow.
 const PATIENCE: Duration = Duration::from_secs(400);
@@ -72,7 +72,7 @@ pub struct Check {
     /// What is promised, as a sentence.
     pub name: &'static str,
     /// Panics when the promise is broken.
-    pub run: fn(Arc<Story>) -> Running,
+    pub run: fn(Arc<Scenario>) -> Running,
 }
 
 /// Runs one check by its name on a subject of its own. Panics when it fails.
@@ -103,7 +103,7 @@ where
 }
 
 async fn conclude(check: Check, subject: Arc<dyn Subject>) {
-    (check.run)(Arc::new(Story::new(Arc::clone(&subject)))).await;
+    (check.run)(Arc::new(Scenario::new(Arc::clone(&subject)))).await;
     let engine = subject.engine();
     for found in engine.inventory().await.expect("the inventory at the end") {
         engine.stop(&found.run).await.expect("stopping what is left at the end");

@@ -12,7 +12,7 @@ pub struct Programs {
     /// `line 2`, ….
     pub holding_deleted: Vec<String>,
     /// Takes ever more memory, and is the process that has it.
-    pub hungry: Vec<String>,
+    pub allocating: Vec<String>,
     /// With a port as its last argument: answers HTTP requests there with status 200. It tries again when `accept` is
     /// interrupted: gVisor does that to a guest that is paused while it waits there.
     pub serving: Vec<String>,
@@ -33,7 +33,7 @@ impl Programs {
             counting: words(&["sh", "-c", COUNTING, "sh"]),
             ticking: words(&["sh", "-c", TICKING]),
             holding_deleted: words(&["sh", "-c", HOLDING]),
-            hungry: words(&["tail", "/dev/zero"]),
+            allocating: words(&["tail", "/dev/zero"]),
             serving: words(&["perl", "-MIO::Socket::INET", "-e", SERVING]),
         }
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use dorm_engine::{
-    BoxStream, Capabilities, Captured, Engine, EngineError, FileSink, FoundRun, LeftOut, Mount, Notice, RunSpec, Usage,
+    BoxStream, Capabilities, Engine, EngineError, FileSink, FoundRun, LeftOut, Mount, Notice, RunSpec, Saved, Usage,
 };
 use dorm_lifecycle::{Digest, Egress, RunCondition, RunId, SandboxId};
 use tokio::sync::mpsc;
@@ -63,7 +63,7 @@ impl FakeEngine {
     }
 
     /// Waits as a real engine does, so that a dropped call stops in the middle; a dead daemon does not go on.
-    async fn breathe(&self, call: &Call<'_>) -> Result<(), EngineError> {
+    async fn yield_once(&self, call: &Call<'_>) -> Result<(), EngineError> {
         yield_now().await;
         call.need_open()
     }
@@ -137,7 +137,7 @@ impl Engine for FakeEngine {
     async fn start(&self, spec: &RunSpec) -> Result<(), EngineError> {
         let call = self.begin(Operation::Start, &spec.run).await?;
         let machine = self.host.add(spec)?;
-        self.breathe(&call).await?;
+        self.yield_once(&call).await?;
         let mut guest = Guest::boot(&spec.resources, self.host.unix_us());
         if let Err(error) = guest.lay(&spec.layers) {
             self.host.lose(&spec.run);
@@ -150,7 +150,7 @@ impl Engine for FakeEngine {
     async fn restore(&self, spec: &RunSpec, image: &Path) -> Result<(), EngineError> {
         let call = self.begin(Operation::Restore, &spec.run).await?;
         let machine = self.host.add(spec)?;
-        self.breathe(&call).await?;
+        self.yield_once(&call).await?;
         match image::read(image, spec, &self.capabilities) {
             Ok(guest) => machine.begin(guest),
             Err(error) => {
@@ -161,15 +161,15 @@ impl Engine for FakeEngine {
         call.end(()).await
     }
 
-    async fn capture(&self, run: &RunId, into: &Path) -> Result<Captured, EngineError> {
-        let call = self.begin(Operation::Capture, run).await?;
+    async fn save(&self, run: &RunId, into: &Path) -> Result<Saved, EngineError> {
+        let call = self.begin(Operation::Save, run).await?;
         let machine = self.machine(run)?;
         call.need_whole(machine.condition())?;
         machine.pause();
-        self.breathe(&call).await?;
+        self.yield_once(&call).await?;
         let image = machine.look(|guest| Image::of(guest, &machine.spec, &self.capabilities));
         let image = image.ok_or_else(|| call.ended())?.map_err(|error| call.failed(error))?;
-        self.breathe(&call).await?;
+        self.yield_once(&call).await?;
         let files = image.write(into, None).map_err(|error| match error {
             FakeError::File { ref source, .. } if source.kind() == std::io::ErrorKind::StorageFull => {
                 call.no_room(error)
@@ -189,7 +189,7 @@ impl Engine for FakeEngine {
         }
         let stopped = machine.pause().ok_or_else(|| call.ended())?;
         let build = self.capabilities.build.clone();
-        Ok(Captured { files, stopped, build })
+        Ok(Saved { files, stopped, build })
     }
 
     async fn read_files(&self, image: &Path, mut sink: Box<dyn FileSink>) -> Result<LeftOut, EngineError> {
@@ -213,7 +213,7 @@ impl Engine for FakeEngine {
         let call = self.begin(Operation::Park, run).await?;
         match self.machine(run)?.park() {
             RunCondition::Paused | RunCondition::Parked => call.end(()).await,
-            RunCondition::Running | RunCondition::Silent => Err(call.condition("running: capture it first")),
+            RunCondition::Running | RunCondition::Silent => Err(call.condition("running: save it first")),
             RunCondition::Broken => call.need_whole(RunCondition::Broken),
         }
     }
@@ -228,7 +228,7 @@ impl Engine for FakeEngine {
         let call = self.begin(Operation::Stop, run).await?;
         if let Some(machine) = self.host.machine(run) {
             machine.end();
-            self.breathe(&call).await?;
+            self.yield_once(&call).await?;
             self.host.lose(run);
         }
         call.end(()).await
@@ -270,9 +270,9 @@ impl Engine for FakeEngine {
         call.end(()).await
     }
 
-    async fn relieve(&self, run: &RunId, victim: Option<u32>) -> Result<(), EngineError> {
+    async fn relieve_memory_pressure(&self, run: &RunId, victim: Option<u32>) -> Result<(), EngineError> {
         let call = self.begin(Operation::Relieve, run).await?;
-        call.need_whole(self.machine(run)?.relieve(victim))?;
+        call.need_whole(self.machine(run)?.relieve_memory_pressure(victim))?;
         call.end(()).await
     }
 

@@ -13,7 +13,7 @@ use crate::watch;
 pub enum Operation {
     Start,
     Restore,
-    Capture,
+    Save,
     Pause,
     Park,
     GoOn,
@@ -34,7 +34,7 @@ impl Operation {
     pub const ALL: [Self; 16] = [
         Self::Start,
         Self::Restore,
-        Self::Capture,
+        Self::Save,
         Self::Pause,
         Self::Park,
         Self::GoOn,
@@ -55,7 +55,7 @@ impl Operation {
         match self {
             Self::Start => "start",
             Self::Restore => "restore",
-            Self::Capture => "capture",
+            Self::Save => "save",
             Self::Pause => "pause",
             Self::Park => "park",
             Self::GoOn => "continue",
@@ -87,7 +87,7 @@ pub enum Moment {
 pub enum Fault {
     /// The call answers `Failed`.
     Fail,
-    /// The call answers `NoRoom`. After a capture, the files are there only in part.
+    /// The call answers `NoRoom`. After a save, the files are there only in part.
     NoRoom,
     /// The call does not go on until [`Faults::release`].
     Hang,
@@ -99,7 +99,7 @@ pub enum Fault {
     Lose,
     /// The agent of the run takes no frame and sends none for that long; its guest goes on, and the engine answers.
     Silence(Duration),
-    /// A capture claims success and the lengths of what was to be written, but its last bytes are missing. Nothing for other calls.
+    /// A save claims success and the lengths of what was to be written, but its last bytes are missing. Nothing for other calls.
     WriteShort,
 }
 

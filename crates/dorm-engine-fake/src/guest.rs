@@ -357,14 +357,14 @@ impl Guest {
     }
 
     /// Kills the process with this process id, if it is there.
-    pub(crate) fn relieve(&mut self, victim: Option<u32>) {
+    pub(crate) fn relieve_memory_pressure(&mut self, victim: Option<u32>) {
         let found = self.processes.values_mut().find(|p| p.exit.is_none() && Some(p.pid) == victim);
         if let Some(process) = found {
             process.exit = Some(ExitStatus::Signal(Signal::KILL.number()));
         }
     }
 
-    pub(crate) fn greediest(&self) -> Option<u32> {
+    pub(crate) fn oom_victim(&self) -> Option<u32> {
         let living = self.processes.values().filter(|process| process.exit.is_none());
         living.max_by_key(|process| process.program.memory()).map(|process| process.pid)
     }

@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::Path;
 
-use dorm_engine::{Capabilities, CapturedFile, RunSpec};
+use dorm_engine::{Capabilities, RunSpec, SavedFile};
 use serde::{Deserialize, Serialize};
 
 use crate::error::FakeError;
@@ -49,7 +49,7 @@ impl Image {
     }
 
     /// Writes the files into `into` and answers what was to be written. With a `limit`, the disk is full after as many bytes.
-    pub(crate) fn write(&self, into: &Path, limit: Option<usize>) -> Result<Vec<CapturedFile>, FakeError> {
+    pub(crate) fn write(&self, into: &Path, limit: Option<usize>) -> Result<Vec<SavedFile>, FakeError> {
         let mut room = limit.unwrap_or(usize::MAX);
         let mut written = Vec::new();
         for (name, bytes) in [(MEMORY, &self.memory), (FILES, &self.files), (ENGINE, &self.description)] {
@@ -60,7 +60,7 @@ impl Image {
             if fits.len() < bytes.len() {
                 return Err(FakeError::File { path, source: std::io::ErrorKind::StorageFull.into() });
             }
-            written.push(CapturedFile { name: name.into(), bytes: bytes.len() as u64 });
+            written.push(SavedFile { name: name.into(), bytes: bytes.len() as u64 });
         }
         Ok(written)
     }

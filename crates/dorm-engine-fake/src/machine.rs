@@ -1,7 +1,7 @@
 //! A guest on its host: it runs, stands still or is dead, and whoever deals with it waits while it stands still.
 //!
 //! The guest's clock is tokio's, minus the time it stood still. Everything that touches the guest does so under one
-//! lock and to the end, so that a capture always sees a whole guest.
+//! lock and to the end, so that a save always sees a whole guest.
 
 use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -41,7 +41,7 @@ struct State {
     /// It stands still for its memory, not because it is held.
     is_short: bool,
     /// Until when only the agent runs.
-    relief: Option<Instant>,
+    memory_pressure: Option<Instant>,
     /// Until when the agent neither takes nor sends a frame.
     silent: Option<Instant>,
 }
@@ -67,7 +67,7 @@ impl Machine {
                 counted: now,
                 stood_still_since: now,
                 is_short: false,
-                relief: None,
+                memory_pressure: None,
                 silent: None,
             }),
             changed: watch::Sender::new(0),
@@ -119,7 +119,7 @@ impl Machine {
             self.stand_still(&mut state);
         }
         state.is_short = false;
-        state.relief = None;
+        state.memory_pressure = None;
         Some(state.stood_still_since.elapsed())
     }
 
@@ -152,17 +152,17 @@ impl Machine {
 
     /// Kills a process inside, whether the guest runs or not, or lets the agent alone go on. A guest that is held stays
     /// so.
-    pub(crate) fn relieve(&self, victim: Option<u32>) -> RunCondition {
+    pub(crate) fn relieve_memory_pressure(&self, victim: Option<u32>) -> RunCondition {
         let mut state = self.lock();
         let before = state.condition;
         match victim {
             Some(_) => {
                 if let Some(guest) = &mut state.guest {
-                    guest.relieve(victim);
+                    guest.relieve_memory_pressure(victim);
                 }
-                state.relief = None;
+                state.memory_pressure = None;
             }
-            None if state.is_short => state.relief = Some(Instant::now() + NAMING),
+            None if state.is_short => state.memory_pressure = Some(Instant::now() + NAMING),
             None => {}
         }
         let is_short = state.is_short;
@@ -331,9 +331,9 @@ impl Machine {
         let passed = now.saturating_duration_since(state.counted);
         guest.clock_us += u64::try_from(passed.as_micros()).unwrap_or(u64::MAX);
         state.counted = now;
-        match state.relief {
+        match state.memory_pressure {
             Some(until) if now < until => return (Some(until - now), Moved::No),
-            Some(_) | None => state.relief = None,
+            Some(_) | None => state.memory_pressure = None,
         }
         let settled = guest.settle();
         let wait = settled.wake_us.map(|wake| Duration::from_micros(wake.saturating_sub(guest.clock_us)));

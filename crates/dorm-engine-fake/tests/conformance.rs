@@ -54,7 +54,7 @@ fn programs_of_the_fake() -> Programs {
         counting: words("counter"),
         ticking: words("ticker"),
         holding_deleted: words("hold-deleted"),
-        hungry: words("hungry 1000000000000"),
+        allocating: words("allocate 1000000000000"),
         serving: words("serve"),
     }
 }

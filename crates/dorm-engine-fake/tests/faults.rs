@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use dorm_engine::{Captured, Engine, EngineError, Notice, RunSpec};
+use dorm_engine::{Engine, EngineError, Notice, RunSpec, Saved};
 use dorm_engine_fake::{FakeEngine, FakeHost, Fault, Moment, Operation};
 use dorm_lifecycle::{Egress, Resources, RunCondition, RunId, SandboxId};
 use tokio::time::Instant;
@@ -72,11 +72,11 @@ async fn a_run_may_die_or_be_lost_in_the_middle_of_a_call() {
     for number in 1..=3 {
         engine.start(&spec(number)).await.unwrap();
     }
-    host.faults().next(Operation::Capture, Moment::Before, Fault::Die);
-    assert!(matches!(engine.capture(&spec(1).run, directory.path()).await, Err(EngineError::Ended { .. })));
+    host.faults().next(Operation::Save, Moment::Before, Fault::Die);
+    assert!(matches!(engine.save(&spec(1).run, directory.path()).await, Err(EngineError::Ended { .. })));
     assert!(matches!(notices.recv().await, Some(Notice::Ended { run, .. }) if run == spec(1).run));
-    host.faults().next(Operation::Capture, Moment::Before, Fault::Lose);
-    assert!(matches!(engine.capture(&spec(2).run, directory.path()).await, Err(EngineError::NoRun(_))));
+    host.faults().next(Operation::Save, Moment::Before, Fault::Lose);
+    assert!(matches!(engine.save(&spec(2).run, directory.path()).await, Err(EngineError::NoRun(_))));
     assert_eq!(host.runs(), [(spec(1).run, RunCondition::Broken), (spec(3).run, RunCondition::Running)]);
     host.die_silently(&spec(3).run);
     assert!(notices.try_recv().is_err());
@@ -84,36 +84,36 @@ async fn a_run_may_die_or_be_lost_in_the_middle_of_a_call() {
 }
 
 #[tokio::test]
-async fn a_capture_that_writes_short_is_found_out_by_its_lengths_and_at_restore() {
+async fn a_save_that_writes_short_is_found_out_by_its_lengths_and_at_restore() {
     let (host, engine) = engine();
     engine.start(&spec(1)).await.unwrap();
     let directory = tempfile::tempdir().unwrap();
-    host.faults().next(Operation::Capture, Moment::After, Fault::WriteShort);
-    let is_told_right = |captured: Captured| {
-        captured.files.iter().all(|file| {
+    host.faults().next(Operation::Save, Moment::After, Fault::WriteShort);
+    let is_told_right = |saved: Saved| {
+        saved.files.iter().all(|file| {
             let found = std::fs::metadata(directory.path().join(&file.name));
             found.is_ok_and(|found| found.len() == file.bytes)
         })
     };
-    assert!(!is_told_right(engine.capture(&spec(1).run, directory.path()).await.unwrap()));
+    assert!(!is_told_right(engine.save(&spec(1).run, directory.path()).await.unwrap()));
     assert!(engine.restore(&spec(2), directory.path()).await.is_err());
-    assert!(is_told_right(engine.capture(&spec(1).run, directory.path()).await.unwrap()));
+    assert!(is_told_right(engine.save(&spec(1).run, directory.path()).await.unwrap()));
     engine.restore(&spec(2), directory.path()).await.unwrap();
 }
 
 #[tokio::test]
-async fn a_capture_on_a_full_disk_keeps_the_source_paused() {
+async fn a_save_on_a_full_disk_keeps_the_source_paused() {
     let (host, engine) = engine();
     engine.start(&spec(1)).await.unwrap();
     let directory = tempfile::tempdir().unwrap();
-    host.faults().always(Operation::Capture, Moment::After, Fault::NoRoom);
+    host.faults().always(Operation::Save, Moment::After, Fault::NoRoom);
     for _ in 0..2 {
-        let full = engine.capture(&spec(1).run, directory.path()).await;
+        let full = engine.save(&spec(1).run, directory.path()).await;
         assert!(matches!(full, Err(EngineError::NoRoom { .. })), "{full:?}");
         assert_eq!(host.runs(), [(spec(1).run, RunCondition::Paused)]);
     }
     host.faults().clear();
-    engine.capture(&spec(1).run, directory.path()).await.unwrap();
+    engine.save(&spec(1).run, directory.path()).await.unwrap();
     engine.go_on(&spec(1).run).await.unwrap();
 }
 

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use dorm_engine::{
-    BoxStream, Capabilities, Captured, Engine, EngineError, FileSink, FoundRun, LeftOut, Mount, Notice, RunSpec, Usage,
+    BoxStream, Capabilities, Engine, EngineError, FileSink, FoundRun, LeftOut, Mount, Notice, RunSpec, Saved, Usage,
 };
 use dorm_engine_conformance::{CHECKS, Programs, Subject, run_check};
 use dorm_engine_fake::{FakeEngine, FakeHost};
@@ -18,9 +18,9 @@ use tokio::sync::mpsc;
 enum Flaw {
     None,
     StartsTwice,
-    CaptureLetsGoOn,
-    CaptureTellsOtherLengths,
-    FailedCaptureLetsGoOn,
+    SaveLetsGoOn,
+    SaveReportsOtherLengths,
+    FailedSaveLetsGoOn,
     ParkDoesNothing,
     GoOnBegetsAnother,
     RestoreBootsAfresh,
@@ -37,10 +37,10 @@ enum Flaw {
 
 const FLAWS: &[(Flaw, &str)] = &[
     (Flaw::StartsTwice, "starting_twice_is_refused_and_the_first_run_lives"),
-    (Flaw::CaptureLetsGoOn, "capturing_keeps_the_source_paused"),
-    (Flaw::CaptureLetsGoOn, "a_paused_run_can_be_captured_again"),
-    (Flaw::CaptureTellsOtherLengths, "a_capture_tells_the_length_of_each_of_its_files"),
-    (Flaw::FailedCaptureLetsGoOn, "a_failed_capture_keeps_the_source"),
+    (Flaw::SaveLetsGoOn, "capturing_keeps_the_source_paused"),
+    (Flaw::SaveLetsGoOn, "a_paused_run_can_be_captured_again"),
+    (Flaw::SaveReportsOtherLengths, "a_capture_tells_the_length_of_each_of_its_files"),
+    (Flaw::FailedSaveLetsGoOn, "a_failed_capture_keeps_the_source"),
     (Flaw::ParkDoesNothing, "parking_twice_is_idempotent"),
     (Flaw::GoOnBegetsAnother, "going_on_continues_exactly"),
     (Flaw::GoOnBegetsAnother, "going_on_after_parking_continues_exactly"),
@@ -99,19 +99,19 @@ impl Engine for Flawed {
         }
     }
 
-    async fn capture(&self, run: &RunId, into: &Path) -> Result<Captured, EngineError> {
-        let mut captured = self.engine.capture(run, into).await;
-        if let (Ok(captured), true) = (&mut captured, self.has(Flaw::CaptureTellsOtherLengths)) {
-            captured.files[0].bytes -= 1;
+    async fn save(&self, run: &RunId, into: &Path) -> Result<Saved, EngineError> {
+        let mut saved = self.engine.save(run, into).await;
+        if let (Ok(saved), true) = (&mut saved, self.has(Flaw::SaveReportsOtherLengths)) {
+            saved.files[0].bytes -= 1;
         }
-        let goes_on = match captured {
-            Ok(_) => Flaw::CaptureLetsGoOn,
-            Err(_) => Flaw::FailedCaptureLetsGoOn,
+        let goes_on = match saved {
+            Ok(_) => Flaw::SaveLetsGoOn,
+            Err(_) => Flaw::FailedSaveLetsGoOn,
         };
         if self.has(goes_on) {
             self.engine.go_on(run).await?;
         }
-        captured
+        saved
     }
 
     async fn read_files(&self, image: &Path, sink: Box<dyn FileSink>) -> Result<LeftOut, EngineError> {
@@ -166,9 +166,9 @@ impl Engine for Flawed {
         }
     }
 
-    async fn relieve(&self, run: &RunId, victim: Option<u32>) -> Result<(), EngineError> {
+    async fn relieve_memory_pressure(&self, run: &RunId, victim: Option<u32>) -> Result<(), EngineError> {
         let victim = if self.has(Flaw::RelieveKillsNobody) { Some(0) } else { victim };
-        self.engine.relieve(run, victim).await
+        self.engine.relieve_memory_pressure(run, victim).await
     }
 
     async fn inventory(&self) -> Result<Vec<FoundRun>, EngineError> {
@@ -230,7 +230,7 @@ impl Subject for FlawedSubject {
             counting: words("counter"),
             ticking: words("ticker"),
             holding_deleted: words("hold-deleted"),
-            hungry: words("hungry 1000000000000"),
+            allocating: words("allocate 1000000000000"),
             serving: words("serve"),
         }
     }

@@ -11,8 +11,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use dorm_disk::lock::{self, LockError, Sharing};
 use dorm_engine::{
-    BoxStream, Capabilities, Captured, Engine, EngineError, FileSink, ForeignRun, FoundRun, LeftOut, Mount, Network,
-    NetworkError, Notice, RunSpec, Usage,
+    BoxStream, Capabilities, Engine, EngineError, FileSink, ForeignRun, FoundRun, LeftOut, Mount, Network,
+    NetworkError, Notice, RunSpec, Saved, Usage,
 };
 use dorm_guest_ids::GuestIds;
 use dorm_lifecycle::{Digest, RunCondition, RunId};
@@ -366,9 +366,9 @@ impl Engine for GvisorEngine {
         self.to_its_end(|shared| async move { shared.begin("restore", &spec, origin, reserved).await }).await
     }
 
-    async fn capture(&self, run: &RunId, into: &Path) -> Result<Captured, EngineError> {
+    async fn save(&self, run: &RunId, into: &Path) -> Result<Saved, EngineError> {
         let (run, into) = (run.clone(), into.to_owned());
-        self.to_its_end(|shared| async move { shared.capture(&run, &into).await }).await
+        self.to_its_end(|shared| async move { shared.save(&run, &into).await }).await
     }
 
     async fn read_files(&self, image: &Path, sink: Box<dyn FileSink>) -> Result<LeftOut, EngineError> {
@@ -424,9 +424,9 @@ impl Engine for GvisorEngine {
         self.to_its_end(|shared| async move { shared.mount(&run, &mounts).await }).await
     }
 
-    async fn relieve(&self, run: &RunId, victim: Option<u32>) -> Result<(), EngineError> {
+    async fn relieve_memory_pressure(&self, run: &RunId, victim: Option<u32>) -> Result<(), EngineError> {
         let run = run.clone();
-        self.to_its_end(|shared| async move { shared.relieve(&run, victim).await }).await
+        self.to_its_end(|shared| async move { shared.relieve_memory_pressure(&run, victim).await }).await
     }
 
     async fn inventory(&self) -> Result<Vec<FoundRun>, EngineError> {

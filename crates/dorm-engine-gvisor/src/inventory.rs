@@ -13,16 +13,16 @@ use dorm_engine::{EngineError, ForeignRun, FoundRun, LeaseId};
 use dorm_lifecycle::{RunCondition, RunId};
 use tokio::task::JoinSet;
 
-use crate::capture::settle_within;
 use crate::cgroup::Cgroup;
 use crate::container::{Container, Host, in_place, limit_io};
 use crate::control::Control;
 use crate::engine::Shared;
 use crate::error::{GvisorError, chain};
+use crate::memory_pressure::adopt_memory_pressure;
 use crate::notes::{Home, Note, Phase, Processes};
-use crate::relief::adopt_relief;
 use crate::run::{Run, lock};
 use crate::said::Said;
+use crate::save::settle_within;
 
 /// How long a sandbox may take to report the state of its guest.
 const LOOK: Duration = Duration::from_secs(10);
@@ -39,7 +39,7 @@ impl Shared {
             self.runs.insert(run.clone());
             if let Some(container) = run.container().filter(|_| is_alive) {
                 if limit > 0 && container.group.memory_limit().is_ok_and(|now| now > limit + (limit >> 4)) {
-                    adopt_relief(&run, container, limit);
+                    adopt_memory_pressure(&run, container, limit);
                 }
                 // The earlier daemon may have had other limits. A paused guest gets the new ones
                 // when it resumes.

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! start, restore ─► boot ─► warm_pool (a container ready?) ─► container (else create one) ─► control (StartRoot, Restore)
-//! capture, park, go_on ─► capture ─► control, cgroup      stop ─► cleanup      sweep, inventory ─► inventory
+//! save, park, go_on ─► save ─► control, cgroup      stop ─► cleanup      sweep, inventory ─► inventory
 //! files of a memory image ─► files
 //! ```
 //!
@@ -15,10 +15,10 @@
 mod boot;
 mod builds;
 mod bundle;
-mod capture;
 pub mod cgroup;
 mod cleanup;
 mod control;
+mod save;
 pub use dorm_disk as disk;
 mod container;
 mod engine;
@@ -27,12 +27,12 @@ mod files;
 mod inventory;
 mod links;
 mod lost;
+mod memory_pressure;
 mod notes;
 mod notices;
 mod probe;
 mod process;
 mod release;
-mod relief;
 mod root;
 mod run;
 mod said;

@@ -5,13 +5,13 @@ use std::sync::{Arc, Weak};
 use dorm_engine::Notice;
 use tokio::sync::mpsc;
 
-use crate::capture::{pause, resume};
 use crate::cgroup::{Cgroup, Threshold, soft_threshold};
 use crate::container::Container;
 use crate::engine::Shared;
 use crate::error::{GvisorError, chain};
 use crate::notes::Phase;
 use crate::run::{Run, lock};
+use crate::save::{pause, resume};
 
 /// How many notices can wait for their receiver.
 const WAITING: usize = 1024;
@@ -92,7 +92,7 @@ async fn on_high(shared: &Shared, run: &Run, container: &Container) -> Result<()
     // Without a receiver that will resume the guest, the hard limit is the better choice.
     let Some(listener) = shared.listener() else { return Ok(()) };
     let mut turn = run.turn().await;
-    if turn.phase() != Phase::Running || run.is_stopping() || run.is_in_relief() {
+    if turn.phase() != Phase::Running || run.is_stopping() || run.is_under_memory_pressure() {
         return Ok(());
     }
     // Memory left over from a snapshot or a resume is no reason to kill a process.

@@ -25,18 +25,18 @@ pub(crate) struct Run {
     is_stopping: AtomicBool,
     /// The guest is paused because of memory pressure, not on request.
     is_short: AtomicBool,
-    in_relief: AtomicBool,
+    under_memory_pressure: AtomicBool,
     /// The lowest memory usage since the guest was saved or loaded, in bytes; 0 when that memory is
     /// freed.
     kernel_room: AtomicU64,
-    relief: Mutex<Option<oneshot::Sender<Relieved>>>,
+    memory_pressure: Mutex<Option<oneshot::Sender<Relieved>>>,
 }
 
 /// How much the usage may exceed the memory left over in the kernel before it counts as growth of
 /// the guest.
 const GROWTH_BYTES: u64 = 32 << 20;
 
-/// How a time of relief ended.
+/// How a time of relief of memory pressure of memory pressure ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Relieved {
     /// A process was killed, and its memory is being freed.
@@ -64,9 +64,9 @@ impl Run {
             thread: Mutex::default(),
             is_stopping: AtomicBool::new(false),
             is_short: AtomicBool::new(false),
-            in_relief: AtomicBool::new(false),
+            under_memory_pressure: AtomicBool::new(false),
             kernel_room: AtomicU64::new(0),
-            relief: Mutex::default(),
+            memory_pressure: Mutex::default(),
         }
     }
 
@@ -138,21 +138,21 @@ impl Run {
 
     /// Begins a time in which the run may exceed its limit and is not paused for it. Returns the
     /// receiver of how it ends; `None` if such a time has already begun.
-    pub(crate) fn begin_relief(&self) -> Option<oneshot::Receiver<Relieved>> {
-        if self.in_relief.swap(true, Ordering::SeqCst) {
+    pub(crate) fn begin_memory_pressure(&self) -> Option<oneshot::Receiver<Relieved>> {
+        if self.under_memory_pressure.swap(true, Ordering::SeqCst) {
             return None;
         }
         let (sender, receiver) = oneshot::channel();
-        *lock(&self.relief) = Some(sender);
+        *lock(&self.memory_pressure) = Some(sender);
         Some(receiver)
     }
 
-    pub(crate) fn is_in_relief(&self) -> bool {
-        self.in_relief.load(Ordering::SeqCst)
+    pub(crate) fn is_under_memory_pressure(&self) -> bool {
+        self.under_memory_pressure.load(Ordering::SeqCst)
     }
 
-    pub(crate) fn end_relief(&self) {
-        self.in_relief.store(false, Ordering::SeqCst);
+    pub(crate) fn end_memory_pressure(&self) {
+        self.under_memory_pressure.store(false, Ordering::SeqCst);
     }
 
     /// Begins a time in which the kernel still has to free memory from saving or loading the guest.
@@ -176,9 +176,9 @@ impl Run {
         room > 0 && uses <= room.saturating_add(GROWTH_BYTES)
     }
 
-    /// Reports how the relief ended, once.
+    /// Reports how the relief of memory pressure of memory pressure ended, once.
     pub(crate) fn relieved(&self, how: Relieved) {
-        if let Some(sender) = lock(&self.relief).take() {
+        if let Some(sender) = lock(&self.memory_pressure).take() {
             let _ = sender.send(how);
         }
     }

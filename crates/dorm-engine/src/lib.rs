@@ -7,7 +7,7 @@
 //!
 //! ```text
 //! start ─┐                         ┌─► go_on (the same run continues)
-//!        ├─► running ──► capture ──┼─► park ──► go_on
+//!        ├─► running ──► save ──┼─► park ──► go_on
 //! restore┘               (paused)  └─► stop
 //! ```
 
@@ -21,7 +21,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use dorm_lifecycle::{CaptureId, Digest, Egress, Resources, RunCondition, RunId};
+use dorm_lifecycle::{Digest, Egress, Resources, RunCondition, RunId, SavedStateId};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::mpsc;
 
@@ -94,17 +94,17 @@ pub struct RunSpec {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Layer {
     /// The id: equal content has an equal id.
-    pub id: CaptureId,
+    pub id: SavedStateId,
     /// The directory.
     pub directory: PathBuf,
 }
 
-/// The result of [`Engine::capture`], with paths relative to the directory it was given.
+/// The result of [`Engine::save`], with paths relative to the directory it was given.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Captured {
+pub struct Saved {
     /// Every file of the memory image, in any order. A file is durable once the storage has synced
     /// it.
-    pub files: Vec<CapturedFile>,
+    pub files: Vec<SavedFile>,
     /// How long the guest has been paused so far.
     pub stopped: Duration,
     /// The build that wrote it; no other build can use it.
@@ -113,11 +113,11 @@ pub struct Captured {
 
 /// One file of a memory image that was just written.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct CapturedFile {
+pub struct SavedFile {
     /// The path, relative to the directory of the memory image.
     pub name: PathBuf,
     /// The number of bytes that the engine wrote. A file of any other length is not what was
-    /// captured.
+    /// saved.
     pub bytes: u64,
 }
 
@@ -185,7 +185,7 @@ pub enum Notice {
         reason: String,
     },
     /// The run has passed its soft memory limit and is paused: its OOM victim must be killed now,
-    /// with [`Engine::relieve`].
+    /// with [`Engine::relieve_memory_pressure`].
     MemoryHigh {
         /// The run.
         run: RunId,
@@ -206,7 +206,7 @@ pub trait Engine: Send + Sync + 'static {
     /// inside answers. Starting a run that exists fails with [`EngineError::Exists`].
     async fn start(&self, spec: &RunSpec) -> Result<(), EngineError>;
 
-    /// Starts a run from the memory image in `image`, which was written by [`Engine::capture`] of
+    /// Starts a run from the memory image in `image`, which was written by [`Engine::save`] of
     /// this engine and has been verified by the caller. Only reads from it. When it returns, the
     /// agent answers; user code may have run before that unless
     /// [`Capabilities::holds_after_restore`] is set.
@@ -214,10 +214,10 @@ pub trait Engine: Send + Sync + 'static {
 
     /// Pauses the run and writes its memory and changed files into the empty directory `into`. The
     /// run is kept, paused, whether this succeeds or fails; only [`Engine::go_on`] lets it
-    /// continue. A paused run can be captured. The lengths in the result are those that should have
+    /// continue. A paused run can be saved. The lengths in the result are those that should have
     /// been written, from the engine's own account if it has one: the caller compares them with the
     /// files.
-    async fn capture(&self, run: &RunId, into: &std::path::Path) -> Result<Captured, EngineError>;
+    async fn save(&self, run: &RunId, into: &std::path::Path) -> Result<Saved, EngineError>;
 
     /// Reads the guest's changes to its root file system out of the memory image in `image`, as for
     /// [`Engine::restore`], and passes them to `sink`. Works for images of any build of the engine,
@@ -258,9 +258,9 @@ pub trait Engine: Send + Sync + 'static {
 
     /// Responds to [`Notice::MemoryHigh`]: kills `victim`, a process id inside as known to the
     /// agent, and lets the run continue. Without a victim only the agent continues, so that it can
-    /// be asked for one, until a victim is named, the run is captured, or 10 s have passed. A run
+    /// be asked for one, until a victim is named, the run is saved, or 10 s have passed. A run
     /// that is paused for any other reason than its memory stays paused.
-    async fn relieve(&self, run: &RunId, victim: Option<u32>) -> Result<(), EngineError>;
+    async fn relieve_memory_pressure(&self, run: &RunId, victim: Option<u32>) -> Result<(), EngineError>;
 
     /// Returns the runs on this host, including those from before a restart of the daemon. They can
     /// be used like any other run.

@@ -9,8 +9,8 @@ use dorm_steps::AnySteps;
 use tokio::sync::mpsc;
 
 use crate::{
-    BoxStream, Capabilities, Captured, Engine, EngineError, FileSink, ForeignRun, FoundRun, LeftOut, Mount, Notice,
-    RunSpec, Usage,
+    BoxStream, Capabilities, Engine, EngineError, FileSink, ForeignRun, FoundRun, LeftOut, Mount, Notice, RunSpec,
+    Saved, Usage,
 };
 
 /// Another engine, with steps around its calls. Read-only calls have none.
@@ -70,9 +70,9 @@ impl Engine for SteppedEngine {
         self.around(names, &spec.run, self.inner.restore(spec, image)).await
     }
 
-    async fn capture(&self, run: &RunId, into: &Path) -> Result<Captured, EngineError> {
-        let names = ["engine: about to capture", "engine: captured"];
-        self.around(names, run, self.inner.capture(run, into)).await
+    async fn save(&self, run: &RunId, into: &Path) -> Result<Saved, EngineError> {
+        let names = ["engine: about to save", "engine: saved"];
+        self.around(names, run, self.inner.save(run, into)).await
     }
 
     async fn read_files(&self, image: &Path, sink: Box<dyn FileSink>) -> Result<LeftOut, EngineError> {
@@ -127,9 +127,9 @@ impl Engine for SteppedEngine {
             .await
     }
 
-    async fn relieve(&self, run: &RunId, victim: Option<u32>) -> Result<(), EngineError> {
+    async fn relieve_memory_pressure(&self, run: &RunId, victim: Option<u32>) -> Result<(), EngineError> {
         self.living().await;
-        self.inner.relieve(run, victim).await
+        self.inner.relieve_memory_pressure(run, victim).await
     }
 
     async fn inventory(&self) -> Result<Vec<FoundRun>, EngineError> {

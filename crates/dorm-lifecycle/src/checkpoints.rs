@@ -31,7 +31,7 @@ pub struct Checkpoints {
     /// The kind of the snapshots.
     pub kind: SnapshotKind,
     /// Which of them are kept.
-    pub keep: Ladder,
+    pub keep: RetentionPolicy,
 }
 
 impl Checkpoints {
@@ -79,7 +79,7 @@ impl Taken {
 
 /// One rule of a retention policy: keep the newest snapshot of each of the last `count` intervals.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Rung {
+pub struct RetentionRule {
     /// The number of intervals.
     pub count: u32,
     /// The length of each interval.
@@ -90,14 +90,14 @@ pub struct Rung {
 /// `3,24x1h,7x1d`: the newest three, one for each of the last 24 hours, one for each of the last 7
 /// days.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub struct Ladder {
+pub struct RetentionPolicy {
     newest: u32,
-    rungs: Vec<Rung>,
+    rules: Vec<RetentionRule>,
 }
 
 /// Why a text is not a valid retention policy.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
-pub enum LadderError {
+pub enum RetentionPolicyError {
     /// A part is neither a count nor a rule.
     #[error("'{0}' is neither a count, such as 3, nor a rule, such as 24x1h (units s, m, h, d)")]
     Part(String),
@@ -115,17 +115,17 @@ pub enum LadderError {
     Steps(usize),
 }
 
-impl Default for Ladder {
+impl Default for RetentionPolicy {
     fn default() -> Self {
-        let rung = |count, seconds| Rung { count, length: Duration::from_secs(seconds) };
-        Self { newest: 3, rungs: vec![rung(24, 3600), rung(7, 86_400)] }
+        let rule = |count, seconds| RetentionRule { count, length: Duration::from_secs(seconds) };
+        Self { newest: 3, rules: vec![rule(24, 3600), rule(7, 86_400)] }
     }
 }
 
-impl Ladder {
+impl RetentionPolicy {
     /// Returns the maximum number of snapshots that it keeps.
     pub fn total(&self) -> usize {
-        let counts = self.rungs.iter().map(|rung| rung.count).chain([self.newest]);
+        let counts = self.rules.iter().map(|rule| rule.count).chain([self.newest]);
         counts.map(|count| count as usize).sum()
     }
 
@@ -134,7 +134,7 @@ impl Ladder {
         let mut order: Vec<_> = taken.iter().collect();
         order.sort_by(|a, b| b.cmp(a));
         let mut kept: BTreeSet<usize> = (0..self.newest.max(1) as usize).collect();
-        for Rung { count, length } in &self.rungs {
+        for RetentionRule { count, length } in &self.rules {
             let interval = |at: Timestamp| u128::from(at.as_millis()) / length.as_millis().max(1);
             let oldest = interval(now).saturating_sub(u128::from(count.saturating_sub(1)));
             let mut last = None;
@@ -148,52 +148,60 @@ impl Ladder {
     }
 }
 
-impl FromStr for Ladder {
-    type Err = LadderError;
+impl FromStr for RetentionPolicy {
+    type Err = RetentionPolicyError;
 
-    fn from_str(text: &str) -> Result<Self, LadderError> {
-        let mut ladder = Self { newest: 0, rungs: Vec::new() };
+    fn from_str(text: &str) -> Result<Self, RetentionPolicyError> {
+        let mut policy = Self { newest: 0, rules: Vec::new() };
         for part in text.split(',').map(str::trim) {
-            let number = |digits: &str| -> Result<u64, LadderError> {
+            let number = |digits: &str| -> Result<u64, RetentionPolicyError> {
                 let plain = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
-                if plain { Ok(digits.parse().unwrap_or(u64::MAX)) } else { Err(LadderError::Part(part.to_owned())) }
+                if plain {
+                    Ok(digits.parse().unwrap_or(u64::MAX))
+                } else {
+                    Err(RetentionPolicyError::Part(part.to_owned()))
+                }
             };
             let counted = |digits: &str| {
                 let count = u32::try_from(number(digits)?).unwrap_or(u32::MAX);
-                if (1..=COUNT_MAX).contains(&count) { Ok(count) } else { Err(LadderError::Count(part.to_owned())) }
+                if (1..=COUNT_MAX).contains(&count) {
+                    Ok(count)
+                } else {
+                    Err(RetentionPolicyError::Count(part.to_owned()))
+                }
             };
             match part.split_once('x') {
-                None if ladder.newest > 0 => return Err(LadderError::Twice(part.to_owned())),
-                None => ladder.newest = counted(part)?,
+                None if policy.newest > 0 => return Err(RetentionPolicyError::Twice(part.to_owned())),
+                None => policy.newest = counted(part)?,
                 Some((count, length)) => {
                     let unit = UNITS.iter().find_map(|(unit, seconds)| Some((length.strip_suffix(unit)?, seconds)));
-                    let (digits, seconds) = unit.ok_or_else(|| LadderError::Part(part.to_owned()))?;
+                    let (digits, seconds) = unit.ok_or_else(|| RetentionPolicyError::Part(part.to_owned()))?;
                     let length = Duration::from_secs(number(digits)?.saturating_mul(*seconds));
                     if !(LEAST..=MOST).contains(&length) {
-                        return Err(LadderError::Length(part.to_owned()));
+                        return Err(RetentionPolicyError::Length(part.to_owned()));
                     }
-                    ladder.rungs.push(Rung { count: counted(count)?, length });
+                    policy.rules.push(RetentionRule { count: counted(count)?, length });
                 }
             }
         }
-        match ladder.rungs.len() {
-            steps if steps > RUNGS_MAX => Err(LadderError::Steps(steps)),
-            _ => Ok(ladder),
+        match policy.rules.len() {
+            steps if steps > RUNGS_MAX => Err(RetentionPolicyError::Steps(steps)),
+            _ => Ok(policy),
         }
     }
 }
 
 const UNITS: [(&str, u64); 4] = [("d", 86_400), ("h", 3600), ("m", 60), ("s", 1)];
 
-impl fmt::Display for Ladder {
+impl fmt::Display for RetentionPolicy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let newest = (self.newest > 0).then(|| self.newest.to_string());
-        let rungs = self.rungs.iter().map(|Rung { count, length }| {
+        let rules = self.rules.iter().map(|RetentionRule { count, length }| {
             let seconds = length.as_secs();
             let (unit, of) = UNITS.into_iter().find(|(_, of)| seconds.is_multiple_of(*of)).unwrap_or(("s", 1));
             format!("{count}x{}{unit}", seconds / of)
         });
-        f.write_str(&newest.into_iter().chain(rungs).collect::<Vec<_>>().join(","))
+        f.write_str(&newest.into_iter().chain(rules).collect::<Vec<_>>().join(","))
     }
 }
 

@@ -2,7 +2,7 @@
 
 /// The initiator of a change.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Actor {
+pub enum Initiator {
     /// A caller of an API.
     User,
     /// A passed deadline.
@@ -15,7 +15,7 @@ pub enum Actor {
     Recovery,
 }
 
-impl Actor {
+impl Initiator {
     /// Every initiator.
     pub const ALL: [Self; 5] = [Self::User, Self::Timer, Self::Traffic, Self::Host, Self::Recovery];
 
@@ -91,7 +91,7 @@ kinds! {
     /// Its memory was released; its sleep image is on disk.
     Evicted = "evicted",
     /// A process inside was killed because of memory pressure.
-    MemoryRelieved = "memory_relieved",
+    OomVictimKilled = "oom_victim_killed",
     /// The daemon found its run and continues it.
     Recovered = "recovered",
     /// A hold was placed on it.
@@ -99,7 +99,7 @@ kinds! {
     /// A hold was released.
     Released = "released",
     /// Its settings for keeping sleep images were changed.
-    KeepingSet = "keeping_set",
+    RetentionSet = "retention_set",
     /// It was restored with less than its newest image holds, as its settings permit.
     Degraded = "degraded",
     /// It was forked.

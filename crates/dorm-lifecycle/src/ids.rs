@@ -122,7 +122,7 @@ id!(
 );
 id!(
     /// The id of a saved state on disk: a sleep image or the content of a memory snapshot.
-    CaptureId
+    SavedStateId
 );
 
 macro_rules! text {

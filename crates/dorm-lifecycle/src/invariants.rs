@@ -67,9 +67,9 @@ pub fn check(sandbox: &Sandbox) -> Result<(), Broken> {
     if !sandbox.state.has_run() && (sandbox.unreachable.is_some() || sandbox.suspend_failures.is_some()) {
         return Err(Broken::NoRun(sandbox.state.name().as_str()));
     }
-    let mut captures: Vec<_> = sandbox.captures().collect();
-    captures.sort();
-    if captures.windows(2).any(|pair| pair[0] == pair[1]) {
+    let mut saved_states: Vec<_> = sandbox.saved_states().collect();
+    saved_states.sort();
+    if saved_states.windows(2).any(|pair| pair[0] == pair[1]) {
         return Err(Broken::Twice);
     }
     if let Some(BackgroundWork::Attach { after }) = sandbox.state.background().map(|background| &background.work) {

@@ -32,13 +32,13 @@ mod why;
 pub mod table;
 
 pub use background::{Background, BackgroundWork};
-pub use checkpoints::{Checkpoints, Ladder, LadderError, Rung, Taken};
+pub use checkpoints::{Checkpoints, RetentionPolicy, RetentionPolicyError, RetentionRule, Taken};
 pub use denied::Denied;
 pub use egress::{Egress, EgressRule, EgressRuleError, HostPattern};
-pub use event::{Actor, EventKind};
+pub use event::{EventKind, Initiator};
 pub use ids::{
-    ApiKeyId, CaptureId, Digest, HoldId, IdError, Name, OperationId, ProjectId, RunId, SandboxId, SnapshotId, VolumeId,
-    WebhookId,
+    ApiKeyId, Digest, HoldId, IdError, Name, OperationId, ProjectId, RunId, SandboxId, SavedStateId, SnapshotId,
+    VolumeId, WebhookId,
 };
 pub use invariants::{Broken, check};
 pub use reach::{SUSPEND_FAILURES_MAX, SuspendFailures, Unreachable};
@@ -49,8 +49,8 @@ pub use sandbox::{
     StateName,
 };
 pub use spec::{
-    Keeping, OnSuspendFailure, OnTimeout, OnUnrestorable, PortAccess, Resources, SandboxSpec, SpecError, Timeouts,
-    Variables,
+    OnSuspendFailure, OnTimeout, OnUnrestorable, PortAccess, Resources, SandboxSpec, SleepRetention, SpecError,
+    Timeouts, Variables,
 };
 pub use step::{Command, Context, Effect, Input, Limits, Observation, Outcome, Step, create, create_with, step};
 pub use time::Timestamp;
@@ -58,4 +58,4 @@ pub use volume::{
     ATTACHMENTS_MAX, Access, Attachment, AttachmentError, Lease, LeaseRefused, MountPath, PlaceError, SubPath, Writers,
     all_leases, check_attachments, free_slot, grant, has_leases, leases,
 };
-pub use why::{Facts, Happening, Reason, Why, why};
+pub use why::{Facts, PastEvent, Reason, Why, why};

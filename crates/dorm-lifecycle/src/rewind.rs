@@ -11,7 +11,7 @@
 
 use std::time::Duration;
 
-use crate::ids::{CaptureId, SnapshotId};
+use crate::ids::{SavedStateId, SnapshotId};
 use crate::sandbox::SleepImage;
 use crate::spec::Resources;
 
@@ -24,7 +24,7 @@ pub struct Rewind {
     /// the rewind. `None` for a filesystem snapshot, from which it boots.
     pub target: Option<SleepImage>,
     /// The layer on its image that it is based on afterwards.
-    pub layer: Option<CaptureId>,
+    pub layer: Option<SavedStateId>,
     /// The resource limits of a sandbox that starts from the snapshot.
     pub resources: Resources,
     /// What happens to the present state; `None` to discard it.

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::background::{Background, BackgroundWork};
-use crate::ids::{CaptureId, HoldId, OperationId, ProjectId, RunId, SandboxId, SnapshotId};
+use crate::ids::{HoldId, OperationId, ProjectId, RunId, SandboxId, SavedStateId, SnapshotId};
 use crate::reach::{SuspendFailures, Unreachable};
 use crate::rewind::{Rewind, Rewinding, Rewound};
 use crate::spec::{OnTimeout, SandboxSpec};
@@ -22,12 +22,12 @@ pub enum Origin {
         /// The sandbox that the snapshot was taken of.
         source: SandboxId,
     },
-    /// A memory snapshot, whose saved state is `capture`.
+    /// A memory snapshot, whose saved state is `saved_state`.
     Snapshot {
         /// The snapshot.
         snapshot: SnapshotId,
         /// Its saved state on disk.
-        capture: CaptureId,
+        saved_state: SavedStateId,
         /// The sandbox that the snapshot was taken of.
         source: SandboxId,
     },
@@ -76,7 +76,7 @@ impl SnapshotKind {
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct SleepImage {
     /// Its saved state on disk.
-    pub capture: CaptureId,
+    pub saved_state: SavedStateId,
     /// The generation that was saved; 0 if it belonged to another sandbox, to whose snapshot this
     /// one was rewound.
     pub generation: u64,
@@ -450,8 +450,8 @@ impl Sandbox {
     }
 
     /// Returns the saved states of [`Sandbox::images`].
-    pub fn captures(&self) -> impl Iterator<Item = &CaptureId> {
-        self.images().map(|image| &image.capture)
+    pub fn saved_states(&self) -> impl Iterator<Item = &SavedStateId> {
+        self.images().map(|image| &image.saved_state)
     }
 
     /// Returns the snapshot that its present state derives from: the one it was last rewound to, or
@@ -464,7 +464,7 @@ impl Sandbox {
     }
 
     /// Returns the layers it is based on, now and after a rewind in progress.
-    pub fn layers(&self) -> impl Iterator<Item = &CaptureId> {
+    pub fn layers(&self) -> impl Iterator<Item = &SavedStateId> {
         let then = self.state.rewind().and_then(|rewind| rewind.layer.as_ref());
         self.spec.layer.iter().chain(then)
     }

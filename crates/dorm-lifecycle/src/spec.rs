@@ -8,7 +8,7 @@ use thiserror::Error;
 
 use crate::checkpoints::Checkpoints;
 use crate::egress::{Egress, EgressRuleError};
-use crate::ids::{CaptureId, Digest, Name};
+use crate::ids::{Digest, Name, SavedStateId};
 use crate::volume::{Attachment, AttachmentError, check_attachments};
 
 /// CPU, memory, disk and process limits of one sandbox.
@@ -147,7 +147,7 @@ pub enum OnUnrestorable {
 
 /// Which sleep images are kept to restore a sandbox from.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Keeping {
+pub struct SleepRetention {
     /// The number of sleep images to keep: the newest, and older ones to fall back to. 1 to 16.
     /// Default 1.
     pub generations: u32,
@@ -155,13 +155,13 @@ pub struct Keeping {
     pub on_unrestorable: OnUnrestorable,
 }
 
-impl Default for Keeping {
+impl Default for SleepRetention {
     fn default() -> Self {
         Self { generations: 1, on_unrestorable: OnUnrestorable::Fail }
     }
 }
 
-impl Keeping {
+impl SleepRetention {
     /// Rejects a number of generations that is out of range.
     ///
     /// # Errors
@@ -201,7 +201,7 @@ pub struct SandboxSpec {
     /// The image of its root file system.
     pub image: Digest,
     /// The layer of files on top of the image, if it starts from a filesystem snapshot.
-    pub layer: Option<CaptureId>,
+    pub layer: Option<SavedStateId>,
     /// Its resource limits.
     pub resources: Resources,
     /// Where it may connect to.
@@ -224,7 +224,7 @@ pub struct SandboxSpec {
     /// Its time limits.
     pub timeouts: Timeouts,
     /// Which sleep images are kept to restore it from.
-    pub keeping: Keeping,
+    pub retention: SleepRetention,
     /// The policy for automatic snapshots; none by default.
     pub checkpoints: Option<Checkpoints>,
     /// The volumes to mount in each of its runs; none by default.
@@ -252,7 +252,7 @@ impl SandboxSpec {
             auto_resume: true,
             port_access: PortAccess::default(),
             timeouts: Timeouts::default(),
-            keeping: Keeping::default(),
+            retention: SleepRetention::default(),
             checkpoints: None,
             attachments: Vec::new(),
             labels: BTreeMap::new(),
@@ -270,7 +270,7 @@ impl SandboxSpec {
             return Err(SpecError::SuspendWithoutName);
         }
         self.timeouts.check()?;
-        self.keeping.check()?;
+        self.retention.check()?;
         self.checkpoints.as_ref().map_or(Ok(()), Checkpoints::check)?;
         check_attachments(&self.attachments)?;
         for (key, value) in self.variables.0.iter().chain(&self.secrets.0) {
@@ -324,7 +324,7 @@ mod tests {
     fn as_many_generations_are_kept_as_make_sense() {
         for (generations, legal) in [(0, false), (1, true), (16, true), (17, false)] {
             let mut asked = spec(Some("a"));
-            asked.keeping.generations = generations;
+            asked.retention.generations = generations;
             assert_eq!(asked.check().is_ok(), legal, "{generations}");
         }
     }

@@ -16,10 +16,10 @@ pub(crate) use rewind::effect as rewind_effect;
 use crate::checkpoints::Checkpoints;
 use crate::denied::Denied;
 use crate::event::EventKind;
-use crate::ids::{CaptureId, HoldId, OperationId, ProjectId, RunId, SandboxId, SnapshotId};
+use crate::ids::{HoldId, OperationId, ProjectId, RunId, SandboxId, SavedStateId, SnapshotId};
 use crate::rewind::{Abandoned, Rewind};
 use crate::sandbox::{Cause, FirstProgram, Hold, Origin, Restored, Sandbox, SleepImage, State};
-use crate::spec::{Keeping, Resources, SandboxSpec, SpecError, Timeouts};
+use crate::spec::{Resources, SandboxSpec, SleepRetention, SpecError, Timeouts};
 use crate::time::Timestamp;
 use crate::volume::{Attachment, has_leases};
 
@@ -50,7 +50,7 @@ pub enum Command {
     /// Change its time limits, counted from now.
     SetTimeouts(Timeouts),
     /// Change which sleep images are kept, from its next suspend or resume on.
-    SetKeeping(Keeping),
+    SetRetention(SleepRetention),
     /// Change its policy for automatic snapshots.
     SetCheckpoints(Option<Checkpoints>),
     /// Change which volumes it has attached.
@@ -175,7 +175,7 @@ pub enum Effect {
         /// The snapshot.
         to: SnapshotId,
         /// The id of the copy.
-        target: CaptureId,
+        target: SavedStateId,
     },
     /// Wake the guest: thaw `parked` if it still exists, otherwise restore `image` as `fresh`; if
     /// that cannot be restored, restore an older image of the sandbox; if none can be restored, do
@@ -196,9 +196,9 @@ pub enum Effect {
         /// The run to create.
         fresh: RunId,
         /// The saved state to restore.
-        target: Option<CaptureId>,
+        target: Option<SavedStateId>,
         /// The layer on its image that it is based on afterwards.
-        layer: Option<CaptureId>,
+        layer: Option<SavedStateId>,
         /// The resource limits of the run.
         resources: Resources,
     },

@@ -4,13 +4,13 @@
 use std::fmt::Write as _;
 
 use crate::background::{Background, BackgroundWork};
-use crate::checkpoints::{Checkpoints, Ladder};
-use crate::ids::{CaptureId, HoldId, OperationId, ProjectId, SandboxId, SnapshotId, VolumeId};
+use crate::checkpoints::{Checkpoints, RetentionPolicy};
+use crate::ids::{HoldId, OperationId, ProjectId, SandboxId, SavedStateId, SnapshotId, VolumeId};
 use crate::rewind::{Future, Rewind, RewindFrom, Rewinding};
 use crate::sandbox::{
     Cause, FirstProgram, Hold, Origin, Restored, Sandbox, SleepImage, SnapshotKind, State, StateName,
 };
-use crate::spec::{Keeping, OnTimeout, OnUnrestorable, SandboxSpec, Timeouts};
+use crate::spec::{OnTimeout, OnUnrestorable, SandboxSpec, SleepRetention, Timeouts};
 use crate::step::{Command, Context, Effect, Input, Limits, Observation, Outcome, Step, step};
 use crate::time::Timestamp;
 use crate::volume::{Access, Attachment, SubPath};
@@ -125,7 +125,7 @@ pub(crate) fn context() -> Context {
 
 pub(crate) fn image() -> SleepImage {
     SleepImage {
-        capture: CaptureId::from_random([3; 20]),
+        saved_state: SavedStateId::from_random([3; 20]),
         generation: 1,
         taken: Timestamp::from_millis(500_000),
         bytes: 1,
@@ -139,7 +139,7 @@ pub(crate) fn snapshot() -> SnapshotId {
 pub(crate) fn rewind() -> Rewind {
     Rewind {
         to: snapshot(),
-        target: Some(SleepImage { capture: CaptureId::from_random([6; 20]), ..image() }),
+        target: Some(SleepImage { saved_state: SavedStateId::from_random([6; 20]), ..image() }),
         layer: None,
         resources: crate::Resources::default(),
         future: Some(Future { snapshot: SnapshotId::from_random([7; 20]), keep: None }),
@@ -233,9 +233,12 @@ fn attachment() -> Attachment {
 
 pub(crate) fn inputs() -> Vec<(Input, &'static str)> {
     let timeouts = Timeouts { total: Some(std::time::Duration::from_secs(90)), ..Timeouts::default() };
-    let keeping = Keeping { generations: 2, on_unrestorable: OnUnrestorable::Fresh };
-    let checkpoints =
-        Checkpoints { every: std::time::Duration::from_secs(600), kind: SnapshotKind::Memory, keep: Ladder::default() };
+    let retention = SleepRetention { generations: 2, on_unrestorable: OnUnrestorable::Fresh };
+    let checkpoints = Checkpoints {
+        every: std::time::Duration::from_secs(600),
+        kind: SnapshotKind::Memory,
+        keep: RetentionPolicy::default(),
+    };
     let id = HoldId::from_random([5; 20]);
     let hold = Hold { id: id.clone(), reason: "because".to_owned(), until: Timestamp::from_millis(3_000_000) };
     let woken = |restored| Observation::Woken { run: 1, restored, because: None };
@@ -248,7 +251,7 @@ pub(crate) fn inputs() -> Vec<(Input, &'static str)> {
         command(Command::Snapshot(snapshot()), "snapshot"),
         command(Command::Rewind(Box::new(rewind())), "rewind"),
         command(Command::SetTimeouts(timeouts), "set_timeouts"),
-        command(Command::SetKeeping(keeping), "set_keeping"),
+        command(Command::SetRetention(retention), "set_retention"),
         command(Command::SetCheckpoints(Some(checkpoints)), "set_checkpoints"),
         command(Command::SetAttachments(Vec::from([attachment()])), "set_attachments"),
         command(Command::Hold(hold), "hold"),

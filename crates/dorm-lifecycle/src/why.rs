@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use crate::background::BackgroundWork;
-use crate::event::{Actor, EventKind};
+use crate::event::{EventKind, Initiator};
 use crate::ids::SnapshotId;
 use crate::reach::{SUSPEND_FAILURES_MAX, SuspendFailures, Unreachable};
 use crate::sandbox::{Cause, FirstProgram, Restored, Sandbox, SleepImage, State};
@@ -23,7 +23,7 @@ pub struct Facts {
     /// What last used it since the daemon started.
     pub last_use: Option<&'static str>,
     /// Its newest events, oldest first.
-    pub events: Vec<Happening>,
+    pub events: Vec<PastEvent>,
     /// The existing snapshots of it, with their sizes in bytes.
     pub snapshots: Vec<(SnapshotId, u64)>,
     /// The number of bytes of the host's disk that must be free before it continues, if it is
@@ -37,13 +37,13 @@ pub struct Facts {
 
 /// The parts of an event that matter here.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Happening {
+pub struct PastEvent {
     /// When it happened.
     pub at: Timestamp,
     /// Its kind.
     pub kind: EventKind,
     /// Its initiator.
-    pub actor: Actor,
+    pub initiator: Initiator,
     /// Its detail.
     pub detail: Option<String>,
 }
@@ -212,10 +212,10 @@ fn summary(sandbox: &Sandbox, facts: &Facts) -> String {
 fn came_here(facts: &Facts) -> Option<Reason> {
     let index = facts.events.iter().rposition(|event| leads(event.kind))?;
     let event = &facts.events[index];
-    let mut says = format!("{}, by {}", sentence(event.kind), by(event.actor));
+    let mut says = format!("{}, by {}", sentence(event.kind), by(event.initiator));
     // A passed deadline is reported together with the change it caused.
     let before = facts.events[..index].iter().rev().take(3).find(|earlier| earlier.kind == EventKind::DeadlinePassed);
-    if event.actor == Actor::Timer
+    if event.initiator == Initiator::Timer
         && let Some(detail) = before.and_then(|event| event.detail.as_deref())
     {
         says = format!("{says}: {detail}");
@@ -246,14 +246,14 @@ fn leads(kind: EventKind) -> bool {
         | EventKind::DeadlinePassed
         | EventKind::TimeoutsSet
         | EventKind::Evicted
-        | EventKind::MemoryRelieved
+        | EventKind::OomVictimKilled
         | EventKind::DiskPaused
         | EventKind::DiskResumed
         | EventKind::Damaged
         | EventKind::Recovered
         | EventKind::Held
         | EventKind::Released
-        | EventKind::KeepingSet
+        | EventKind::RetentionSet
         | EventKind::Degraded
         | EventKind::Forked
         | EventKind::Rewinding
@@ -277,13 +277,13 @@ fn sentence(kind: EventKind) -> String {
         .replace("was snapshotting", "was being snapshotted")
 }
 
-fn by(actor: Actor) -> &'static str {
-    match actor {
-        Actor::User => "a caller",
-        Actor::Timer => "a deadline",
-        Actor::Traffic => "traffic to one of its ports",
-        Actor::Host => "the host",
-        Actor::Recovery => "the daemon at startup",
+fn by(initiator: Initiator) -> &'static str {
+    match initiator {
+        Initiator::User => "a caller",
+        Initiator::Timer => "a deadline",
+        Initiator::Traffic => "traffic to one of its ports",
+        Initiator::Host => "the host",
+        Initiator::Recovery => "the daemon at startup",
     }
 }
 
@@ -413,7 +413,7 @@ fn wakes(sandbox: &Sandbox, facts: &Facts) -> Vec<Reason> {
     if facts.parked {
         next.push(Reason::new("memory", "its memory is released when the host needs it; it then wakes from disk"));
     }
-    if sandbox.spec.keeping.on_unrestorable == OnUnrestorable::Fresh {
+    if sandbox.spec.retention.on_unrestorable == OnUnrestorable::Fresh {
         next.push(Reason::new(
             "policy",
             "if none of its sleep images can be restored, it boots afresh and reports that",

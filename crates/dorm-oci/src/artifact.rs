@@ -10,7 +10,7 @@
 //! The content of the file is checked by the importer; this module only checks that it is the file
 //! that was pushed.
 
-use dorm_pool::{BlobDigest, DOCUMENT_BYTES_MAX};
+use dorm_storage::{BlobDigest, DOCUMENT_BYTES_MAX};
 use serde::{Deserialize, Serialize};
 
 pub(crate) const MANIFEST_TYPE: &str = "application/vnd.oci.image.manifest.v1+json";

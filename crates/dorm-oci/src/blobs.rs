@@ -12,9 +12,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use dorm_pool::{BlobDigest, Descriptor, Meter, PoolError, Room};
 use dorm_service::RegistryError;
 use dorm_steps::AnySteps;
+use dorm_storage::{BlobDigest, Descriptor, Meter, Room, StorageError};
 use reqwest::header::CONTENT_RANGE;
 use reqwest::{Response, StatusCode};
 use sha2::{Digest as _, Sha256};
@@ -324,8 +324,8 @@ impl Fetching<'_> {
     }
 
     fn charge(&mut self, bytes: usize) -> Result<(), RegistryError> {
-        let charged: Result<(), PoolError> = in_place(|| self.meter.charge_bytes(bytes as u64));
-        charged.map_err(|source| RegistryError::Pool { name: self.client.whom.name.clone(), source })
+        let charged: Result<(), StorageError> = in_place(|| self.meter.charge_bytes(bytes as u64));
+        charged.map_err(|source| RegistryError::Storage { name: self.client.whom.name.clone(), source })
     }
 
     /// Returns whether a response continues at the present position.

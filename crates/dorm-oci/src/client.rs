@@ -4,8 +4,8 @@ mod upload;
 
 use std::sync::Mutex;
 
-use dorm_pool::{BlobDigest, DOCUMENT_BYTES_MAX};
 use dorm_service::{Deed, RegistryError, Transport};
+use dorm_storage::{BlobDigest, DOCUMENT_BYTES_MAX};
 use reqwest::header::{ACCEPT, AUTHORIZATION, HeaderValue, RANGE, WWW_AUTHENTICATE};
 use reqwest::{Method, RequestBuilder, Response, StatusCode, Url};
 use sha2::{Digest as _, Sha256};

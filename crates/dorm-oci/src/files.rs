@@ -3,8 +3,8 @@
 //! by the next one.
 
 use bytes::Bytes;
-use dorm_pool::{BlobDigest, Progress, Stage};
 use dorm_service::{FileContent, PullProgress, Pushed, RegistryError};
+use dorm_storage::{BlobDigest, Progress, Stage};
 use futures_util::StreamExt as _;
 use sha2::{Digest as _, Sha256};
 use tokio::sync::mpsc;

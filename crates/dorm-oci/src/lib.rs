@@ -31,9 +31,9 @@ mod tests;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use dorm_pool::Pool;
 use dorm_service::Destinations;
 use dorm_steps::AnySteps;
+use dorm_storage::Storage;
 
 pub use pull::OciRegistry;
 
@@ -77,10 +77,10 @@ impl Config {
     }
 }
 
-/// Opens the registry client for images of `pool`.
+/// Opens the registry client for images of `storage`.
 ///
 /// # Errors
 /// When the directory cannot be created or read, or TLS is not available.
-pub fn open(config: Config, pool: Pool) -> std::io::Result<OciRegistry> {
-    OciRegistry::open(config, pool)
+pub fn open(config: Config, storage: Storage) -> std::io::Result<OciRegistry> {
+    OciRegistry::open(config, storage)
 }

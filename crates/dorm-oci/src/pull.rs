@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use dorm_pool::{
-    BlobDigest, Configuration, DOCUMENT_BYTES_MAX, Descriptor, Document, Image, ImageSource, Manifest, Pool, PoolError,
-    Progress, Stage, choose, host_architecture,
-};
 use dorm_service::{Deed, FileContent, Pull, PullProgress, Pushed, Registry, RegistryError, Transport};
+use dorm_storage::{
+    BlobDigest, Configuration, DOCUMENT_BYTES_MAX, Descriptor, Document, Image, ImageSource, Manifest, Progress, Stage,
+    Storage, StorageError, choose, host_architecture,
+};
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use reqwest::ClientBuilder;
 use tokio::sync::mpsc;
@@ -33,13 +33,13 @@ const REPORT_EVERY: i64 = 1 << 20;
 pub struct OciRegistry {
     config: Config,
     blobs: Blobs,
-    pool: PoolRef,
+    storage: StorageRef,
     clients: Clients,
 }
 
-struct PoolRef(Pool);
+struct StorageRef(Storage);
 
-impl std::fmt::Debug for PoolRef {
+impl std::fmt::Debug for StorageRef {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("the storage")
     }
@@ -54,7 +54,7 @@ struct Wanted {
 }
 
 impl OciRegistry {
-    pub(crate) fn open(config: Config, pool: Pool) -> io::Result<Self> {
+    pub(crate) fn open(config: Config, storage: Storage) -> io::Result<Self> {
         let client = || {
             ClientBuilder::new()
                 .user_agent(concat!("dormouse/", env!("CARGO_PKG_VERSION")))
@@ -62,8 +62,8 @@ impl OciRegistry {
                 .read_timeout(config.stall)
         };
         let clients = Clients::new(client, config.destinations.clone()).map_err(io::Error::other)?;
-        let blobs = Blobs::open(config.directory.clone(), config.steps.clone(), pool.room().clone())?;
-        Ok(Self { config, blobs, pool: PoolRef(pool), clients })
+        let blobs = Blobs::open(config.directory.clone(), config.steps.clone(), storage.room().clone())?;
+        Ok(Self { config, blobs, storage: StorageRef(storage), clients })
     }
 
     /// Returns a client for the registry of `reference`.
@@ -141,7 +141,7 @@ impl OciRegistry {
         let need_bytes = total.saturating_sub(here);
         let name = || client.whom.name.clone();
         let free_bytes =
-            self.pool.0.free_bytes().await.map_err(|source| RegistryError::Pool { name: name(), source })?;
+            self.storage.0.free_bytes().await.map_err(|source| RegistryError::Storage { name: name(), source })?;
         if need_bytes > free_bytes {
             return Err(RegistryError::NoRoom { name: name(), need_bytes, free_bytes });
         }
@@ -177,7 +177,7 @@ impl OciRegistry {
         reference: &Reference,
         tag: &str,
         progress: &PullProgress,
-    ) -> Result<Image, PoolError> {
+    ) -> Result<Image, StorageError> {
         let source = ImageSource {
             reference: Some(reference.to_string()),
             manifest: Some(wanted.manifest.to_string()),
@@ -185,7 +185,7 @@ impl OciRegistry {
         };
         let progress = progress.clone();
         let report = move |state: Progress| progress(state);
-        self.pool.0.import_blobs(self.blobs.directory(), &wanted.manifest, source, Some(tag), report).await
+        self.storage.0.import_blobs(self.blobs.directory(), &wanted.manifest, source, Some(tag), report).await
     }
 }
 
@@ -205,16 +205,16 @@ impl Registry for OciRegistry {
         let _using = self.blobs.use_them();
         let architecture = asked.architecture.as_deref().unwrap_or_else(|| host_architecture());
         let wanted = self.documents(&client, &reference, architecture).await?;
-        let pool_error = |source| RegistryError::Pool { name: client.whom.name.clone(), source };
+        let storage_error = |source| RegistryError::Storage { name: client.whom.name.clone(), source };
         let mut missing = Vec::new();
         for (layer, diff_id) in &wanted.layers {
-            if !self.pool.0.has_layer(diff_id).await.map_err(pool_error)? {
+            if !self.storage.0.has_layer(diff_id).await.map_err(storage_error)? {
                 missing.push(layer);
             }
         }
         self.fetch(&client, &missing, &progress).await?;
         let mut imported = self.import(&wanted, &reference, tag, &progress).await;
-        let refused = |error: &PoolError| matches!(error, PoolError::Source { .. } | PoolError::Entry { .. });
+        let refused = |error: &StorageError| matches!(error, StorageError::Source { .. } | StorageError::Entry { .. });
         if imported.as_ref().is_err_and(refused) && missing.len() < wanted.layers.len() {
             // A layer that was present may have been deleted, or found to be damaged.
             let all: Vec<_> = wanted.layers.iter().map(|(layer, _)| layer).collect();
@@ -224,7 +224,7 @@ impl Registry for OciRegistry {
         if imported.is_ok() || imported.as_ref().is_err_and(refused) {
             self.blobs.spend(wanted.blobs);
         }
-        imported.map_err(pool_error)
+        imported.map_err(storage_error)
     }
 
     async fn push_file(

@@ -3,8 +3,8 @@
 use std::fmt;
 use std::net::IpAddr;
 
-use dorm_pool::BlobDigest;
 use dorm_service::RegistryError;
+use dorm_storage::BlobDigest;
 
 const DOCKER: &str = "docker.io";
 /// The actual host of Docker's registry.

@@ -6,8 +6,8 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use dorm_pool::{Image, Pool, Stage};
 use dorm_service::{Pull, Registry as _, RegistryError, Transport};
+use dorm_storage::{Image, Stage, Storage};
 use tempfile::TempDir;
 
 use self::registry::{Fault, Login, Server};
@@ -15,7 +15,7 @@ use crate::{Config, OciRegistry};
 
 struct World {
     home: TempDir,
-    pool: Pool,
+    storage: Storage,
     registry: OciRegistry,
     server: Server,
 }
@@ -23,9 +23,9 @@ struct World {
 impl World {
     async fn new() -> Self {
         let home = tempfile::tempdir().unwrap();
-        let pool = Pool::open(&home.path().join("data"), &home.path().join("images")).unwrap();
-        let registry = open(home.path(), &pool);
-        Self { home, pool, registry, server: Server::start().await }
+        let storage = Storage::open(&home.path().join("data"), &home.path().join("images")).unwrap();
+        let registry = open(home.path(), &storage);
+        Self { home, storage, registry, server: Server::start().await }
     }
 
     async fn pull(&self, version: &str) -> Result<Image, RegistryError> {
@@ -52,7 +52,7 @@ impl World {
     }
 }
 
-fn open(home: &Path, pool: &Pool) -> OciRegistry {
+fn open(home: &Path, storage: &Storage) -> OciRegistry {
     let config = Config {
         docker_config: Some(home.join("docker")),
         stall: Duration::from_millis(300),
@@ -61,7 +61,7 @@ fn open(home: &Path, pool: &Pool) -> OciRegistry {
         patience: Duration::from_secs(2),
         ..Config::new(home.join("pulls"))
     };
-    crate::open(config, pool.clone()).unwrap()
+    crate::open(config, storage.clone()).unwrap()
 }
 
 fn names(directory: &Path) -> Vec<String> {
@@ -164,7 +164,7 @@ async fn what_was_fetched_is_used_by_the_next_pull_also_of_another_process() {
     assert!(world.is_clean());
     assert!(world.kept().iter().any(|name| name.ends_with(".part")), "{:?}", world.kept());
     world.server.no_faults();
-    world.registry = open(world.home.path(), &world.pool);
+    world.registry = open(world.home.path(), &world.storage);
     let sent = world.server.sent();
     world.pull(":1").await.unwrap();
     let ranges = world.server.ranges();
@@ -179,7 +179,7 @@ async fn half_a_document_of_a_dead_process_goes_with_the_next_one() {
     let (half, part) = (format!("{}-7.part", "0".repeat(64)), format!("{}.part", "0".repeat(64)));
     std::fs::write(place.join(&half), "{").unwrap();
     std::fs::write(place.join(&part), "a layer").unwrap();
-    drop(open(world.home.path(), &world.pool));
+    drop(open(world.home.path(), &world.storage));
     assert_eq!(world.kept(), [part]);
 }
 
@@ -234,10 +234,10 @@ async fn a_registry_that_lies_is_named_and_nothing_of_it_stays() {
 async fn a_pull_stops_before_it_takes_the_reserve_of_the_disk() {
     let mut world = World::new().await;
     world.server.image("1", &["one"]);
-    world.pool = world.pool.clone().limited(u64::MAX, dorm_pool::ImportLimits::default());
-    world.registry = open(world.home.path(), &world.pool);
+    world.storage = world.storage.clone().limited(u64::MAX, dorm_storage::ImportLimits::default());
+    world.registry = open(world.home.path(), &world.storage);
     let error = world.pull(":1").await.unwrap_err();
-    let RegistryError::Pool { source, .. } = &error else { panic!("{error}") };
+    let RegistryError::Storage { source, .. } = &error else { panic!("{error}") };
     assert!(source.is_no_room() && source.to_string().contains("nearly full"), "{source}");
     assert!(world.is_clean());
 }
@@ -344,7 +344,7 @@ async fn pulls_of_images_with_common_layers_at_once_all_succeed() {
     for pull in pulls {
         pull.await.unwrap().unwrap();
     }
-    assert_eq!(world.pool.images().await.unwrap().len(), 6);
+    assert_eq!(world.storage.images().await.unwrap().len(), 6);
     assert_eq!(world.kept(), [""; 0]);
 }
 
@@ -396,7 +396,7 @@ async fn a_redirect_within_a_registry_or_to_an_allowed_network_is_followed() {
     other.image("2", &["two"]);
     let loopback = dorm_service::Destinations::public_and(["127.0.0.0/8".parse().unwrap()]);
     let config = Config { destinations: loopback, ..Config::new(world.home.path().join("pulls")) };
-    world.registry = crate::open(config, world.pool.clone()).unwrap();
+    world.registry = crate::open(config, world.storage.clone()).unwrap();
     world.server.fault("/blobs/", Fault::None);
     world.server.fault("/blobs/", Fault::Elsewhere(blob_at(&other, &other.last_layer())));
     world.pull(":2").await.unwrap();

@@ -72,7 +72,7 @@ struct Damaged {
 impl Damaged {
     fn make(path: &Path, aside: &Path, damage: Damage, random: &mut fastrand::Rng) -> Result<Self> {
         let content = fs::read(path).with_context(|| format!("read {}", path.display()))?;
-        // Other captures may share the file: it is replaced, not changed.
+        // Other saved states may share the file: it is replaced, not changed.
         fs::rename(path, aside).with_context(|| format!("set {} aside", path.display()))?;
         let damaged = Self { path: path.to_owned(), aside: aside.to_owned() };
         if let Some(content) = damage.of(content, random) {
@@ -103,13 +103,13 @@ pub(crate) async fn run(world: &mut World, of: Of, random: &mut fastrand::Rng) -
             (probe, Some(snapshot))
         }
     };
-    let capture = capture_of(world, &probe)?;
+    let saved_state = saved_state_of(world, &probe)?;
     let aside = world.traces.data.join("aside");
     let mut done = 0;
-    for name in names(&capture)? {
+    for name in names(&saved_state)? {
         for damage in Damage::ALL {
-            let damaged = Damaged::make(&capture.join(&name), &aside, damage, random)?;
-            let tried = refused(world, &probe, snapshot.as_deref(), &capture, &mut faults).await;
+            let damaged = Damaged::make(&saved_state.join(&name), &aside, damage, random)?;
+            let tried = refused(world, &probe, snapshot.as_deref(), &saved_state, &mut faults).await;
             damaged.mend()?;
             tried.with_context(|| format!("{name} {damage:?}"))?;
             done += 1;
@@ -132,7 +132,7 @@ pub(crate) async fn run(world: &mut World, of: Of, random: &mut fastrand::Rng) -
     Ok((done, faults))
 }
 
-fn capture_of(world: &World, probe: &Probe) -> Result<PathBuf> {
+fn saved_state_of(world: &World, probe: &Probe) -> Result<PathBuf> {
     let mut found = world.traces.manifests()?;
     found.retain(|(_, manifest)| manifest.as_ref().is_some_and(|text| word(&text["body"], "sandbox") == probe.id));
     match found.as_slice() {
@@ -145,7 +145,7 @@ async fn refused(
     world: &World,
     probe: &Probe,
     snapshot: Option<&str>,
-    capture: &Path,
+    saved_state: &Path,
     faults: &mut Vec<Fault>,
 ) -> Result<()> {
     world.watcher.begin(None);
@@ -157,11 +157,11 @@ async fn refused(
     let ran = world.watcher.times(GUEST);
     world.watcher.end();
     let said = answer.body.to_string();
-    let id = capture.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let id = saved_state.file_name().unwrap_or_default().to_string_lossy().into_owned();
     if answer.status < 400 {
         faults.push((Kind::DataLost, format!("a damaged image was used: {said}")));
     } else if !said.contains(&id) {
-        faults.push((Kind::WrongAnswer, format!("the refusal does not name capture {id}: {said}")));
+        faults.push((Kind::WrongAnswer, format!("the refusal does not name saved state {id}: {said}")));
     }
     if ran > 0 {
         faults.push((Kind::DataLost, "code of the guest ran from a damaged image".to_owned()));

@@ -69,7 +69,7 @@ impl Traces {
     /// Whatever is on the host and not on record, or the other way round.
     pub(crate) fn differences(&mut self, records: &Records) -> Result<Vec<String>> {
         let mut wrong = Vec::new();
-        self.captures(records, &mut wrong)?;
+        self.saved_states(records, &mut wrong)?;
         let containers = self.containers()?;
         runs(records, &containers, &mut wrong);
         let known: BTreeSet<&str> = containers.iter().map(|container| container.id.as_str()).collect();
@@ -85,8 +85,8 @@ impl Traces {
         Ok(wrong)
     }
 
-    /// Captures in the pool: one for each sleep image and each snapshot.
-    fn captures(&self, records: &Records, wrong: &mut Vec<String>) -> Result<()> {
+    /// Saved states in the storage: one for each sleep image and each snapshot.
+    fn saved_states(&self, records: &Records, wrong: &mut Vec<String>) -> Result<()> {
         let mut wanted: BTreeMap<(String, u64), i64> = BTreeMap::new();
         for sandbox in &records.sandboxes {
             let older = sandbox["older_images"].as_array().into_iter().flatten();
@@ -138,9 +138,9 @@ impl Traces {
         Ok(())
     }
 
-    /// Every entry of the directory of captures; without a manifest when it is none.
+    /// Every entry of the directory of saved states; without a manifest when it is none.
     pub(crate) fn manifests(&self) -> Result<Vec<(PathBuf, Option<Value>)>> {
-        let directory = self.data.join("captures");
+        let directory = self.data.join("saved_states");
         let mut found = Vec::new();
         for name in names(&directory)? {
             let path = directory.join(&name);
@@ -306,7 +306,7 @@ impl Traces {
     /// What is left in spite of everything, with the reason.
     pub(crate) fn remains(&mut self, reason: String) -> Vec<String> {
         // Files of its own go with its directory; what matters is what the kernel still has.
-        for own in ["gvisor", "captures", "network"] {
+        for own in ["gvisor", "saved_states", "network"] {
             let _ = std::fs::remove_dir_all(self.data.join(own));
         }
         let nothing = Records { sandboxes: Vec::new(), snapshots: Vec::new() };

@@ -12,6 +12,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
 mod damage;
+mod dialogue;
 mod full_disk;
 mod host;
 mod operation;
@@ -23,7 +24,6 @@ mod scenario;
 mod silent;
 mod small_disk;
 mod steps;
-mod voice;
 mod walks;
 mod world;
 
@@ -33,7 +33,7 @@ use std::time::Duration;
 pub use proof::{names, prove};
 pub use report::{Finding, Kind, Report, Row};
 pub use silent::{Silenced, silence};
-pub use walks::{Stumble, Walked, WalkedDeed, walk};
+pub use walks::{Stumble, Walked, WalkedAction, walk};
 
 /// What is to be proved, and with what.
 #[derive(Clone, Debug)]

@@ -6,8 +6,8 @@ use anyhow::{Context as _, Result, bail};
 use dorm_testing::Daemon;
 use reqwest::Method;
 
-pub(crate) use crate::voice::PATIENCE;
-use crate::voice::Voice;
+use crate::dialogue::Dialogue;
+pub(crate) use crate::dialogue::PATIENCE;
 
 /// Needs nothing of an image but `sh`, `od`, `tr` and `cksum`.
 const PROGRAM: &str = r#"
@@ -28,7 +28,7 @@ const FILE: &str = "/root/kept";
 #[derive(Clone, Debug)]
 pub(crate) struct Probe {
     pub(crate) id: String,
-    voice: Voice,
+    dialogue: Dialogue,
     /// Process id, secret, checksum.
     held: [String; 3],
     count: u64,
@@ -45,7 +45,7 @@ pub(crate) struct Probe {
 #[derive(Clone, Debug)]
 struct Version {
     /// How much had been heard by then: its output is in its memory.
-    voice: Voice,
+    dialogue: Dialogue,
     count: u64,
     file: String,
 }
@@ -64,7 +64,7 @@ impl Probe {
     pub(crate) async fn begin(daemon: &Daemon, id: &str) -> Result<Self> {
         let mut probe = Self {
             id: id.to_owned(),
-            voice: Voice::begin(daemon, id, PROGRAM).await?,
+            dialogue: Dialogue::begin(daemon, id, PROGRAM).await?,
             held: Default::default(),
             count: 0,
             file: String::new(),
@@ -108,7 +108,7 @@ impl Probe {
     }
 
     fn version(&self) -> Version {
-        Version { voice: self.voice.clone(), count: self.count, file: self.file.clone() }
+        Version { dialogue: self.dialogue.clone(), count: self.count, file: self.file.clone() }
     }
 
     /// What is left of it where only its files are kept.
@@ -141,7 +141,7 @@ impl Probe {
         if self.lost_power
             && let Some(slept) = self.slept.clone().filter(|slept| slept.file == file)
         {
-            (self.voice, self.count, self.file) = (slept.voice, slept.count, slept.file);
+            (self.dialogue, self.count, self.file) = (slept.dialogue, slept.count, slept.file);
         }
         let version = self.version();
         let wanted = (self.held.clone(), self.count + 1);
@@ -176,7 +176,7 @@ impl Probe {
 
     /// Says a word to the program and reads its answer.
     async fn say(&mut self, daemon: &Daemon, word: &str) -> Result<([String; 3], u64)> {
-        let line = self.voice.say(daemon, &self.id, word).await?;
+        let line = self.dialogue.say(daemon, &self.id, word).await?;
         let words: Vec<&str> = line.split(' ').collect();
         let [echo, pid, secret, sum, count] = words.as_slice() else { bail!("it said '{line}'") };
         if *echo != word {

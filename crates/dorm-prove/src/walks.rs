@@ -1,14 +1,14 @@
-//! Random walks: many deeds in any order, each from a seed, compared with a model of every file and of what memory holds.
+//! Random walks: many actions in any order, each from a seed, compared with a model of every file and of what memory holds.
 //!
 //! ```text
-//! seed ─► deeds (deed) ─► asked of a daemon (perform) ─► the same in the model (cast, tree)
+//! seed ─► actions (action) ─► asked of a daemon (perform) ─► the same in the model (cast, tree)
 //!                                   └─► every file in one command (listing), the counter ─► equal?
 //! ```
 //!
 //! All walks share one daemon, and each leaves it empty. The daemon is not killed here; that is what the proof does.
 
+mod action;
 mod cast;
-mod deed;
 mod listing;
 mod perform;
 mod tree;
@@ -26,7 +26,7 @@ use serde_json::json;
 use crate::Setting;
 use crate::proof::Place;
 use crate::world::World;
-use deed::Kind;
+use action::Kind;
 use tree::Tree;
 use walk::Walk;
 
@@ -47,7 +47,7 @@ pub struct Walked {
     /// Seconds they took.
     pub seconds: u64,
     /// What was done, and how often.
-    pub deeds: Vec<WalkedDeed>,
+    pub actions: Vec<WalkedAction>,
     /// How often everything in a sandbox was compared.
     pub checks: u64,
     /// Walks that found something.
@@ -69,9 +69,9 @@ impl Walked {
 
 /// How often something was done.
 #[derive(Clone, Debug, Serialize)]
-pub struct WalkedDeed {
+pub struct WalkedAction {
     /// What.
-    pub deed: String,
+    pub action: String,
     /// How often.
     pub times: u64,
 }
@@ -124,7 +124,8 @@ pub async fn walk(
         walked.remains = world.abandon().await;
     }
     walked.seconds = begun.elapsed().as_secs();
-    walked.deeds = times.into_iter().map(|(kind, times)| WalkedDeed { deed: kind.name().to_owned(), times }).collect();
+    walked.actions =
+        times.into_iter().map(|(kind, times)| WalkedAction { action: kind.name().to_owned(), times }).collect();
     if !walked.stumbles.is_empty() || !walked.remains.is_empty() || matches!(ended, Some(Err(_))) {
         walked.log = place.keep_log();
     }

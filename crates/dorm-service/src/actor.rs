@@ -19,8 +19,8 @@ use std::time::Duration;
 
 use dorm_agent_client::Agent;
 use dorm_lifecycle::{
-    Actor as By, BackgroundWork, CaptureId, Command, Denied, Effect, EventKind, Input, Observation, Outcome, RunId,
-    Sandbox, SnapshotId, SnapshotKind, State, Step, step,
+    BackgroundWork, Command, Denied, Effect, EventKind, Initiator, Input, Observation, Outcome, RunId, Sandbox,
+    SavedStateId, SnapshotId, SnapshotKind, State, Step, step,
 };
 use dorm_store::{Maker, OperationRecord, Removal, SandboxRecord, SnapshotRecord};
 use futures_util::future::BoxFuture;
@@ -46,13 +46,13 @@ pub(crate) type Reply<T> = oneshot::Sender<Result<T, ServiceError>>;
 /// A message to an actor.
 pub(crate) enum Message {
     /// A command of a caller; the reply comes when the command has taken effect or failed.
-    Command { command: Command, by: By, reply: Reply<SandboxView> },
+    Command { command: Command, by: Initiator, reply: Reply<SandboxView> },
     /// A request for a snapshot.
     Snapshot { asked: SnapshotAsked, reply: Reply<SnapshotRecord> },
     /// A request to rewind to a snapshot.
     Rewind { asked: Box<RewindAsked>, reply: Reply<SandboxView> },
     /// A request to change the attachments.
-    Attachments { change: AttachmentChange, by: By, reply: Reply<SandboxView> },
+    Attachments { change: AttachmentChange, by: Initiator, reply: Reply<SandboxView> },
     /// A request for the connection to the agent.
     Use { what: Use, reply: Reply<(Agent, InUse)> },
     /// The agent that a caller was lent does not answer.
@@ -78,7 +78,7 @@ pub(crate) struct SnapshotAsked {
     pub(crate) labels: BTreeMap<String, String>,
     pub(crate) removal: Removal,
     pub(crate) made_by: Maker,
-    pub(crate) by: By,
+    pub(crate) by: Initiator,
     /// Notified when the record says that the snapshot is being taken.
     pub(crate) begun: Option<oneshot::Sender<SnapshotRecord>>,
 }
@@ -128,15 +128,15 @@ pub(crate) struct Actor {
     /// The attempts to reach a run that does not answer.
     reaching: reach::Reaching,
     /// Lets the agent of a run under memory pressure continue while an operation is in progress.
-    relief: Option<BoxFuture<'static, ()>>,
+    memory_pressure: Option<BoxFuture<'static, ()>>,
     /// The saved state that the operation in progress writes.
-    pub(crate) capture: Option<CaptureId>,
+    pub(crate) saved_state: Option<SavedStateId>,
     /// The record of the operation in progress.
     pub(crate) operation: Option<OperationRecord>,
     /// The record of the snapshot in progress.
     pub(crate) snapshot: Option<SnapshotRecord>,
     /// The initiator of the operation in progress.
-    pub(crate) by: By,
+    pub(crate) by: Initiator,
     waiting: Vec<Waiting>,
     /// Why the awaited operation failed, while the sandbox is returned to its previous state.
     failure: Option<Failure>,
@@ -165,13 +165,20 @@ impl Seat {
 
 impl Actor {
     /// Starts the task of `record`.
-    pub(crate) fn spawn(shared: &Arc<Shared>, record: SandboxRecord, by: By, first: First, open: Open) {
+    pub(crate) fn spawn(shared: &Arc<Shared>, record: SandboxRecord, by: Initiator, first: First, open: Open) {
         let seat = Seat::take(shared, &record.sandbox);
         Self::spawn_in(seat, shared, record, by, first, open);
     }
 
     /// Starts the task of `record`, whose mailbox may contain messages already.
-    pub(crate) fn spawn_in(seat: Seat, shared: &Arc<Shared>, record: SandboxRecord, by: By, first: First, open: Open) {
+    pub(crate) fn spawn_in(
+        seat: Seat,
+        shared: &Arc<Shared>,
+        record: SandboxRecord,
+        by: Initiator,
+        first: First,
+        open: Open,
+    ) {
         let Seat { inbox, activity } = seat;
         let Open { operation, snapshot } = open;
         shared.ledger.note(&record.sandbox);
@@ -184,8 +191,8 @@ impl Actor {
             work: None,
             unwanted: CancellationToken::new(),
             reaching: reach::Reaching::default(),
-            relief: None,
-            capture: operation.as_ref().and_then(|operation| operation.capture.clone()),
+            memory_pressure: None,
+            saved_state: operation.as_ref().and_then(|operation| operation.saved_state.clone()),
             operation,
             snapshot,
             by,
@@ -207,9 +214,9 @@ impl Actor {
                 return Box::pin(self.leave()).await;
             }
             if self.work.is_none()
-                && let Some(relief) = self.relief.take()
+                && let Some(memory_pressure) = self.memory_pressure.take()
             {
-                relief.await;
+                memory_pressure.await;
             }
             Box::pin(self.answer_later()).await;
             if matches!(self.record.sandbox.state, State::Terminated { .. }) && self.work.is_none() {
@@ -227,7 +234,7 @@ impl Actor {
                         Box::pin(self.observe(seen)).await;
                         continue;
                     }
-                    () = over(&mut self.relief) => continue,
+                    () = over(&mut self.memory_pressure) => continue,
                     message = self.inbox.recv() => message,
                 },
                 None => tokio::select! {
@@ -289,11 +296,11 @@ impl Actor {
             let message = tokio::select! {
                 biased;
                 done = &mut work => return done,
-                () = over(&mut self.relief) => continue,
+                () = over(&mut self.memory_pressure) => continue,
                 Some(message) = self.inbox.recv() => message,
             };
             if let Message::MemoryHigh { run } = &message {
-                self.breathe(run);
+                self.unpause_under_pressure(run);
             }
             self.later.push_back(message);
         }
@@ -304,7 +311,7 @@ impl Actor {
             shared: self.shared.clone(),
             sandbox: self.record.sandbox.clone(),
             agent: self.agent.clone(),
-            capture: self.capture.clone(),
+            saved_state: self.saved_state.clone(),
             kind: match (&self.record.sandbox.state, &self.snapshot) {
                 (State::Snapshotting { .. } | State::Suspended { .. }, Some(snapshot)) => snapshot.kind,
                 (_, _) => SnapshotKind::Memory,
@@ -356,7 +363,7 @@ impl Actor {
         }
     }
 
-    async fn command(&mut self, command: Command, by: By, reply: Reply<SandboxView>) {
+    async fn command(&mut self, command: Command, by: Initiator, reply: Reply<SandboxView>) {
         let word = command_word(&command);
         let mut attempts = 0;
         loop {
@@ -400,7 +407,7 @@ impl Actor {
         let Ok(made) = self.ask(Input::Command(Command::Expire)) else { return };
         match (made.outcome, made.effect.clone()) {
             (Outcome::Changed, Some(effect)) => {
-                match self.record_command(made, By::Timer).await {
+                match self.record_command(made, Initiator::Timer).await {
                     Ok(()) => self.begin(effect),
                     // The loop sets the timer again, and the deadline is still passed.
                     Err(error) => {
@@ -501,33 +508,33 @@ impl Actor {
     /// its agent, so the OOM victim is chosen when the operation ends.
     async fn memory_high(&mut self, run: RunId) {
         if self.work.is_some() && self.record.sandbox.state.background().is_none() {
-            self.breathe(&run);
+            self.unpause_under_pressure(&run);
             self.later.push_back(Message::MemoryHigh { run });
         } else if self.shared.paused_for_disk.holds(&run.sandbox) {
             self.later.push_back(Message::MemoryHigh { run });
         } else if run == self.record.sandbox.run_id() && matches!(self.record.sandbox.state, State::Running { .. }) {
-            self.relieve(&run).await;
+            self.relieve_memory_pressure(&run).await;
         }
     }
 
-    fn breathe(&mut self, run: &RunId) {
-        if self.relief.is_none() {
-            self.relief = Some(Box::pin(effects::breathe(self.shared.clone(), run.clone())));
+    fn unpause_under_pressure(&mut self, run: &RunId) {
+        if self.memory_pressure.is_none() {
+            self.memory_pressure = Some(Box::pin(effects::unpause_under_pressure(self.shared.clone(), run.clone())));
         }
     }
 
-    async fn relieve(&mut self, run: &RunId) {
+    async fn relieve_memory_pressure(&mut self, run: &RunId) {
         let now = tokio::time::Instant::now();
         let lately = match self.relieved {
             Some(at) if now.duration_since(at) < Duration::from_secs(5) => effects::Lately::Relieved,
             Some(_) | None => effects::Lately::Quiet,
         };
         let task = self.task();
-        match self.beside(effects::relieve(&task, run, lately)).await {
+        match self.beside(effects::relieve_memory_pressure(&task, run, lately)).await {
             Ok(Some(detail)) => {
                 self.relieved = Some(tokio::time::Instant::now());
                 tracing::info!(%run, detail, "memory pressure was relieved");
-                self.note(EventKind::MemoryRelieved, By::Host, Some(detail)).await;
+                self.note(EventKind::OomVictimKilled, Initiator::Host, Some(detail)).await;
             }
             Ok(None) => {}
             Err(failure) => {
@@ -563,7 +570,8 @@ impl Actor {
             if answer.is_ok() {
                 self.shared.parking.leave(&self.record.sandbox.id);
                 self.settle_volumes();
-                self.note(EventKind::Evicted, if reply.is_some() { By::User } else { By::Host }, None).await;
+                self.note(EventKind::Evicted, if reply.is_some() { Initiator::User } else { Initiator::Host }, None)
+                    .await;
             }
         }
         match reply {
@@ -660,13 +668,13 @@ impl Actor {
     }
 }
 
-/// Waits until a relief in progress ends; without one, forever.
-async fn over(relief: &mut Option<BoxFuture<'static, ()>>) {
-    match relief {
+/// Waits until a relief of memory pressure of memory pressure in progress ends; without one, forever.
+async fn over(memory_pressure: &mut Option<BoxFuture<'static, ()>>) {
+    match memory_pressure {
         Some(going) => going.await,
         None => std::future::pending().await,
     }
-    *relief = None;
+    *memory_pressure = None;
 }
 
 fn command_word(command: &Command) -> &'static str {
@@ -676,7 +684,7 @@ fn command_word(command: &Command) -> &'static str {
         Command::Snapshot(_) => "snapshot",
         Command::Rewind(_) => "rewind",
         Command::SetTimeouts(_) => "set the timeouts of",
-        Command::SetKeeping(_) => "change the sleep image settings of",
+        Command::SetRetention(_) => "change the sleep image settings of",
         Command::SetCheckpoints(_) => "set the checkpoint policy of",
         Command::SetAttachments(_) => "change the volumes of",
         Command::Hold(_) => "hold",

@@ -223,7 +223,7 @@ impl Shared {
     pub(crate) async fn admit_write(&self, what: &'static str, bytes: u64) -> Result<(), ServiceError> {
         let budgets = self.settings.budgets;
         if budgets.disk_reserve_bytes > 0 {
-            let free = self.pool.free_bytes().await?;
+            let free = self.storage.free_bytes().await?;
             let reserve = budgets.disk_reserve_bytes;
             if free < reserve.saturating_add(bytes) {
                 let reason = format!("{free} bytes of the disk are free, and {reserve} must stay free");
@@ -231,7 +231,7 @@ impl Shared {
             }
         }
         if let Some(budget) = budgets.disk_bytes {
-            let used = self.captures_bytes().await?;
+            let used = self.saved_states_bytes().await?;
             if used.saturating_add(bytes) > budget {
                 let reason = format!("sleep images and snapshots occupy {used} of at most {budget} bytes");
                 return Err(refused(what, reason));
@@ -242,7 +242,7 @@ impl Shared {
 
     /// Returns the recorded size of all sleep images and snapshots, in bytes. Copies that share
     /// files are each counted in full.
-    pub(crate) async fn captures_bytes(&self) -> Result<u64, ServiceError> {
+    pub(crate) async fn saved_states_bytes(&self) -> Result<u64, ServiceError> {
         let bytes = self.living.totals(&*self.store).await?.image_bytes;
         Ok(bytes.saturating_add(self.store.snapshot_bytes().await?))
     }

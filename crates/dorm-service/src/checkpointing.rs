@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use dorm_lifecycle::{Actor, EventKind, Sandbox, SandboxId, State, Taken, Timestamp};
+use dorm_lifecycle::{EventKind, Initiator, Sandbox, SandboxId, State, Taken, Timestamp};
 use dorm_store::{Change, Maker, NewEvent, SnapshotRecord};
 use tokio::sync::{Notify, Semaphore};
 
@@ -178,7 +178,7 @@ impl Service {
         // The policy or the state may have changed while other sandboxes had their turn.
         let Ok(record) = self.record(id).await else { return };
         let Some(policy) = record.sandbox.spec.checkpoints else { return };
-        let taken = self.policy_snapshot(id, policy.kind, Actor::Timer).await;
+        let taken = self.policy_snapshot(id, policy.kind, Initiator::Timer).await;
         drop(turn);
         let Err(error) = taken else { return };
         match &error {
@@ -200,7 +200,7 @@ impl Service {
             sandbox: id.clone(),
             at: self.shared.now(),
             kind: EventKind::SnapshotFailed,
-            actor: Actor::Timer,
+            initiator: Initiator::Timer,
             operation: None,
             generation: record.sandbox.generation,
             detail: Some(error.message()),

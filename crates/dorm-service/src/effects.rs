@@ -28,7 +28,7 @@ use std::time::Duration;
 
 use dorm_agent_client::{Agent, AgentError, Busy, HookOutcome};
 use dorm_engine::{Layer, RunSpec};
-use dorm_lifecycle::{CaptureId, Effect, FirstProgram, Observation, Origin, RunId, Sandbox, SnapshotKind};
+use dorm_lifecycle::{Effect, FirstProgram, Observation, Origin, RunId, Sandbox, SavedStateId, SnapshotKind};
 use dorm_store::Code;
 use tokio_util::sync::CancellationToken;
 
@@ -50,7 +50,7 @@ pub(crate) const UNDO: Duration = Duration::from_secs(30);
 const UNWANTED: &str = "it was terminated before its image's program was ready";
 
 /// How long relieving memory pressure of a run may take.
-const RELIEF: Duration = Duration::from_secs(90);
+const MEMORY_PRESSURE: Duration = Duration::from_secs(90);
 
 /// The context of an effect.
 #[derive(Clone)]
@@ -58,7 +58,7 @@ pub(crate) struct Task {
     pub(crate) shared: Arc<Shared>,
     pub(crate) sandbox: Sandbox,
     pub(crate) agent: Option<Agent>,
-    pub(crate) capture: Option<CaptureId>,
+    pub(crate) saved_state: Option<SavedStateId>,
     /// The kind of the snapshot that is being taken.
     pub(crate) kind: SnapshotKind,
     /// Cancelled when the sandbox is to be terminated as soon as this ends.
@@ -205,12 +205,12 @@ async fn spec(task: &Task, run: &RunId) -> Result<RunSpec, Failure> {
 
 async fn start(task: &Task, run: &RunId, origin: &Origin, program: FirstProgram) -> Seen {
     let limits = &task.shared.settings.limits;
-    let unread = task.shared.pool.unread_bytes(&task.sandbox.spec.image).await;
+    let unread = task.shared.storage.unread_bytes(&task.sandbox.spec.image).await;
     let limit = match origin {
         Origin::Image | Origin::Filesystem { .. } => limits.start_of(unread),
         // The restore reports a saved state that is missing or unreadable.
-        Origin::Snapshot { capture, .. } => {
-            let found = task.shared.pool.capture(capture).await;
+        Origin::Snapshot { saved_state, .. } => {
+            let found = task.shared.storage.saved_state(saved_state).await;
             limits.start_of(found.map_or(0, |found| found.bytes()).saturating_add(unread))
         }
     };
@@ -221,8 +221,8 @@ async fn start(task: &Task, run: &RunId, origin: &Origin, program: FirstProgram)
                 task.shared.engine.start(&spec).await?;
                 Ok(introduce(task, run, Memory::Fresh).await?)
             }
-            Origin::Snapshot { capture, .. } => {
-                wake::restore(task, &spec, capture).await.map_err(wake::NotRestored::into_failure)?;
+            Origin::Snapshot { saved_state, .. } => {
+                wake::restore(task, &spec, saved_state).await.map_err(wake::NotRestored::into_failure)?;
                 Ok(introduce(task, run, Memory::Kept).await?)
             }
         }
@@ -366,38 +366,42 @@ pub(crate) enum Lately {
 /// Handles memory pressure: lets the agent continue, asks it for the OOM victim, and kills that
 /// process. Returns `None` if the memory of an earlier victim came back after all, or if no process
 /// uses much memory. After a failure the guest may still be paused.
-pub(crate) async fn relieve(task: &Task, run: &RunId, lately: Lately) -> Result<Option<String>, Failure> {
-    within(RELIEF, "relieving", relieve_now(task, run, lately)).await
+pub(crate) async fn relieve_memory_pressure(
+    task: &Task,
+    run: &RunId,
+    lately: Lately,
+) -> Result<Option<String>, Failure> {
+    within(MEMORY_PRESSURE, "relieving", relieve_pressure_now(task, run, lately)).await
 }
 
 /// Lets the agent of a run under memory pressure continue, for an operation in progress.
-pub(crate) async fn breathe(shared: Arc<Shared>, run: RunId) {
-    let breath = async { Ok(shared.engine.relieve(&run, None).await?) };
-    if let Err(failure) = within(UNDO, "letting its agent continue", breath).await {
+pub(crate) async fn unpause_under_pressure(shared: Arc<Shared>, run: RunId) {
+    let unpaused = async { Ok(shared.engine.relieve_memory_pressure(&run, None).await?) };
+    if let Err(failure) = within(UNDO, "letting its agent continue", unpaused).await {
         tracing::warn!(%run, reason = failure.reason(), "cannot relieve memory pressure during an operation, which may fail because of it");
     }
 }
 
-async fn relieve_now(task: &Task, run: &RunId, lately: Lately) -> Result<Option<String>, Failure> {
+async fn relieve_pressure_now(task: &Task, run: &RunId, lately: Lately) -> Result<Option<String>, Failure> {
     let engine = &task.shared.engine;
-    engine.relieve(run, None).await?;
+    engine.relieve_memory_pressure(run, None).await?;
     if sinks(task, run, lately).await? {
-        engine.relieve(run, Some(NOBODY)).await?;
+        engine.relieve_memory_pressure(run, Some(NOBODY)).await?;
         return Ok(None);
     }
     let agent = match &task.agent {
         Some(agent) if !agent.is_closed() => agent.clone(),
         Some(_) | None => connect(task, run, task.patience()).await?,
     };
-    let greediest = tokio::time::timeout(task.patience(), agent.greediest()).await;
-    let victim = greediest.map_err(|_| Failure::new(Code::TimedOut, "its agent does not answer"))?;
+    let oom_victim = tokio::time::timeout(task.patience(), agent.oom_victim()).await;
+    let victim = oom_victim.map_err(|_| Failure::new(Code::TimedOut, "its agent does not answer"))?;
     match victim {
         Some(pid) => {
-            engine.relieve(run, Some(pid)).await?;
+            engine.relieve_memory_pressure(run, Some(pid)).await?;
             Ok(Some(format!("process {pid} used the most memory and was killed")))
         }
         None => {
-            engine.relieve(run, Some(NOBODY)).await?;
+            engine.relieve_memory_pressure(run, Some(NOBODY)).await?;
             tracing::warn!(%run, "memory pressure, but no process uses much memory");
             Ok(None)
         }

@@ -8,7 +8,7 @@ use dorm_engine::EngineError;
 use dorm_lifecycle::{
     Denied, Digest, IdError, OperationId, SandboxId, SnapshotId, SpecError, StateName, Timestamp, WebhookId,
 };
-use dorm_pool::PoolError;
+use dorm_storage::StorageError;
 use dorm_store::{Code, FailureRecord, StoreError};
 use thiserror::Error;
 
@@ -182,7 +182,7 @@ pub enum ServiceError {
         /// The snapshot.
         snapshot: SnapshotId,
         /// The cause.
-        source: PoolError,
+        source: StorageError,
     },
     /// A restart was requested of a sandbox that is not terminated.
     #[error("cannot restart sandbox {sandbox}: it is {state}, not terminated")]
@@ -275,10 +275,10 @@ pub enum ServiceError {
     Engine(#[from] EngineError),
     /// An error of the storage.
     #[error(transparent)]
-    Pool(#[from] PoolError),
+    Storage(#[from] StorageError),
     /// An image that a record refers to is missing.
     #[error("an image that this host needs is missing")]
-    HostPart(#[source] PoolError),
+    HostPart(#[source] StorageError),
     /// An error of a volume.
     #[error(transparent)]
     Volume(Box<VolumeProblem>),
@@ -352,7 +352,7 @@ impl ServiceError {
             Self::NoSandbox(_) | Self::NoSnapshot(_) | Self::NoWebhook(_) | Self::NoOperation(_) => Code::NotFound,
             Self::NotRunning { state: StateName::Terminated | StateName::Terminating, .. }
             | Self::Denied { denied: Denied::Terminated(_), .. } => Code::Gone,
-            Self::SnapshotUnusable { source, .. } => pool_code(source),
+            Self::SnapshotUnusable { source, .. } => storage_code(source),
             Self::SnapshotNotReady { .. }
             | Self::SnapshotInUse { .. }
             | Self::BadRewind { .. }
@@ -385,7 +385,7 @@ impl ServiceError {
             Self::Engine(EngineError::Refused { .. }) => Code::PortClosed,
             Self::Engine(EngineError::NoRoom { .. }) => Code::NoRoom,
             Self::Engine(_) => Code::Failed,
-            Self::Pool(error) => pool_code(error),
+            Self::Storage(error) => storage_code(error),
             Self::Volume(problem) => problem.code(),
             Self::ImageSetting { .. } | Self::NothingToStart(_) | Self::NoProgram(_) => Code::InvalidArgument,
             Self::Registry(error) => error.code(),
@@ -413,7 +413,7 @@ impl ServiceError {
             }
             Self::NotComparable { .. } => "compare snapshots and sandboxes that are based on the same image",
             Self::DiskShrinks { .. } => "ask for at least that size, or omit it",
-            Self::SnapshotUnusable { source: PoolError::Incompatible { .. }, .. } => {
+            Self::SnapshotUnusable { source: StorageError::Incompatible { .. }, .. } => {
                 "its files are usable: make a filesystem snapshot of it with `dorm sbx checkpoint files`"
             }
             Self::SnapshotUnusable { .. } => "use another snapshot",
@@ -475,7 +475,7 @@ impl ServiceError {
             Self::Registry(error) => error.next_step(),
             Self::TooManyKeys => "revoke unused keys",
             Self::BadKey(_) => "choose another name or lifetime",
-            Self::Spec(_) | Self::Id(_) | Self::Agent(_) | Self::Pool(_) => "",
+            Self::Spec(_) | Self::Id(_) | Self::Agent(_) | Self::Storage(_) => "",
         }
     }
 
@@ -552,36 +552,37 @@ fn agent_code(error: &AgentError) -> Code {
 }
 
 /// For `map_err`, where a record names the image: a missing image is then not the caller's mistake.
-pub(crate) fn host_part(error: PoolError) -> ServiceError {
+pub(crate) fn host_part(error: StorageError) -> ServiceError {
     match error {
-        missing @ PoolError::NoImage { .. } => ServiceError::HostPart(missing),
+        missing @ StorageError::NoImage { .. } => ServiceError::HostPart(missing),
         other => other.into(),
     }
 }
 
-pub(crate) fn pool_code(error: &PoolError) -> Code {
+pub(crate) fn storage_code(error: &StorageError) -> Code {
     match error {
-        PoolError::NoRoom { .. } | PoolError::DiskFull { .. } | PoolError::Reserve { .. } => Code::NoRoom,
-        PoolError::NoImage { .. } => Code::NotFound,
-        PoolError::Ambiguous { .. } | PoolError::Tag(_) | PoolError::Source { .. } | PoolError::Entry { .. } => {
-            Code::InvalidArgument
-        }
-        PoolError::Export { .. } => Code::InvalidArgument,
-        PoolError::InUse { .. }
-        | PoolError::Referred { .. }
-        | PoolError::OtherIds { .. }
-        | PoolError::Exists(_)
-        | PoolError::Incompatible { .. }
-        | PoolError::MissingImage { .. } => Code::Conflict,
+        StorageError::NoRoom { .. } | StorageError::DiskFull { .. } | StorageError::Reserve { .. } => Code::NoRoom,
+        StorageError::NoImage { .. } => Code::NotFound,
+        StorageError::Ambiguous { .. }
+        | StorageError::Tag(_)
+        | StorageError::Source { .. }
+        | StorageError::Entry { .. } => Code::InvalidArgument,
+        StorageError::Export { .. } => Code::InvalidArgument,
+        StorageError::InUse { .. }
+        | StorageError::Referred { .. }
+        | StorageError::OtherIds { .. }
+        | StorageError::Exists(_)
+        | StorageError::Incompatible { .. }
+        | StorageError::MissingImage { .. } => Code::Conflict,
         // Callers name snapshots and sandboxes; a saved state that is missing is damage on the
         // host.
-        PoolError::Missing(_) | PoolError::Damaged { .. } | PoolError::DamagedImage { .. } => Code::Damaged,
-        PoolError::BadFile { .. }
-        | PoolError::Short { .. }
-        | PoolError::Io { .. }
-        | PoolError::Format { .. }
-        | PoolError::Owners { .. }
-        | PoolError::Worker { .. }
-        | PoolError::Interrupted(_) => Code::Failed,
+        StorageError::Missing(_) | StorageError::Damaged { .. } | StorageError::DamagedImage { .. } => Code::Damaged,
+        StorageError::BadFile { .. }
+        | StorageError::Short { .. }
+        | StorageError::Io { .. }
+        | StorageError::Format { .. }
+        | StorageError::Owners { .. }
+        | StorageError::Worker { .. }
+        | StorageError::Interrupted(_) => Code::Failed,
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use dorm_agent_client::AgentError;
 use dorm_engine::EngineError;
-use dorm_pool::PoolError;
+use dorm_storage::StorageError;
 use dorm_store::{Code, FailureRecord};
 
 use crate::error::ServiceError;
@@ -97,7 +97,7 @@ impl<E: Into<ServiceError>> From<E> for Failure {
 fn code_in_operation(error: &ServiceError) -> Code {
     match error {
         ServiceError::NoSnapshot(_) => Code::NotFound,
-        ServiceError::Pool(PoolError::NoImage { .. } | PoolError::MissingImage { .. }) => Code::Damaged,
+        ServiceError::Storage(StorageError::NoImage { .. } | StorageError::MissingImage { .. }) => Code::Damaged,
         ServiceError::Agent(AgentError::Closed { source: Some(source) })
             if source.kind() == std::io::ErrorKind::TimedOut =>
         {

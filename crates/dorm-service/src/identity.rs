@@ -2,7 +2,7 @@
 
 use std::fmt::Debug;
 
-use dorm_lifecycle::{CaptureId, HoldId, OperationId, SandboxId, SnapshotId, VolumeId, WebhookId};
+use dorm_lifecycle::{HoldId, OperationId, SandboxId, SavedStateId, SnapshotId, VolumeId, WebhookId};
 
 /// A source of random bytes. No two results may ever be equal.
 pub trait Randomness: Send + Sync + Debug + 'static {
@@ -46,8 +46,8 @@ impl Ids<'_> {
         OperationId::from_random(self.random())
     }
 
-    pub(crate) fn capture(&self) -> CaptureId {
-        CaptureId::from_random(self.random())
+    pub(crate) fn saved_state(&self) -> SavedStateId {
+        SavedStateId::from_random(self.random())
     }
 
     pub(crate) fn hold(&self) -> HoldId {

@@ -60,7 +60,7 @@ pub use failure::Failure;
 pub use identity::{Randomness, SystemRandomness};
 pub use ops::attach::{AttachVolume, FollowingVolumes};
 pub use ops::checkpoint::{Checkpointed, SnapshotPage, SnapshotSettings};
-pub use ops::collect::{Artefact, ArtefactKind, Fate};
+pub use ops::collect::{CollectorItem, CollectorItemKind, Verdict};
 pub use ops::compose::Composition;
 pub use ops::create::{CreateFrom, CreateSandbox};
 pub use ops::diff::Moment;

@@ -24,7 +24,7 @@ pub(crate) async fn listen(shared: Arc<Shared>) {
             }
             Some(Notice::MemoryHigh { run }) => {
                 if shared.left_alone.is_own(&run) {
-                    runs::relieve_unrecorded(&shared, &run).await;
+                    runs::relieve_pressure_unrecorded(&shared, &run).await;
                     continue;
                 }
                 let sandbox = run.sandbox.clone();

@@ -37,7 +37,7 @@ pub(crate) mod volumes;
 mod webhooks;
 mod why;
 
-use dorm_lifecycle::{Actor, Command, SandboxId};
+use dorm_lifecycle::{Command, Initiator, SandboxId};
 
 use crate::actor::Message;
 use crate::error::ServiceError;
@@ -45,7 +45,7 @@ use crate::shared::Service;
 use crate::view::SandboxView;
 
 impl Service {
-    async fn command(&self, id: &SandboxId, command: Command, by: Actor) -> Result<SandboxView, ServiceError> {
+    async fn command(&self, id: &SandboxId, command: Command, by: Initiator) -> Result<SandboxView, ServiceError> {
         let asked = self.ask(id, |reply| Message::Command { command: command.clone(), by, reply }).await;
         match asked {
             // The sandbox is terminated or never existed: its record tells which.

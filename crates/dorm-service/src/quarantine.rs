@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use dorm_lifecycle::{CaptureId, RunId, SnapshotKind};
+use dorm_lifecycle::{RunId, SavedStateId, SnapshotKind};
 use dorm_store::{Removal, RowKind, SandboxRecord, SnapshotRecord, StoreError, UnreadableRow};
 
 use tokio::time::Instant;
@@ -54,11 +54,11 @@ impl Unreadable {
     }
 
     fn holding(&self) -> impl Iterator<Item = &UnreadableRow> {
-        self.0.iter().filter(|row| row.kind.may_hold_captures())
+        self.0.iter().filter(|row| row.kind.may_hold_saved_states())
     }
 
     /// Returns whether a saved state may be needed although no readable record needs it.
-    pub(crate) fn may_hold_captures(&self) -> bool {
+    pub(crate) fn may_hold_saved_states(&self) -> bool {
         self.holding().next().is_some()
     }
 
@@ -83,7 +83,7 @@ impl Unreadable {
     pub(crate) fn holders_of(&self, snapshot: &SnapshotRecord) -> Vec<String> {
         let may_be_stood_on = snapshot.kind == SnapshotKind::Filesystem || snapshot.removal == Removal::WhenFree;
         let needs = |row: &&UnreadableRow| {
-            may_be_stood_on || row.mentions(snapshot.id.as_str()) || row.mentions(snapshot.capture.as_str())
+            may_be_stood_on || row.mentions(snapshot.id.as_str()) || row.mentions(snapshot.saved_state.as_str())
         };
         self.holding().filter(needs).map(title).collect()
     }
@@ -94,8 +94,8 @@ impl Unreadable {
     }
 
     /// Returns whether the text of one of them mentions the saved state.
-    pub(crate) fn mention(&self, capture: &CaptureId) -> bool {
-        self.0.iter().any(|row| row.kind != RowKind::Discard && row.mentions(capture.as_str()))
+    pub(crate) fn mention(&self, saved_state: &SavedStateId) -> bool {
+        self.0.iter().any(|row| row.kind != RowKind::Discard && row.mentions(saved_state.as_str()))
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use dorm_engine::{EngineError, FoundRun};
 use dorm_lifecycle::{
-    Actor as By, Effect, Recovery, RunCondition, RunId, SandboxId, SnapshotId, SnapshotKind, State, recover,
+    Effect, Initiator, Recovery, RunCondition, RunId, SandboxId, SnapshotId, SnapshotKind, State, recover,
 };
 use dorm_store::{
     Change, OperationKind, OperationRecord, OperationResult, SandboxRecord, SnapshotFilter, SnapshotStatus,
@@ -112,13 +112,13 @@ impl Service {
         }
         close_operations(&shared, &living, &unreadable, &mut report).await?;
         // Which of them an unreadable record needs is not known for certain.
-        let doomed = match unreadable.may_hold_captures() {
+        let doomed = match unreadable.may_hold_saved_states() {
             true => Vec::new(),
             false => shared.store.to_discard().await?,
         };
-        for capture in doomed {
-            report.lines.push(format!("saved state {capture} was discarded"));
-            shared.discard(vec![capture]).await;
+        for saved_state in doomed {
+            report.lines.push(format!("saved state {saved_state} was discarded"));
+            shared.discard(vec![saved_state]).await;
         }
         shared.spawn(notices::listen(shared.clone()));
         shared.spawn(timekeeping::keep_time(shared.clone()));
@@ -135,7 +135,7 @@ impl Service {
             let found = runs.remove(&record.sandbox.id).unwrap_or_default();
             let (record, preferred) = living::prefer(&shared, record, &found, &mut report).await?;
             match preferred {
-                Some(run) => Actor::spawn(&shared, record, By::Recovery, First::Adopt(run), Open::default()),
+                Some(run) => Actor::spawn(&shared, record, Initiator::Recovery, First::Adopt(run), Open::default()),
                 None => {
                     let open = left_open(&shared, &record).await?;
                     let seat = Seat::take(&shared, &record.sandbox);
@@ -202,7 +202,7 @@ async fn close_operations(
             | OperationKind::Snapshot
             | OperationKind::Rewind
             | OperationKind::MergeLayers
-            | OperationKind::Import => give_up_capture(shared, operation, living, unreadable, report).await,
+            | OperationKind::Import => give_up_saved_state(shared, operation, living, unreadable, report).await,
             // These belong to a state, and the actor of the sandbox ends them.
             OperationKind::Create
             | OperationKind::Resume
@@ -224,7 +224,7 @@ async fn close_operations(
     Ok(())
 }
 
-async fn give_up_capture(
+async fn give_up_saved_state(
     shared: &std::sync::Arc<Shared>,
     operation: OperationRecord,
     living: &[SandboxRecord],
@@ -242,29 +242,29 @@ async fn give_up_capture(
         return Ok(());
     }
     let is_at_work = living.iter().any(|record| record.sandbox.state.operation() == Some(&operation.id));
-    let capture = match operation.capture.clone() {
-        Some(capture) => capture,
+    let saved_state = match operation.saved_state.clone() {
+        Some(saved_state) => saved_state,
         // The actor of the sandbox ends it.
         None if is_at_work => return Ok(()),
         None => return close_as_stopped(shared, operation, Change::default()).await,
     };
-    let mut held = living.iter().flat_map(|record| record.sandbox.captures());
-    if held.any(|held| *held == capture) {
+    let mut held = living.iter().flat_map(|record| record.sandbox.saved_states());
+    if held.any(|held| *held == saved_state) {
         return Ok(());
     }
     let title = format!("{} {}", operation.kind.as_str(), operation.id);
     let mut change = Change::default();
     // Files that cannot be removed now stay on record until they are.
-    if unreadable.may_hold_captures() {
+    if unreadable.may_hold_saved_states() {
         report.lines.push(format!("{title}: its files are kept as long as there are records that cannot be read"));
-        change.discard.push(capture.clone());
-    } else if let Err(error) = shared.pool.remove(&capture).await {
+        change.discard.push(saved_state.clone());
+    } else if let Err(error) = shared.storage.remove(&saved_state).await {
         report.postponed(&format!("{title}: removing its files"), &error);
-        change.discard.push(capture.clone());
+        change.discard.push(saved_state.clone());
     } else {
         report.lines.push(format!("{title}: its files were removed"));
     }
-    let written = SnapshotFilter { capture: Some(capture.clone()), ..SnapshotFilter::default() };
+    let written = SnapshotFilter { saved_state: Some(saved_state.clone()), ..SnapshotFilter::default() };
     for mut snapshot in shared.store.find_snapshots(&written).await? {
         if snapshot.status == SnapshotStatus::InProgress {
             snapshot.status = SnapshotStatus::Failed(stopped());
@@ -293,11 +293,11 @@ async fn finish_deletion(
     unreadable: &Unreadable,
     report: &mut RecoveryReport,
 ) -> Result<(), ServiceError> {
-    let Some(capture) = &operation.capture else { return Ok(()) };
-    let deleted = SnapshotFilter { capture: Some(capture.clone()), ..SnapshotFilter::default() };
+    let Some(saved_state) = &operation.saved_state else { return Ok(()) };
+    let deleted = SnapshotFilter { saved_state: Some(saved_state.clone()), ..SnapshotFilter::default() };
     let doomed = shared.store.find_snapshots(&deleted).await?;
     let doomed: Vec<SnapshotId> = doomed.into_iter().map(|snapshot| snapshot.id).collect();
-    if unreadable.mention(capture) {
+    if unreadable.mention(saved_state) {
         let why = "a record that cannot be read names its files";
         report.lines.extend(doomed.iter().map(|id| format!("snapshot {id}: its deletion is not finished: {why}")));
         return Ok(());
@@ -312,10 +312,10 @@ async fn finish_deletion(
 async fn left_open(shared: &std::sync::Arc<Shared>, record: &SandboxRecord) -> Result<Open, ServiceError> {
     let Some(id) = record.sandbox.state.operation() else { return Ok(Open::default()) };
     let operation = shared.store.open_operations().await?.into_iter().find(|open| open.id == *id);
-    let written = operation.as_ref().and_then(|operation| operation.capture.clone());
+    let written = operation.as_ref().and_then(|operation| operation.saved_state.clone());
     let snapshot = match written {
-        Some(capture) => {
-            let made = SnapshotFilter { capture: Some(capture), ..SnapshotFilter::default() };
+        Some(saved_state) => {
+            let made = SnapshotFilter { saved_state: Some(saved_state), ..SnapshotFilter::default() };
             let mut made = shared.store.find_snapshots(&made).await?.into_iter();
             made.find(|snapshot| snapshot.status == SnapshotStatus::InProgress)
         }
@@ -376,7 +376,7 @@ async fn revive(
     {
         park(shared, &record, run).await;
     }
-    Actor::spawn_in(seat, shared, record, By::Recovery, first, open);
+    Actor::spawn_in(seat, shared, record, Initiator::Recovery, first, open);
 }
 
 /// Continues with a sandbox whose record is not the one that its actor worked on, as daemon startup
@@ -415,7 +415,7 @@ fn task(shared: &std::sync::Arc<Shared>, record: &SandboxRecord) -> Task {
         shared: shared.clone(),
         sandbox: record.sandbox.clone(),
         agent: None,
-        capture: None,
+        saved_state: None,
         kind: SnapshotKind::Memory,
         unwanted: CancellationToken::new(),
     }

@@ -15,7 +15,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use dorm_lifecycle::Digest;
-use dorm_pool::PoolError;
+use dorm_storage::StorageError;
 use dorm_store::SnapshotFilter;
 use tokio::sync::{Notify, OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock};
 
@@ -50,9 +50,9 @@ impl References {
 
 impl Shared {
     /// Creates a reference to an existing image on which a record will be based.
-    pub(crate) async fn refer(&self, image: &Digest) -> Result<Referring, PoolError> {
+    pub(crate) async fn refer(&self, image: &Digest) -> Result<Referring, StorageError> {
         let turn = self.references.turn.clone().read_owned().await;
-        self.pool.refer_to_image(image).await?;
+        self.storage.refer_to_image(image).await?;
         Ok(Referring { _turn: turn })
     }
 
@@ -63,10 +63,10 @@ impl Shared {
             self.of_living(|sandbox| Some(sandbox.spec.image.clone())).await?.into_iter().collect();
         needed.extend(self.store.snapshots(None).await?.into_iter().map(|snapshot| snapshot.image));
         for image in &needed {
-            match self.pool.refer_to_image(image).await {
+            match self.storage.refer_to_image(image).await {
                 Ok(()) => {}
                 // Requests that need it get an error.
-                Err(PoolError::NoImage { .. }) => {
+                Err(StorageError::NoImage { .. }) => {
                     tracing::error!(%image, "an image that records are based on is missing; import it again");
                 }
                 Err(error) => return Err(error.into()),
@@ -78,7 +78,7 @@ impl Shared {
     /// Drops the references to images that no record is based on.
     pub(crate) async fn release_unneeded(&self) -> Result<(), ServiceError> {
         let _alone = self.references.alone().await;
-        let referred = self.pool.referred_images().await?;
+        let referred = self.storage.referred_images().await?;
         // It is unknown which image an unreadable record needs.
         if referred.is_empty() || !self.unreadable().await?.holders().is_empty() {
             return Ok(());
@@ -89,7 +89,7 @@ impl Shared {
         for image in referred.iter().filter(|image| !living.contains(image)) {
             let standing = SnapshotFilter { image: Some(image.clone()), limit: 1, ..SnapshotFilter::default() };
             if self.store.find_snapshots(&standing).await?.is_empty() {
-                self.pool.release_image(image).await?;
+                self.storage.release_image(image).await?;
             }
         }
         Ok(())

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use dorm_pool::{Image, PoolError, Progress};
+use dorm_storage::{Image, Progress, StorageError};
 use dorm_store::Code;
 use futures_util::stream::BoxStream;
 use thiserror::Error;
@@ -237,12 +237,12 @@ pub enum RegistryError {
     },
     /// The fetched data is not a valid image for this host.
     #[error("cannot {name}")]
-    Pool {
+    Storage {
         /// The operation.
         name: Deed,
         /// The cause.
         #[source]
-        source: PoolError,
+        source: StorageError,
     },
 }
 
@@ -264,7 +264,7 @@ impl RegistryError {
             Self::Io { source, .. } if is_full(source) => Code::NoRoom,
             Self::Refused { .. } | Self::Lies { .. } | Self::Io { .. } => Code::Failed,
             Self::NoRoom { .. } => Code::NoRoom,
-            Self::Pool { source, .. } => crate::error::pool_code(source),
+            Self::Storage { source, .. } => crate::error::storage_code(source),
         }
     }
 
@@ -286,7 +286,7 @@ impl RegistryError {
             Self::Lies { .. } => "ask the registry's operator; nothing that was fetched is kept",
             Self::NoRoom { .. } => "remove images or snapshots that are not needed",
             Self::Io { .. } => "check the disk of the daemon's data directory",
-            Self::Pool { .. } => "",
+            Self::Storage { .. } => "",
         }
     }
 }

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use dorm_lifecycle::{CaptureId, SnapshotId, Timestamp};
+use dorm_lifecycle::{SavedStateId, SnapshotId, Timestamp};
 use dorm_store::{Removal, SnapshotRecord, SnapshotStatus};
 use tokio::sync::Notify;
 
@@ -29,7 +29,7 @@ pub(crate) struct Removals {
     used: Mutex<BTreeMap<SnapshotId, usize>>,
     /// Saved states of forks and rewinds in progress that were verified to their last byte just
     /// before, so that the many starts from them need not do that again.
-    verified: Mutex<BTreeSet<CaptureId>>,
+    verified: Mutex<BTreeSet<SavedStateId>>,
     news: Notify,
 }
 
@@ -70,16 +70,16 @@ impl Removals {
         self.poke();
     }
 
-    pub(crate) fn note_verified(&self, capture: &CaptureId) {
-        self.verified().insert(capture.clone());
+    pub(crate) fn note_verified(&self, saved_state: &SavedStateId) {
+        self.verified().insert(saved_state.clone());
     }
 
-    pub(crate) fn forget_verified(&self, capture: &CaptureId) {
-        self.verified().remove(capture);
+    pub(crate) fn forget_verified(&self, saved_state: &SavedStateId) {
+        self.verified().remove(saved_state);
     }
 
-    pub(crate) fn is_verified(&self, capture: &CaptureId) -> bool {
-        self.verified().contains(capture)
+    pub(crate) fn is_verified(&self, saved_state: &SavedStateId) -> bool {
+        self.verified().contains(saved_state)
     }
 
     /// Returns whether an operation is using it.
@@ -91,7 +91,7 @@ impl Removals {
         self.due.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn verified(&self) -> MutexGuard<'_, BTreeSet<CaptureId>> {
+    fn verified(&self) -> MutexGuard<'_, BTreeSet<SavedStateId>> {
         self.verified.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use dorm_engine::Engine;
 use dorm_lifecycle::{
-    Actor, Context, Digest, Limits, PortAccess, ProjectId, RunId, Sandbox, SandboxId, State, Timestamp,
+    Context, Digest, Initiator, Limits, PortAccess, ProjectId, RunId, Sandbox, SandboxId, State, Timestamp,
 };
-use dorm_pool::Pool;
+use dorm_storage::Storage;
 use dorm_store::{Change, EventRecord, OperationKind, OperationRecord, SandboxRecord, Store, StoreError};
 use dorm_volume::Volumes;
 use tokio::sync::{oneshot, watch};
@@ -47,7 +47,7 @@ pub struct Parts {
     /// The engine that runs sandboxes.
     pub engine: Arc<dyn Engine>,
     /// The storage of images and saved states.
-    pub pool: Pool,
+    pub storage: Storage,
     /// The files of volumes.
     pub volumes: Volumes,
     /// The clock.
@@ -136,7 +136,7 @@ pub(crate) struct ActorHandle {
 pub(crate) struct Shared {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) engine: Arc<dyn Engine>,
-    pub(crate) pool: Pool,
+    pub(crate) storage: Storage,
     pub(crate) volumes: Volumes,
     /// Held from deciding about leases until the record that takes them is committed.
     pub(crate) leasing: Arc<tokio::sync::Mutex<()>>,
@@ -192,7 +192,7 @@ impl Shared {
             Self {
                 store: parts.store,
                 engine: parts.engine,
-                pool: parts.pool,
+                storage: parts.storage,
                 volumes: parts.volumes,
                 leasing: Arc::default(),
                 clock,
@@ -258,16 +258,16 @@ impl Shared {
 
     /// Returns the record of an operation that begins now, is abandoned after `within`, and
     /// concerns nothing yet.
-    pub(crate) fn operation(&self, kind: OperationKind, actor: Actor, within: Duration) -> OperationRecord {
+    pub(crate) fn operation(&self, kind: OperationKind, initiator: Initiator, within: Duration) -> OperationRecord {
         let began = self.now();
         OperationRecord {
             id: self.ids().operation(),
             kind,
             sandbox: None,
-            actor,
+            initiator,
             began,
             deadline: began.after(within),
-            capture: None,
+            saved_state: None,
             fork: None,
             promote: None,
             ended: None,
@@ -344,21 +344,21 @@ impl Shared {
     }
 
     /// Deletes saved states that a record marks for deletion, then the record of that.
-    pub(crate) async fn discard(&self, captures: Vec<dorm_lifecycle::CaptureId>) {
+    pub(crate) async fn discard(&self, saved_states: Vec<dorm_lifecycle::SavedStateId>) {
         let unreadable = self.quarantined.last();
-        for capture in captures {
-            if unreadable.mention(&capture) {
-                tracing::warn!(%capture, "a discarded saved state is kept: a record that cannot be read names it");
+        for saved_state in saved_states {
+            if unreadable.mention(&saved_state) {
+                tracing::warn!(%saved_state, "a discarded saved state is kept: a record that cannot be read names it");
                 continue;
             }
-            if let Err(error) = self.pool.remove(&capture).await {
-                tracing::error!(%capture, error = %chain(&error), "cannot delete a discarded saved state; retrying at the next start");
+            if let Err(error) = self.storage.remove(&saved_state).await {
+                tracing::error!(%saved_state, error = %chain(&error), "cannot delete a discarded saved state; retrying at the next start");
                 continue;
             }
-            let change = Change { discarded: vec![capture.clone()], ..Change::default() };
+            let change = Change { discarded: vec![saved_state.clone()], ..Change::default() };
             self.make_room_to_free().await;
             if let Err(error) = self.commit_known(change).await {
-                tracing::error!(%capture, error = %chain(&error), "cannot record the deletion of a saved state; retrying at the next start");
+                tracing::error!(%saved_state, error = %chain(&error), "cannot record the deletion of a saved state; retrying at the next start");
             }
         }
     }
@@ -376,8 +376,8 @@ impl Service {
     }
 
     /// Returns the storage, for images.
-    pub fn pool(&self) -> &Pool {
-        &self.shared.pool
+    pub fn storage(&self) -> &Storage {
+        &self.shared.storage
     }
 
     /// Returns the project that the sandboxes belong to.

@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use dorm_lifecycle::{Actor, CaptureId, Digest, EventKind, Sandbox};
-use dorm_pool::{Capture, Checked, Damage, DamagedFile, Image, Pace, PoolError, Stored};
+use dorm_lifecycle::{Digest, EventKind, Initiator, Sandbox, SavedStateId};
+use dorm_storage::{Checked, Damage, DamagedFile, Image, Pace, SavedState, StorageError, Stored};
 use dorm_store::{Change, NewEvent, SandboxRecord};
 use tokio::time::Instant;
 
@@ -35,7 +35,7 @@ impl Soundness {
 
     /// Returns how many things are damaged, by kind.
     pub(crate) fn counts(&self) -> BTreeMap<&'static str, usize> {
-        let mut counts = BTreeMap::from([("image", 0), ("image_layer", 0), ("capture", 0)]);
+        let mut counts = BTreeMap::from([("image", 0), ("image_layer", 0), ("saved_state", 0)]);
         for stored in self.known().keys() {
             *counts.entry(stored.kind()).or_default() += 1;
         }
@@ -52,7 +52,7 @@ impl Soundness {
 fn needs(sandbox: &Sandbox, stored: &Stored) -> bool {
     match stored {
         Stored::Image(digest) => sandbox.spec.image == *digest,
-        Stored::Capture(id) => sandbox.captures().chain(sandbox.layers()).any(|held| held == id),
+        Stored::SavedState(id) => sandbox.saved_states().chain(sandbox.layers()).any(|held| held == id),
         // The images made of the layer have its files by hard links of their own.
         Stored::ImageLayer(_) => false,
     }
@@ -64,12 +64,12 @@ impl Shared {
     pub(crate) async fn sound(
         self: &Arc<Self>,
         image: &Digest,
-        layer: Option<&CaptureId>,
-    ) -> Result<(Image, Vec<Capture>), PoolError> {
+        layer: Option<&SavedStateId>,
+    ) -> Result<(Image, Vec<SavedState>), StorageError> {
         let read = async {
-            let image = self.pool.sound_image(image).await?;
+            let image = self.storage.sound_image(image).await?;
             let layers = match layer {
-                Some(top) => self.pool.layers(top).await?,
+                Some(top) => self.storage.layers(top).await?,
                 None => Vec::new(),
             };
             Ok((image, layers))
@@ -79,7 +79,7 @@ impl Shared {
             Ok((image, layers)) => {
                 self.is_sound(&Stored::Image(image.digest.clone())).await;
                 for layer in layers {
-                    self.is_sound(&Stored::Capture(layer.id.clone())).await;
+                    self.is_sound(&Stored::SavedState(layer.id.clone())).await;
                 }
             }
             Err(error) => self.is_damaged(error).await,
@@ -92,21 +92,23 @@ impl Shared {
     pub(crate) async fn refuse_damaged(
         self: &Arc<Self>,
         image: &Digest,
-        layer: Option<&CaptureId>,
-    ) -> Result<(), PoolError> {
+        layer: Option<&SavedStateId>,
+    ) -> Result<(), StorageError> {
         match self.sound(image, layer).await {
-            Err(error @ (PoolError::DamagedImage { .. } | PoolError::Damaged { .. } | PoolError::OtherIds { .. })) => {
-                Err(error)
-            }
+            Err(
+                error @ (StorageError::DamagedImage { .. }
+                | StorageError::Damaged { .. }
+                | StorageError::OtherIds { .. }),
+            ) => Err(error),
             Ok(_) | Err(_) => Ok(()),
         }
     }
 
     /// Records what an error says about something on the disk.
-    pub(crate) async fn is_damaged(self: &Arc<Self>, error: &PoolError) {
+    pub(crate) async fn is_damaged(self: &Arc<Self>, error: &StorageError) {
         let (stored, file, what) = match error {
-            PoolError::DamagedImage { image, file, what } => (Stored::Image(image.clone()), file, what),
-            PoolError::Damaged { capture, file, what } => (Stored::Capture(capture.clone()), file, what),
+            StorageError::DamagedImage { image, file, what } => (Stored::Image(image.clone()), file, what),
+            StorageError::Damaged { saved_state, file, what } => (Stored::SavedState(saved_state.clone()), file, what),
             _ => return,
         };
         let known = self.soundness.known().contains_key(&stored);
@@ -126,14 +128,14 @@ impl Shared {
 
     async fn keep_damage(&self) {
         let damage = self.soundness.known().values().cloned().collect();
-        if let Err(error) = self.pool.keep_damage(damage).await {
+        if let Err(error) = self.storage.keep_damage(damage).await {
             tracing::warn!(error = %chain(&error), "cannot store what is damaged; it has to be found again after a restart");
         }
     }
 
     /// Loads what an earlier daemon found.
     pub(crate) async fn recall_damage(&self) {
-        match self.pool.damage().await {
+        match self.storage.damage().await {
             Ok(damage) => {
                 let known = damage.into_iter().map(|damage| (damage.stored.clone(), damage));
                 self.soundness.known().extend(known);
@@ -162,7 +164,7 @@ impl Shared {
             sandbox: sandbox.id,
             at,
             kind: EventKind::Damaged,
-            actor: Actor::Host,
+            initiator: Initiator::Host,
             operation: None,
             generation: sandbox.generation,
             detail: Some(sentence.clone()),
@@ -204,7 +206,7 @@ impl Service {
     ///
     /// Fails if it could not be read, which says nothing about its content.
     pub async fn verify(&self, stored: &Stored) -> Result<Option<Checked>, ServiceError> {
-        let checked = self.shared.pool.check_stored(stored, None).await?;
+        let checked = self.shared.storage.check_stored(stored, None).await?;
         self.shared.take_down(stored, checked.as_ref()).await;
         Ok(checked)
     }
@@ -241,7 +243,7 @@ impl Shared {
     /// Returns everything on the disk. Damage of things that are gone is forgotten.
     async fn all_stored(self: &Arc<Self>) -> Result<Vec<Stored>, ServiceError> {
         let known: Vec<Stored> = self.soundness.known().keys().cloned().collect();
-        let all = self.pool.stored().await?;
+        let all = self.storage.stored().await?;
         for gone in known.iter().filter(|stored| !all.contains(stored)) {
             self.is_sound(gone).await;
         }
@@ -255,7 +257,7 @@ impl Shared {
         let at = usize::from(u16::from_be_bytes(self.ids().random())) % all.len().max(1);
         all.rotate_left(at);
         for stored in all {
-            match self.pool.check_stored(&stored, Some(pace)).await {
+            match self.storage.check_stored(&stored, Some(pace)).await {
                 Ok(checked) => {
                     let bytes = checked.as_ref().map_or(0, |checked| checked.bytes);
                     metrics::counter!("dorm_scrubbed_bytes_total").increment(bytes);

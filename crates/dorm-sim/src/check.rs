@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use dorm_lifecycle::{CaptureId, RunCondition, RunId, State, StateName};
-use dorm_pool::Expected;
+use dorm_lifecycle::{RunCondition, RunId, SavedStateId, State, StateName};
+use dorm_storage::Expected;
 use dorm_store::{EventFilter, Removal, SandboxFilter, SnapshotStatus, Store};
 
 use crate::world::World;
@@ -28,7 +28,7 @@ pub(crate) async fn is_sound(world: &World) -> Result<()> {
     }
     world.trace.note("quiet");
     records_agree(world).await?;
-    captures_are_whole(world).await
+    saved_states_are_whole(world).await
 }
 
 /// Waits until every guest that is said to run does, or is dead.
@@ -58,10 +58,11 @@ fn stands_still(world: &World) -> Option<RunId> {
 /// Whether nothing is going on and nothing is left over; the answer says what is not so.
 fn quiet(world: &World) -> Result<Result<(), String>> {
     let mut needed = BTreeMap::new();
-    let mut own = |capture: &CaptureId, owner: String| match needed.insert(capture.to_string(), owner.clone()) {
-        Some(other) => Err(format!("capture {capture} belongs to {other} and to {owner}")),
-        None => Ok(()),
-    };
+    let mut own =
+        |saved_state: &SavedStateId, owner: String| match needed.insert(saved_state.to_string(), owner.clone()) {
+            Some(other) => Err(format!("saved state {saved_state} belongs to {other} and to {owner}")),
+            None => Ok(()),
+        };
     let mut runs: BTreeMap<RunId, RunCondition> = world.host.runs().into_iter().collect();
     for record in world.model.records() {
         let sandbox = &record.sandbox;
@@ -75,8 +76,8 @@ fn quiet(world: &World) -> Result<Result<(), String>> {
         if !fits {
             return Ok(Err(format!("{} is {} and its run is {run:?}", sandbox.id, sandbox.state.name())));
         }
-        for capture in sandbox.captures() {
-            if let Err(what) = own(capture, format!("sandbox {}", sandbox.id)) {
+        for saved_state in sandbox.saved_states() {
+            if let Err(what) = own(saved_state, format!("sandbox {}", sandbox.id)) {
                 return Ok(Err(what));
             }
         }
@@ -115,7 +116,7 @@ fn quiet(world: &World) -> Result<Result<(), String>> {
         }
         match &snapshot.status {
             SnapshotStatus::Completed => {
-                if let Err(what) = own(&snapshot.capture, format!("snapshot {}", snapshot.id)) {
+                if let Err(what) = own(&snapshot.saved_state, format!("snapshot {}", snapshot.id)) {
                     return Ok(Err(what));
                 }
             }
@@ -128,21 +129,21 @@ fn quiet(world: &World) -> Result<Result<(), String>> {
     if let Some(operation) = world.model.open_operations().first() {
         return Ok(Err(format!("the operation {} ({}) is open", operation.id, operation.kind.as_str())));
     }
-    if let Some(capture) = world.model.to_discard().first() {
-        return Ok(Err(format!("capture {capture} is still to be discarded")));
+    if let Some(saved_state) = world.model.to_discard().first() {
+        return Ok(Err(format!("saved state {saved_state} is still to be discarded")));
     }
     let mut there = Vec::new();
-    for entry in std::fs::read_dir(world.captures()).context("list the captures")? {
-        there.push(entry.context("list the captures")?.file_name().to_string_lossy().into_owned());
+    for entry in std::fs::read_dir(world.saved_states()).context("list the saved states")? {
+        there.push(entry.context("list the saved states")?.file_name().to_string_lossy().into_owned());
     }
     there.sort();
     for name in &there {
         if needed.remove(name).is_none() {
-            return Ok(Err(format!("nobody needs the capture {name}")));
+            return Ok(Err(format!("nobody needs the saved state {name}")));
         }
     }
     Ok(match needed.pop_first() {
-        Some((capture, owner)) => Err(format!("the capture {capture} of {owner} is not there")),
+        Some((saved_state, owner)) => Err(format!("the saved state {saved_state} of {owner} is not there")),
         None => Ok(()),
     })
 }
@@ -166,7 +167,7 @@ async fn records_agree(world: &World) -> Result<()> {
         trace.wrong("the store holds an open operation");
     }
     if !store.to_discard().await.context("read what is to be discarded")?.is_empty() {
-        trace.wrong("the store holds a capture to discard");
+        trace.wrong("the store holds a saved state to discard");
     }
     for record in model.records() {
         let state = record.sandbox.state.name();
@@ -178,20 +179,20 @@ async fn records_agree(world: &World) -> Result<()> {
     Ok(())
 }
 
-/// Every capture that is needed is what was written.
-async fn captures_are_whole(world: &World) -> Result<()> {
-    let pool = world.pool(&world.life())?;
+/// Every saved state that is needed is what was written.
+async fn saved_states_are_whole(world: &World) -> Result<()> {
+    let storage = world.storage(&world.life())?;
     let engine = Expected { engine: "fake".to_owned(), build: "fake-1".to_owned(), cpu: "fake".to_owned() };
     let mut needed = Vec::new();
     for record in world.model.records() {
-        needed.extend(record.sandbox.captures().cloned());
+        needed.extend(record.sandbox.saved_states().cloned());
     }
     let snapshots = world.model.snapshot_records();
     let complete = snapshots.into_iter().filter(|snapshot| snapshot.status == SnapshotStatus::Completed);
-    needed.extend(complete.map(|snapshot| snapshot.capture));
-    for capture in needed {
-        if let Err(error) = pool.verify(&capture, &engine).await {
-            world.trace.wrong(format_args!("a needed capture is not whole: {error}"));
+    needed.extend(complete.map(|snapshot| snapshot.saved_state));
+    for saved_state in needed {
+        if let Err(error) = storage.verify(&saved_state, &engine).await {
+            world.trace.wrong(format_args!("a needed saved state is not whole: {error}"));
         }
     }
     Ok(())

@@ -1,13 +1,13 @@
 //! A caller: asks for things at random, is impatient now and then, and believes nothing it is told without looking.
 
-mod deeds;
+mod actions;
 mod inside;
 mod volumes;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use dorm_lifecycle::{FirstProgram, Keeping, OnUnrestorable, SandboxId, SnapshotId, SnapshotKind, Timeouts};
+use dorm_lifecycle::{FirstProgram, OnUnrestorable, SandboxId, SleepRetention, SnapshotId, SnapshotKind, Timeouts};
 use dorm_service::{Code, KeepFuture, Service, ServiceError};
 use dorm_store::Together;
 
@@ -20,7 +20,7 @@ const PATIENCE: Duration = Duration::from_secs(3600);
 
 /// What a caller does.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Deed {
+pub(crate) enum Action {
     Create {
         name: Option<u64>,
         timeouts: Timeouts,
@@ -39,7 +39,7 @@ pub(crate) enum Deed {
     Promote(SandboxId),
     Evict(SandboxId),
     SetTimeouts(SandboxId, Timeouts),
-    SetKeeping(SandboxId, Keeping),
+    SetRetention(SandboxId, SleepRetention),
     Hold(SandboxId, Duration),
     Terminate(SandboxId),
     Count(SandboxId),
@@ -69,8 +69,8 @@ pub(crate) struct Client {
 
 impl Client {
     /// Does that many things.
-    pub(crate) async fn live(mut self, deeds: u64) {
-        for _ in 0..deeds {
+    pub(crate) async fn live(mut self, actions: u64) {
+        for _ in 0..actions {
             if self.world.trace.is_wrong() {
                 return;
             }
@@ -78,27 +78,27 @@ impl Client {
             if pause > 6 {
                 tokio::time::sleep(Duration::from_millis(pause)).await;
             }
-            let deed = self.choose();
-            self.note(format_args!("{deed:?}"));
+            let action = self.choose();
+            self.note(format_args!("{action:?}"));
             if self.random.chance(20) {
                 let patience = Duration::from_millis(self.random.below(40));
-                if tokio::time::timeout(patience, self.carry_out(&deed)).await.is_ok() {
+                if tokio::time::timeout(patience, self.carry_out(&action)).await.is_ok() {
                     continue;
                 }
                 self.note("asks again");
             }
-            self.insist(&deed).await;
+            self.insist(&action).await;
         }
     }
 
     /// Does one thing and waits for its end.
-    pub(crate) async fn insist(&mut self, deed: &Deed) {
-        if tokio::time::timeout(PATIENCE, self.carry_out(deed)).await.is_err() {
-            self.world.trace.wrong(format_args!("caller {} got no answer to {deed:?}", self.number));
+    pub(crate) async fn insist(&mut self, action: &Action) {
+        if tokio::time::timeout(PATIENCE, self.carry_out(action)).await.is_err() {
+            self.world.trace.wrong(format_args!("caller {} got no answer to {action:?}", self.number));
         }
     }
 
-    fn choose(&mut self) -> Deed {
+    fn choose(&mut self) -> Action {
         let living = self.world.model.living();
         let few = living.len() < 2;
         let Some(id) = self.random.pick(&living).cloned() else { return self.choose_create() };
@@ -107,86 +107,86 @@ impl Client {
         match self.random.below(100) {
             0..12 if living.len() < 6 => self.choose_create(),
             12..20 if few => self.choose_create(),
-            0..18 => Deed::Suspend(id),
-            18..32 => Deed::Resume(id),
+            0..18 => Action::Suspend(id),
+            18..32 => Action::Resume(id),
             32..36 => self.choose_checkpoint(id, SnapshotKind::Memory),
             36..40 => self.choose_checkpoint(id, SnapshotKind::Filesystem),
-            40..43 if living.len() < 6 => Deed::Clone(id, name),
+            40..43 if living.len() < 6 => Action::Clone(id, name),
             43..47 => match self.random.pick(&snapshots) {
-                Some(snapshot) => Deed::DeleteSnapshot(snapshot.clone()),
-                None => Deed::Checkpoint(id, SnapshotKind::Memory),
+                Some(snapshot) => Action::DeleteSnapshot(snapshot.clone()),
+                None => Action::Checkpoint(id, SnapshotKind::Memory),
             },
-            47..51 => Deed::Evict(id),
-            51..54 => Deed::SetTimeouts(id, self.choose_timeouts()),
-            54 => Deed::Hold(id, Duration::from_millis(1 + self.random.below(5000))),
-            55..57 => Deed::SetKeeping(id, self.choose_keeping()),
-            57..60 => Deed::Terminate(id),
-            60..66 => Deed::Count(id),
+            47..51 => Action::Evict(id),
+            51..54 => Action::SetTimeouts(id, self.choose_timeouts()),
+            54 => Action::Hold(id, Duration::from_millis(1 + self.random.below(5000))),
+            55..57 => Action::SetRetention(id, self.choose_retention()),
+            57..60 => Action::Terminate(id),
+            60..66 => Action::Count(id),
             66..72 => self.choose_volume(id),
-            72..76 => Deed::Write(id),
+            72..76 => Action::Write(id),
             76..78 => self.choose_rewind(id, &snapshots),
             78 => self.choose_restart(id),
-            79 => Deed::Promote(id),
-            80 => Deed::Write(id),
-            81..84 => Deed::Read(id),
-            84..86 => Deed::Run(id),
-            86 => Deed::Serve(id),
-            87..90 => Deed::Reach(id),
-            90 if self.world.guests == Guests::Hungry => Deed::Eat(id),
-            90..93 => Deed::Look(id),
-            93 if self.world.guests == Guests::Hungry && living.len() < 6 => self.choose_fork(id),
-            93..95 => Deed::List,
-            95..97 => Deed::SetClock(self.world.choose_clock(&mut self.random)),
-            97..100 if self.world.model.misfortune() == Misfortune::Any => Deed::Kill(id),
-            _ => Deed::Count(id),
+            79 => Action::Promote(id),
+            80 => Action::Write(id),
+            81..84 => Action::Read(id),
+            84..86 => Action::Run(id),
+            86 => Action::Serve(id),
+            87..90 => Action::Reach(id),
+            90 if self.world.guests == Guests::MemoryPressure => Action::Eat(id),
+            90..93 => Action::Look(id),
+            93 if self.world.guests == Guests::MemoryPressure && living.len() < 6 => self.choose_fork(id),
+            93..95 => Action::List,
+            95..97 => Action::SetClock(self.world.choose_clock(&mut self.random)),
+            97..100 if self.world.model.misfortune() == Misfortune::Any => Action::Kill(id),
+            _ => Action::Count(id),
         }
     }
 
-    fn choose_create(&mut self) -> Deed {
+    fn choose_create(&mut self) -> Action {
         let snapshots = self.world.model.snapshots();
         let name = self.random.chance(75).then(|| self.random.below(6));
         let timeouts = self.choose_timeouts();
         let snapshot = if self.random.chance(40) { self.random.pick(&snapshots).cloned() } else { None };
         let starts = snapshot.is_none() && self.random.chance(30);
         let program = if starts { FirstProgram::OfImage } else { FirstProgram::None };
-        Deed::Create { name, timeouts, snapshot, program }
+        Action::Create { name, timeouts, snapshot, program }
     }
 
-    fn choose_checkpoint(&mut self, id: SandboxId, kind: SnapshotKind) -> Deed {
+    fn choose_checkpoint(&mut self, id: SandboxId, kind: SnapshotKind) -> Action {
         if self.random.chance(40) {
             let days = 10 + self.random.below(300);
-            return Deed::CheckpointFor(id, kind, Duration::from_secs(days * 86_400));
+            return Action::CheckpointFor(id, kind, Duration::from_secs(days * 86_400));
         }
-        Deed::Checkpoint(id, kind)
+        Action::Checkpoint(id, kind)
     }
 
-    fn choose_rewind(&mut self, id: SandboxId, snapshots: &[SnapshotId]) -> Deed {
+    fn choose_rewind(&mut self, id: SandboxId, snapshots: &[SnapshotId]) -> Action {
         let keep = match self.random.below(3) {
             0 => KeepFuture::For(Duration::from_millis(1 + self.random.below(20_000))),
             1 => KeepFuture::UntilDeleted,
             _ => KeepFuture::Not,
         };
         match self.random.pick(snapshots) {
-            Some(snapshot) => Deed::Rewind(id, snapshot.clone(), keep),
-            None => Deed::Checkpoint(id, SnapshotKind::Memory),
+            Some(snapshot) => Action::Rewind(id, snapshot.clone(), keep),
+            None => Action::Checkpoint(id, SnapshotKind::Memory),
         }
     }
 
-    fn choose_restart(&mut self, id: SandboxId) -> Deed {
+    fn choose_restart(&mut self, id: SandboxId) -> Action {
         let living = self.world.model.living();
         let over: Vec<_> = self.world.model.all().into_iter().filter(|id| !living.contains(id)).collect();
         match self.random.pick(&over) {
-            Some(over) if living.len() < 6 => Deed::Restart(over.clone()),
-            Some(_) | None => Deed::Promote(id),
+            Some(over) if living.len() < 6 => Action::Restart(over.clone()),
+            Some(_) | None => Action::Promote(id),
         }
     }
 
-    fn choose_fork(&mut self, id: SandboxId) -> Deed {
+    fn choose_fork(&mut self, id: SandboxId) -> Action {
         let together = if self.random.chance(50) { Together::AllOrNone } else { Together::Each };
         let count = 1 + self.random.below(4);
         let first = self.random.below(6);
         let names = (0..count).map(|number| self.random.chance(30).then_some((first + number) % 6)).collect();
-        Deed::Fork(id, names, together)
+        Action::Fork(id, names, together)
     }
 
     fn choose_timeouts(&mut self) -> Timeouts {
@@ -197,10 +197,13 @@ impl Client {
         Timeouts { total: limit(10), idle: limit(20), max_run: limit(5) }
     }
 
-    fn choose_keeping(&mut self) -> Keeping {
+    fn choose_retention(&mut self) -> SleepRetention {
         let generations = 1 + u32::try_from(self.random.below(3)).unwrap_or_default();
         let fresh = self.random.chance(30);
-        Keeping { generations, on_unrestorable: if fresh { OnUnrestorable::Fresh } else { OnUnrestorable::Fail } }
+        SleepRetention {
+            generations,
+            on_unrestorable: if fresh { OnUnrestorable::Fresh } else { OnUnrestorable::Fail },
+        }
     }
 
     fn note(&self, text: impl std::fmt::Display) {
@@ -208,32 +211,32 @@ impl Client {
     }
 
     /// It did not work. Whether that may be.
-    fn refused(&self, deed: &Deed, error: &ServiceError) {
+    fn refused(&self, action: &Action, error: &ServiceError) {
         let message = error.message();
         self.note(format_args!("told: {message}"));
         if matches!(error, ServiceError::Stopping) {
-            self.world.trace.wrong(format_args!("{deed:?} was not answered by a daemon that does not stop"));
+            self.world.trace.wrong(format_args!("{action:?} was not answered by a daemon that does not stop"));
         }
         if self.world.model.misfortune() == Misfortune::Any {
             return;
         }
         let allowed = match error.code() {
-            Code::NotFound => !matches!(error, ServiceError::Pool(_)),
+            Code::NotFound => !matches!(error, ServiceError::Storage(_)),
             Code::Conflict | Code::Gone | Code::PortClosed | Code::Unavailable => true,
             // Another volume is at that place.
-            Code::InvalidArgument => matches!(deed, Deed::Attach(..)),
+            Code::InvalidArgument => matches!(action, Action::Attach(..)),
             Code::NoRoom | Code::TimedOut | Code::Unreadable | Code::StoreFailed | Code::Internal => false,
-            Code::Failed | Code::Damaged => match deed {
-                Deed::Create { snapshot: Some(_), .. } | Deed::Clone(..) | Deed::Restart(_) => {
-                    message.contains("there is no capture")
+            Code::Failed | Code::Damaged => match action {
+                Action::Create { snapshot: Some(_), .. } | Action::Clone(..) | Action::Restart(_) => {
+                    message.contains("there is no saved state")
                 }
                 // It may have fallen asleep in between.
-                Deed::Reach(_) => matches!(error, ServiceError::Engine(_)),
+                Action::Reach(_) => matches!(error, ServiceError::Engine(_)),
                 _ => false,
             },
         };
         if !allowed {
-            self.world.trace.wrong(format_args!("{deed:?} failed although nothing went wrong: {message}"));
+            self.world.trace.wrong(format_args!("{action:?} failed although nothing went wrong: {message}"));
         }
     }
 }

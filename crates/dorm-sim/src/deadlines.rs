@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, ensure};
 use dorm_engine_fake::FakeHost;
 use dorm_lifecycle::{EventKind, Resources, Timeouts, Timestamp};
-use dorm_pool::Pool;
 use dorm_service::{CreateFrom, CreateSandbox, Parts, Service, Settings, SystemClock};
+use dorm_storage::Storage;
 use dorm_store::EventFilter;
 use dorm_store_sql::SqlStore;
 
@@ -32,13 +32,13 @@ async fn run(count: u32) -> Result<f64> {
     let path = directory.path();
     let root = path.join("root");
     std::fs::create_dir_all(&root).context("make an image")?;
-    let pool = Pool::open(&path.join("data"), &path.join("images"))?;
-    pool.import(&root, Some("base"), |_| {}).await?;
+    let storage = Storage::open(&path.join("data"), &path.join("images"))?;
+    storage.import(&root, Some("base"), |_| {}).await?;
     let parts = Parts {
         volumes: dorm_service::Volumes::new("/nowhere", dorm_service::Limiting::Never),
         store: Arc::new(SqlStore::open(&path.join("data/dormouse.db")).await?),
         engine: FakeHost::new().open(),
-        pool,
+        storage,
         clock: Arc::new(SystemClock),
         settings: Settings::default(),
     };

@@ -1,6 +1,6 @@
 //! What a loss of power leaves of a directory.
 //!
-//! The pool says after each sync which file's content, or which directory's names, are durable. Everything else is
+//! The storage says after each sync which file's content, or which directory's names, are durable. Everything else is
 //! lost or kept by chance, each inode for itself: a rename that was not synced is seen or not, a removed file may come
 //! back, the content of a file is there, in part or not at all. What was said to be durable is never touched.
 

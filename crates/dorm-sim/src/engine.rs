@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 
 use async_trait::async_trait;
 use dorm_engine::{
-    BoxStream, Capabilities, Captured, Engine, EngineError, FileSink, FoundRun, LeftOut, Mount, Notice, RunSpec, Usage,
+    BoxStream, Capabilities, Engine, EngineError, FileSink, FoundRun, LeftOut, Mount, Notice, RunSpec, Saved, Usage,
 };
 use dorm_engine_fake::{FakeEngine, FakeHost};
 use dorm_lifecycle::{Digest, RunCondition, RunId};
@@ -88,8 +88,8 @@ impl Engine for WatchedEngine {
         Ok(())
     }
 
-    async fn capture(&self, run: &RunId, into: &Path) -> Result<Captured, EngineError> {
-        self.heard(self.inner.capture(run, into).await).await
+    async fn save(&self, run: &RunId, into: &Path) -> Result<Saved, EngineError> {
+        self.heard(self.inner.save(run, into).await).await
     }
 
     async fn read_files(&self, image: &Path, sink: Box<dyn FileSink>) -> Result<LeftOut, EngineError> {
@@ -133,8 +133,8 @@ impl Engine for WatchedEngine {
         self.heard(self.inner.mount(run, mounts).await).await
     }
 
-    async fn relieve(&self, run: &RunId, victim: Option<u32>) -> Result<(), EngineError> {
-        self.heard(self.inner.relieve(run, victim).await).await
+    async fn relieve_memory_pressure(&self, run: &RunId, victim: Option<u32>) -> Result<(), EngineError> {
+        self.heard(self.inner.relieve_memory_pressure(run, victim).await).await
     }
 
     async fn inventory(&self) -> Result<Vec<FoundRun>, EngineError> {

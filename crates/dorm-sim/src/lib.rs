@@ -1,20 +1,20 @@
-//! The simulator: the real service, pool and store over a fake engine, driven from one seed.
+//! The simulator: the real service, storage and store over a fake engine, driven from one seed.
 //!
-//! A seed is a history: several callers ask at random; the daemon dies between any two steps; engines fail, hang and
+//! A seed is a simulation run: several callers ask at random; the daemon dies between any two steps; engines fail, hang and
 //! lie; the disk is full; the power fails and takes with it what was not synced; clocks are set. After each death the
 //! next daemon recovers, and when all is quiet everything is checked: nobody is lost, no memory has gone back, nothing is
-//! left over, and no answer was a lie. The same seed gives the same history to the last line, so that whatever fails can
+//! left over, and no answer was a lie. The same seed gives the same simulation run to the last line, so that whatever fails can
 //! be looked at again.
 //!
 //! ```text
 //! seed ─► plan ─► callers ─► Service ─► SteppedStore ─► (watched) memory or SQLite ─┐
 //!                    │          ├─────► SteppedEngine ─► (watched) FakeEngine       ├─► Model ─► checks
-//!                    │          └─────► Pool, steps in place                        │
+//!                    │          └─────► Storage, steps in place                        │
 //!                    └──────────────── answers ─────────────────────────────────────┘
 //! ```
 //!
 //! A dead daemon's tasks are not ended one by one: from its death on every port it has hangs (its streams too), so
-//! that nothing of it changes anything any more, and the whole runtime goes with the history.
+//! that nothing of it changes anything any more, and the whole runtime goes with the simulation run.
 //!
 //! It does not know real engines, networks or HTTP: `dorm prove` does the same to those, without a seed.
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
@@ -24,10 +24,10 @@ mod client;
 mod deadlines;
 mod disk;
 mod engine;
-mod history;
 mod model;
 mod random;
 mod scale;
+mod simulation;
 mod sqlite;
 mod steps;
 mod store;
@@ -44,18 +44,18 @@ use tempfile::TempDir;
 use tokio::runtime::{Builder, Runtime};
 
 pub use deadlines::latest as latest_deadline;
-pub use history::Figures;
 pub use scale::{Counts, at_scale};
+pub use simulation::Figures;
 pub use steps::{Coverage, Visits};
 pub use trace::Echo;
 pub use world::{Guests, StoreKind};
 
-use history::{History, Plan};
 use random::Random;
+use simulation::{Plan, Simulation};
 use trace::Trace;
 use world::World;
 
-/// What one history came to.
+/// What one simulation run came to.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Outcome {
     /// Its seed.
@@ -91,7 +91,7 @@ impl Outcome {
         };
         let guests = match self.guests {
             Guests::Modest => "",
-            Guests::Hungry => " --hungry",
+            Guests::MemoryPressure => " --memory-pressure",
         };
         let (seed, what, tail) = (self.seed, &failure.what, failure.tail.join("\n"));
         Some(format!(
@@ -100,12 +100,12 @@ impl Outcome {
     }
 }
 
-/// Where histories take place: a directory with the image that all sandboxes start from. It is removed when this is
+/// Where simulation runs take place: a directory with the image that all sandboxes start from. It is removed when this is
 /// dropped.
 pub struct Simulator {
     place: TempDir,
     helper: Runtime,
-    histories: AtomicU64,
+    simulations: AtomicU64,
     guests: Guests,
 }
 
@@ -120,16 +120,16 @@ impl Simulator {
         let source = place.path().join("source/etc");
         std::fs::create_dir_all(&source).context("make an image")?;
         std::fs::write(source.join("hello"), "hello").context("make an image")?;
-        let pool = dorm_pool::Pool::open(&place.path().join("first"), &place.path().join("images"))?;
-        let base = helper.block_on(pool.import(&place.path().join("source"), Some("base"), |_| {}))?;
-        let config = dorm_pool::ImageConfig {
+        let storage = dorm_storage::Storage::open(&place.path().join("first"), &place.path().join("images"))?;
+        let base = helper.block_on(storage.import(&place.path().join("source"), Some("base"), |_| {}))?;
+        let config = dorm_storage::ImageConfig {
             command: ["sleep", "1000000000"].map(str::to_owned).to_vec(),
             ready: Some("sleep 0.005".to_owned()),
-            ..dorm_pool::ImageConfig::default()
+            ..dorm_storage::ImageConfig::default()
         };
-        let app = helper.block_on(pool.compose_image(&base.digest, None, config, None, |_| {}))?;
-        helper.block_on(pool.tag(&app.digest, "app"))?;
-        Ok(Self { place, helper, histories: AtomicU64::new(0), guests: Guests::default() })
+        let app = helper.block_on(storage.compose_image(&base.digest, None, config, None, |_| {}))?;
+        helper.block_on(storage.tag(&app.digest, "app"))?;
+        Ok(Self { place, helper, simulations: AtomicU64::new(0), guests: Guests::default() })
     }
 
     /// The same simulator with other guests.
@@ -138,13 +138,13 @@ impl Simulator {
         self
     }
 
-    /// Tells the history of `seed`.
+    /// Tells the simulation run of `seed`.
     ///
     /// # Errors
-    /// When the host refuses something that has nothing to do with the history.
+    /// When the host refuses something that has nothing to do with the simulation run.
     pub fn run(&self, seed: u64, store: StoreKind, echo: Echo) -> Result<Outcome> {
-        let number = self.histories.fetch_add(1, Ordering::Relaxed);
-        let data = self.place.path().join(format!("history-{number}"));
+        let number = self.simulations.fetch_add(1, Ordering::Relaxed);
+        let data = self.place.path().join(format!("simulation-{number}"));
         std::fs::create_dir(&data).with_context(|| format!("make {}", data.display()))?;
         let runtime =
             Builder::new_current_thread().enable_time().start_paused(true).build().context("start a runtime")?;
@@ -164,22 +164,22 @@ impl Simulator {
         let store = (store, self.helper.handle());
         let mut world = World::new((data, &images), store, &mut random, plan.misfortune, trace.clone())?;
         world.guests = self.guests;
-        let history = History { world: Arc::new(world), random, plan, figures: Figures::default() };
-        let figures = history.tell().await?;
+        let simulation = Simulation { world: Arc::new(world), random, plan, figures: Figures::default() };
+        let figures = simulation.tell().await?;
         let (hash, lines, wrong) = trace.end();
         let failure = wrong.map(|(what, tail)| Failure { what, tail });
         Ok(Outcome { seed, guests: self.guests, hash, lines, figures, failure })
     }
 }
 
-/// A history whose time stands still because somebody is always busy has no end that could be waited for.
+/// A simulation run whose time stands still because somebody is always busy has no end that could be waited for.
 async fn give_up(seed: u64) {
     tokio::time::sleep(Duration::from_secs(300)).await;
     eprintln!("seed {seed}: somebody is always busy, so that its time stands still");
     std::process::abort();
 }
 
-/// Memory where there is enough of it, since histories sync a lot.
+/// Memory where there is enough of it, since simulation runs sync a lot.
 fn home() -> PathBuf {
     let shared = Path::new("/dev/shm");
     match rustix::fs::statvfs(shared) {

@@ -1,4 +1,4 @@
-//! The simulator as a program: tells one history, or as many as fit into some minutes.
+//! The simulator as a program: tells one simulation run, or as many as fit into some minutes.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -8,19 +8,19 @@ use anyhow::{Context as _, Result};
 use clap::Parser;
 use dorm_sim::{Counts, Echo, Figures, Guests, Simulator, StoreKind};
 
-/// Tells histories of Dormouse, each from a seed, and stops at the first in which something is wrong.
+/// Tells simulation runs of Dormouse, each from a seed, and stops at the first in which something is wrong.
 #[derive(Parser)]
 struct Arguments {
-    /// Only this history.
+    /// Only this simulation run.
     #[arg(long)]
     seed: Option<u64>,
-    /// As many histories as fit into so many minutes.
+    /// As many simulation runs as fit into so many minutes.
     #[arg(long, default_value_t = 1)]
     minutes: u64,
     /// The seed to begin with; by default the time.
     #[arg(long)]
     from: Option<u64>,
-    /// As many histories, whatever time they take.
+    /// As many simulation runs, whatever time they take.
     #[arg(long)]
     count: Option<u64>,
     /// With SQLite instead of a store in memory.
@@ -28,7 +28,7 @@ struct Arguments {
     sqlite: bool,
     /// With guests that take all the memory they can get, and callers that fork.
     #[arg(long)]
-    hungry: bool,
+    memory_pressure: bool,
     /// Print every line of the trace.
     #[arg(long)]
     verbose: bool,
@@ -79,7 +79,7 @@ fn run(arguments: &Arguments) -> Result<ExitCode> {
     }
     let store = if arguments.sqlite { StoreKind::Sqlite } else { StoreKind::Memory };
     let echo = if arguments.verbose { Echo::On } else { Echo::Off };
-    let guests = if arguments.hungry { Guests::Hungry } else { Guests::Modest };
+    let guests = if arguments.memory_pressure { Guests::MemoryPressure } else { Guests::Modest };
     let simulator = Simulator::new()?.with(guests);
     if let Some(seed) = arguments.seed {
         let outcome = simulator.run(seed, store, echo)?;
@@ -124,7 +124,7 @@ fn seconds() -> u64 {
 fn print(figures: &Figures, told: u64, wrong: u64, took: Duration) {
     let Figures { daemons, deaths, power_losses, faults, sandboxes, events, coverage } = figures;
     println!(
-        "{told} histories in {:.1} s ({:.0}/s), {wrong} wrong",
+        "{told} simulation runs in {:.1} s ({:.0}/s), {wrong} wrong",
         took.as_secs_f64(),
         told as f64 / took.as_secs_f64()
     );

@@ -13,14 +13,14 @@ use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use dorm_engine_fake::FakeHost;
-use dorm_lifecycle::{CaptureId, Sandbox, SandboxId, SnapshotId, StateName, VolumeId, Writers};
+use dorm_lifecycle::{Sandbox, SandboxId, SavedStateId, SnapshotId, StateName, VolumeId, Writers};
 use dorm_store::{EventRecord, OperationRecord, OperationResult, SandboxRecord, SnapshotRecord, Together};
 
 use crate::trace::Trace;
 
 pub(crate) use memory::{Bounds, Counter, Memory};
 
-/// Whether anything but the daemon goes wrong in a history.
+/// Whether anything but the daemon goes wrong in a simulation run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Misfortune {
     /// Nothing does: no operation may fail and no run may be lost.
@@ -29,11 +29,11 @@ pub(crate) enum Misfortune {
     Any,
 }
 
-/// What is known of a history.
+/// What is known of a simulation run.
 pub(crate) struct Model {
     state: Mutex<State>,
     trace: Trace,
-    captures: PathBuf,
+    saved_states: PathBuf,
     misfortune: Misfortune,
     host: FakeHost,
 }
@@ -45,11 +45,11 @@ struct State {
     sandboxes: BTreeMap<SandboxId, Known>,
     snapshots: BTreeMap<SnapshotId, KnownSnapshot>,
     /// What the files in each layer there ever was hold.
-    layers: BTreeMap<CaptureId, Memory>,
+    layers: BTreeMap<SavedStateId, Memory>,
     operations: BTreeMap<String, OperationRecord>,
     /// Children of forks that keep all or none: those are ended by the service itself.
     all_or_none: BTreeSet<SandboxId>,
-    discard: Vec<CaptureId>,
+    discard: Vec<SavedStateId>,
     /// How many may write to each volume.
     volumes: BTreeMap<VolumeId, Writers>,
     events: Vec<EventRecord>,
@@ -68,7 +68,7 @@ struct Known {
     told: StateName,
     live: Memory,
     /// The memory in each of its images that is worth something.
-    images: BTreeMap<CaptureId, Memory>,
+    images: BTreeMap<SavedStateId, Memory>,
     /// The memory when the snapshot in progress began.
     earliest: Memory,
     /// Counts the moments from which what a caller was told before need not hold any more.
@@ -124,8 +124,8 @@ impl Hold<'_> {
 }
 
 impl Model {
-    pub(crate) fn new(trace: Trace, captures: PathBuf, misfortune: Misfortune, host: FakeHost) -> Self {
-        Self { state: Mutex::default(), trace, captures, misfortune, host }
+    pub(crate) fn new(trace: Trace, saved_states: PathBuf, misfortune: Misfortune, host: FakeHost) -> Self {
+        Self { state: Mutex::default(), trace, saved_states, misfortune, host }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -193,7 +193,7 @@ impl Model {
         done.collect()
     }
 
-    pub(crate) fn to_discard(&self) -> Vec<CaptureId> {
+    pub(crate) fn to_discard(&self) -> Vec<SavedStateId> {
         self.lock().discard.clone()
     }
 

@@ -1,4 +1,4 @@
-//! All the chance there is in a history, from one seed.
+//! All the chance there is in a simulation run, from one seed.
 
 /// SplitMix64: the same numbers on every machine and in every version.
 #[derive(Clone, Debug)]

@@ -11,11 +11,11 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result};
 use dorm_engine_fake::FakeHost;
 use dorm_lifecycle::{
-    Actor, CaptureId, Cause, EventKind, MountPath, OperationId, Origin, ProjectId, Restored, Sandbox, SandboxId,
-    SandboxSpec, SleepImage, SnapshotKind, State, Timestamp,
+    Cause, EventKind, Initiator, MountPath, OperationId, Origin, ProjectId, Restored, Sandbox, SandboxId, SandboxSpec,
+    SavedStateId, SleepImage, SnapshotKind, State, Timestamp,
 };
-use dorm_pool::Pool;
 use dorm_service::{AttachVolume, Clock as _, CreateFrom, CreateSandbox, Parts, Service, Settings, SystemClock};
+use dorm_storage::Storage;
 use dorm_store::{NewEvent, OperationKind, OperationRecord, OperationResult, SandboxFilter};
 use dorm_store_sql::SqlStore;
 use dorm_store_sql::bulk::{Bulk, fill};
@@ -87,7 +87,7 @@ impl Measured {
     async fn make(path: &Path, counts: Counts) -> Result<Self> {
         let root = path.join("root");
         std::fs::create_dir_all(&root).context("make an image")?;
-        Pool::open(&path.join("data"), &path.join("images"))?.import(&root, Some("base"), |_| {}).await?;
+        Storage::open(&path.join("data"), &path.join("images"))?.import(&root, Some("base"), |_| {}).await?;
         let host = FakeHost::new();
         close(open(path, &host).await?).await?;
         let began = Instant::now();
@@ -105,7 +105,7 @@ async fn open(path: &Path, host: &FakeHost) -> Result<Opened> {
         volumes: dorm_service::Volumes::new(path.join("data/volumes"), dorm_service::Limiting::Never),
         store: store.clone(),
         engine: host.open(),
-        pool: Pool::open(&path.join("data"), &path.join("images"))?,
+        storage: Storage::open(&path.join("data"), &path.join("images"))?,
         clock: Arc::new(SystemClock),
         settings: Settings::default(),
     };
@@ -155,17 +155,18 @@ async fn round(Opened(service, _): &Opened, times: &mut Times) -> Result<()> {
 async fn fill_store(path: &Path, counts: Counts) -> Result<u64> {
     let now = SystemClock.now();
     let week_ago = now.shifted(-7 * 86_400_000);
-    let image = SleepImage { capture: CaptureId::from_random([3; 20]), generation: 1, taken: week_ago, bytes: 1 << 20 };
+    let image =
+        SleepImage { saved_state: SavedStateId::from_random([3; 20]), generation: 1, taken: week_ago, bytes: 1 << 20 };
     let living = sandbox(1, week_ago, State::Suspended { image, background: None });
     let terminated = sandbox(2, week_ago, State::Terminated { cause: Cause::Requested, at: week_ago });
     let operation = OperationRecord {
         id: OperationId::from_random([4; 20]),
         kind: OperationKind::Terminate,
         sandbox: Some(terminated.id.clone()),
-        actor: Actor::User,
+        initiator: Initiator::User,
         began: week_ago,
         deadline: week_ago,
-        capture: None,
+        saved_state: None,
         fork: None,
         promote: None,
         ended: Some((week_ago, OperationResult::Done)),
@@ -175,7 +176,7 @@ async fn fill_store(path: &Path, counts: Counts) -> Result<u64> {
         sandbox: terminated.id.clone(),
         at: week_ago,
         kind: EventKind::Started,
-        actor: Actor::User,
+        initiator: Initiator::User,
         operation: Some(operation.id.clone()),
         generation: 1,
         detail: None,

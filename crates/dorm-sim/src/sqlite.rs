@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::{Arc, mpsc};
 
 use async_trait::async_trait;
-use dorm_lifecycle::{CaptureId, Name, OperationId, ProjectId, SandboxId, SnapshotId};
+use dorm_lifecycle::{Name, OperationId, ProjectId, SandboxId, SavedStateId, SnapshotId};
 use dorm_store::{
     ApiKeyRecord, Change, ClockNote, EventFilter, EventRecord, OperationFilter, OperationRecord, Prune, Pruned,
     SandboxFilter, SandboxRecord, Settled, SnapshotFilter, SnapshotRecord, Store, StoreError, Ticket, UnreadableRow,
@@ -108,7 +108,7 @@ impl Store for WaitingStore {
         self.ask(|store| async move { store.find_operations(&filter).await })
     }
 
-    async fn to_discard(&self) -> Result<Vec<CaptureId>, StoreError> {
+    async fn to_discard(&self) -> Result<Vec<SavedStateId>, StoreError> {
         self.ask(|store| async move { store.to_discard().await })
     }
 

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use dorm_lifecycle::{CaptureId, Name, OperationId, ProjectId, SandboxId, SnapshotId};
+use dorm_lifecycle::{Name, OperationId, ProjectId, SandboxId, SavedStateId, SnapshotId};
 use dorm_steps::Steps as _;
 use dorm_store::{
     ApiKeyRecord, Change, ClockNote, EventFilter, EventRecord, OperationFilter, OperationRecord, Prune, Pruned,
@@ -147,7 +147,7 @@ impl Store for WatchedStore {
         self.inner.find_operations(filter).await
     }
 
-    async fn to_discard(&self) -> Result<Vec<CaptureId>, StoreError> {
+    async fn to_discard(&self) -> Result<Vec<SavedStateId>, StoreError> {
         self.pause().await;
         self.inner.to_discard().await
     }

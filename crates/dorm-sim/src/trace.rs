@@ -1,4 +1,4 @@
-//! What happened in a history, line by line: a hash of all lines, the last of them, and the first thing that was wrong.
+//! What happened in a simulation run, line by line: a hash of all lines, the last of them, and the first thing that was wrong.
 
 use std::collections::VecDeque;
 use std::fmt::Display;
@@ -19,7 +19,7 @@ pub enum Echo {
     On,
 }
 
-/// The trace of one history. Clones are the same one.
+/// The trace of one simulation run. Clones are the same one.
 #[derive(Clone, Debug)]
 pub(crate) struct Trace(Arc<Mutex<Inner>>);
 
@@ -30,7 +30,7 @@ struct Inner {
     lines: u64,
     tail: VecDeque<String>,
     echo: Echo,
-    /// The directory of this history, which has another name at each replay.
+    /// The directory of this simulation run, which has another name at each replay.
     directory: String,
     wrong: Option<String>,
 }

@@ -8,12 +8,12 @@ use anyhow::{Context as _, Result, bail};
 use dorm_engine::SteppedEngine;
 use dorm_engine_fake::FakeHost;
 use dorm_lifecycle::{Limits, Timestamp};
-use dorm_pool::Pool;
 use dorm_service::{
     HostFacts, Limiting, ParkLimits, Parts, Randomness, RecoveryReport, Service, ServiceError, Settings, TokioClock,
     Volumes,
 };
 use dorm_steps::AnySteps;
+use dorm_storage::Storage;
 use dorm_store::memory::MemoryStore;
 use dorm_store::{SteppedStore, Store};
 use tokio::runtime::Handle;
@@ -27,7 +27,7 @@ use crate::steps::Life;
 use crate::store::WatchedStore;
 use crate::trace::Trace;
 
-/// Which store a history has.
+/// Which store a simulation run has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum StoreKind {
     /// In memory.
@@ -44,7 +44,7 @@ pub enum Guests {
     #[default]
     Modest,
     /// Now and then one takes all it can get; and callers fork.
-    Hungry,
+    MemoryPressure,
 }
 
 enum Records {
@@ -102,13 +102,13 @@ impl World {
         trace: Trace,
     ) -> Result<Self> {
         let (data, images) = place;
-        let captures = data.join("captures");
-        std::fs::create_dir_all(&captures).with_context(|| format!("make {}", captures.display()))?;
-        let mut disk = Disk::new(captures.clone());
-        disk.learn(&captures).with_context(|| format!("look at {}", captures.display()))?;
+        let saved_states = data.join("saved_states");
+        std::fs::create_dir_all(&saved_states).with_context(|| format!("make {}", saved_states.display()))?;
+        let mut disk = Disk::new(saved_states.clone());
+        disk.learn(&saved_states).with_context(|| format!("look at {}", saved_states.display()))?;
         let clock = TokioClock::starting_at(Timestamp::from_millis(1_800_000_000_000));
         let host = FakeHost::new();
-        let model = Arc::new(Model::new(trace.clone(), captures, misfortune, host.clone()));
+        let model = Arc::new(Model::new(trace.clone(), saved_states, misfortune, host.clone()));
         let limit = Duration::from_secs(20);
         let settings = Settings {
             limits: Limits {
@@ -162,14 +162,14 @@ impl World {
         })
     }
 
-    /// The pool, for those who only look.
-    pub(crate) fn pool(&self, life: &Arc<Life>) -> Result<Pool> {
+    /// The storage, for those who only look.
+    pub(crate) fn storage(&self, life: &Arc<Life>) -> Result<Storage> {
         let steps: AnySteps = life.clone();
-        Pool::open_with(&self.data, &self.images, steps).context("open the pool")
+        Storage::open_with(&self.data, &self.images, steps).context("open the storage")
     }
 
-    pub(crate) fn captures(&self) -> PathBuf {
-        self.data.join("captures")
+    pub(crate) fn saved_states(&self) -> PathBuf {
+        self.data.join("saved_states")
     }
 
     /// Starts a daemon in `life`. Nothing when it dies while it starts.
@@ -192,7 +192,7 @@ impl World {
             volumes: Volumes::with_steps(self.data.join("volumes"), Limiting::Never, steps.clone()),
             store: Arc::new(SteppedStore::new(Arc::new(store), steps.clone())),
             engine: Arc::new(SteppedEngine::new(Arc::new(engine), steps)),
-            pool: self.pool(&life)?,
+            storage: self.storage(&life)?,
             clock: Arc::new(self.clock.clone()),
             settings: self.settings.clone(),
         };
@@ -221,7 +221,7 @@ impl World {
         if random.chance(50) { by } else { -by }
     }
 
-    /// The power fails: every run is gone, and of the captures what was not durable.
+    /// The power fails: every run is gone, and of the saved states what was not durable.
     pub(crate) fn lose_power(&self, random: &mut Random) -> Result<()> {
         self.host.reboot();
         self.clock.reboot();

@@ -1,4 +1,4 @@
-//! Faults that are planted on purpose are found, within the histories that a test run tells anyway. Only with the
+//! Faults that are planted on purpose are found, within the simulation runs that a test run tells anyway. Only with the
 //! feature `planted-bugs`, with which nothing is built that is shipped.
 #![cfg(feature = "planted-bugs")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
@@ -7,18 +7,18 @@ use dorm_sim::{Echo, Simulator, StoreKind};
 use dorm_steps::planted::{Planted, plant};
 
 /// As many as are told without any planted fault.
-const HISTORIES: u64 = 9_700;
+const SIMULATIONS: u64 = 9_700;
 
 fn is_found(fault: Planted) {
     plant(fault);
     let simulator = Simulator::new().unwrap();
-    let found = (1..=HISTORIES).find_map(|seed| {
+    let found = (1..=SIMULATIONS).find_map(|seed| {
         let outcome = simulator.run(seed, StoreKind::Memory, Echo::Off).unwrap();
         outcome.failure.map(|failure| (seed, failure.what))
     });
     plant(Planted::None);
-    let Some((seed, what)) = found else { panic!("{fault:?} was not found in {HISTORIES} histories") };
-    println!("{fault:?} was found after {seed} histories: {what}");
+    let Some((seed, what)) = found else { panic!("{fault:?} was not found in {HISTORIES} simulation runs") };
+    println!("{fault:?} was found after {seed} simulation runs: {what}");
     let outcome = simulator.run(seed, StoreKind::Memory, Echo::Off).unwrap();
     assert_eq!(outcome.failure, None, "seed {seed} fails without the planted fault, too");
 }
@@ -39,12 +39,12 @@ fn planted_manifest_that_is_not_synced_is_found() {
 }
 
 #[test]
-fn planted_directory_of_a_capture_that_is_not_synced_is_found() {
+fn planted_directory_of_a_saved_state_that_is_not_synced_is_found() {
     is_found(Planted::DraftNotSynced);
 }
 
 #[test]
-fn planted_name_of_a_capture_that_is_not_synced_is_found() {
+fn planted_name_of_a_saved_state_that_is_not_synced_is_found() {
     is_found(Planted::NameNotSynced);
 }
 

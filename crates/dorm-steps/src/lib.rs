@@ -1,7 +1,7 @@
 //! The places between two changes of the world at which an operation can be made to fail or the daemon to die.
 //!
 //! Whatever changes records, disk or host reaches a named step after each change. In the daemon as users run it every
-//! step passes and costs nothing. The simulator, `dorm prove` and the tests of the pool put something else there.
+//! step passes and costs nothing. The simulator, `dorm prove` and the tests of the storage put something else there.
 
 #[cfg(feature = "planted-bugs")]
 pub mod planted;

@@ -9,21 +9,21 @@ use std::sync::atomic::{AtomicU8, Ordering};
 pub enum Planted {
     /// There is none.
     None,
-    /// The pool says that a capture is durable without having synced its files.
+    /// The storage says that a saved state is durable without having synced its files.
     AcknowledgedBeforeSync,
     /// The image before is discarded when a suspend begins, not when the new one is recorded.
     ImageReleasedEarly,
-    /// A guest that was held still for a capture is not let go on when that failed.
+    /// A guest that was held still for a saved state is not let go on when that failed.
     MissedUndo,
     /// Snapshots are deleted at their time by the wall clock, whatever that was set to.
     DeletionByWallClock,
-    /// One of a capture's files is not synced before the capture is named.
+    /// One of a saved state's files is not synced before the saved state is named.
     FileNotSynced,
-    /// A capture's manifest is not synced before the capture is named.
+    /// A saved state's manifest is not synced before the saved state is named.
     ManifestNotSynced,
-    /// What a capture's directory lists is not synced before the capture is named.
+    /// What a saved state's directory lists is not synced before the saved state is named.
     DraftNotSynced,
-    /// The name of a capture is not synced before it is said to be durable.
+    /// The name of a saved state is not synced before it is said to be durable.
     NameNotSynced,
     /// A commit that reports a failure is taken for one that was not made, and its image is removed first.
     CommitReportedFailed,

@@ -29,10 +29,10 @@ pub(crate) async fn find_snapshots(
 }
 
 /// A `+` before a column keeps the planner from an index of which an equal value is likely to have many rows: of a project, or
-/// an image, when a single sandbox or capture is asked for as well.
+/// an image, when a single sandbox or saved state is asked for as well.
 pub(crate) fn snapshots_of(filter: &SnapshotFilter) -> QueryBuilder<Sqlite> {
-    let SnapshotFilter { project, source, capture, layer, image, made_by, leaving, after, limit } = filter;
-    let is_narrow = source.is_some() || capture.is_some() || layer.is_some() || *leaving;
+    let SnapshotFilter { project, source, saved_state, layer, image, made_by, leaving, after, limit } = filter;
+    let is_narrow = source.is_some() || saved_state.is_some() || layer.is_some() || *leaving;
     let mut query = QueryBuilder::<Sqlite>::new("SELECT id, document FROM snapshots WHERE TRUE");
     if let Some(project) = project {
         let column = if is_narrow || image.is_some() { " AND +project = " } else { " AND project = " };
@@ -41,8 +41,8 @@ pub(crate) fn snapshots_of(filter: &SnapshotFilter) -> QueryBuilder<Sqlite> {
     if let Some(source) = source {
         query.push(" AND source = ").push_bind(source.to_string());
     }
-    if let Some(capture) = capture {
-        query.push(" AND capture = ").push_bind(capture.to_string());
+    if let Some(saved_state) = saved_state {
+        query.push(" AND saved_state = ").push_bind(saved_state.to_string());
     }
     if let Some(layer) = layer {
         query.push(" AND layer = ").push_bind(layer.to_string());

@@ -25,7 +25,7 @@ mod write;
 use std::path::Path;
 
 use async_trait::async_trait;
-use dorm_lifecycle::{CaptureId, Name, OperationId, ProjectId, SandboxId, SnapshotId};
+use dorm_lifecycle::{Name, OperationId, ProjectId, SandboxId, SavedStateId, SnapshotId};
 use dorm_store::{
     ApiKeyRecord, Change, ClockNote, EventFilter, EventRecord, OperationFilter, OperationRecord, Prune, Pruned,
     SandboxFilter, SandboxRecord, Settled, SnapshotFilter, SnapshotRecord, Store, StoreError, Ticket, UnreadableRow,
@@ -153,7 +153,7 @@ impl Store for SqlStore {
         history::find_operations(&self.readers, filter).await
     }
 
-    async fn to_discard(&self) -> Result<Vec<CaptureId>, StoreError> {
+    async fn to_discard(&self) -> Result<Vec<SavedStateId>, StoreError> {
         read::to_discard(&self.readers).await
     }
 

@@ -1,6 +1,6 @@
 //! Look-ups and lists, each one statement and so one consistent view.
 
-use dorm_lifecycle::{CaptureId, Name, OperationId, ProjectId, SandboxId, SnapshotId, StateName};
+use dorm_lifecycle::{Name, OperationId, ProjectId, SandboxId, SavedStateId, SnapshotId, StateName};
 use dorm_store::{
     ApiKeyRecord, EventFilter, EventRecord, OperationRecord, SandboxFilter, SandboxRecord, SnapshotRecord, StoreError,
     UnreadableRow, VolumeRecord, WebhookRecord,
@@ -141,9 +141,11 @@ pub(crate) async fn open_operations(pool: &SqlitePool) -> Result<Vec<OperationRe
     Ok(operations)
 }
 
-pub(crate) async fn to_discard(pool: &SqlitePool) -> Result<Vec<CaptureId>, StoreError> {
-    let rows: Vec<(Vec<u8>,)> =
-        sqlx::query_as(DISCARDS).fetch_all(pool).await.map_err(|error| failed("list captures to discard", error))?;
+pub(crate) async fn to_discard(pool: &SqlitePool) -> Result<Vec<SavedStateId>, StoreError> {
+    let rows: Vec<(Vec<u8>,)> = sqlx::query_as(DISCARDS)
+        .fetch_all(pool)
+        .await
+        .map_err(|error| failed("list saved states to discard", error))?;
     Ok(readable(rows, discard_of))
 }
 

@@ -4,7 +4,7 @@
 //! The columns of a sandbox say again what its document says; a row in which they differ is unreadable, too, since which
 //! of them is damaged cannot be told.
 
-use dorm_lifecycle::{CaptureId, StateName};
+use dorm_lifecycle::{SavedStateId, StateName};
 use dorm_store::codec::{self, CodecError};
 use dorm_store::{
     ApiKeyRecord, EventRecord, OperationRecord, RowKind, SandboxRecord, SnapshotRecord, UnreadableRow, VolumeRecord,
@@ -20,7 +20,7 @@ pub(crate) const LIVING: &str = "SELECT id, project, name, state, revision, docu
      WHERE state <> 'terminated'";
 pub(crate) const OPEN: &str = "SELECT id, document FROM operations WHERE is_open = 1";
 pub(crate) const SNAPSHOTS: &str = "SELECT id, document FROM snapshots";
-pub(crate) const DISCARDS: &str = "SELECT capture FROM discards ORDER BY capture";
+pub(crate) const DISCARDS: &str = "SELECT saved_state FROM discards ORDER BY saved_state";
 pub(crate) const WEBHOOKS: &str = "SELECT id, document FROM webhooks ORDER BY id";
 pub(crate) const API_KEYS: &str = "SELECT id, document FROM api_keys ORDER BY id";
 pub(crate) const VOLUMES: &str = "SELECT id, document FROM volumes ORDER BY id";
@@ -89,9 +89,9 @@ pub(crate) fn volume_of(row: DocumentRow) -> Result<VolumeRecord, Unread> {
     of(RowKind::Volume, row, codec::decode_volume, |volume| volume.id.as_str())
 }
 
-pub(crate) fn discard_of((capture,): (Vec<u8>,)) -> Result<CaptureId, Unread> {
-    let read = text(&capture).and_then(|text| text.parse().map_err(|error| chain(&error)));
-    read.map_err(|what| unread(RowKind::Discard, &capture, Vec::new(), what))
+pub(crate) fn discard_of((saved_state,): (Vec<u8>,)) -> Result<SavedStateId, Unread> {
+    let read = text(&saved_state).and_then(|text| text.parse().map_err(|error| chain(&error)));
+    read.map_err(|what| unread(RowKind::Discard, &saved_state, Vec::new(), what))
 }
 
 pub(crate) fn event_of((number, document): (i64, Vec<u8>)) -> Result<EventRecord, Unread> {

@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use dorm_lifecycle::{
-    Actor, CaptureId, EventKind, OnTimeout, Origin, ProjectId, Sandbox, SandboxId, SandboxSpec, SnapshotId, State,
-    StateName, Timestamp,
+    EventKind, Initiator, OnTimeout, Origin, ProjectId, Sandbox, SandboxId, SandboxSpec, SavedStateId, SnapshotId,
+    State, StateName, Timestamp,
 };
 use dorm_store::{
     Change, EventFilter, NewEvent, OperationFilter, SandboxFilter, SandboxRecord, Settled, SnapshotFilter, Store,
@@ -49,7 +49,7 @@ fn change(number: u8, detail: String) -> Change {
         sandbox: id(number),
         at: Timestamp::from_millis(1_000),
         kind: EventKind::Started,
-        actor: Actor::User,
+        initiator: Initiator::User,
         operation: None,
         generation: 1,
         detail: Some(detail),
@@ -164,11 +164,11 @@ async fn no_question_of_the_service_reads_the_whole_history() {
     let mut questions: Vec<_> =
         filters.iter().map(|(filter, index)| (crate::read::sandboxes_of(filter).into_string(), *index)).collect();
     let snapshots = SnapshotFilter::default;
-    let capture = || Some(CaptureId::from_random([1; 20]));
+    let saved_state = || Some(SavedStateId::from_random([1; 20]));
     let filters = [
         (SnapshotFilter { source: Some(id(1)), project: project.clone(), ..snapshots() }, "snapshots_of_source"),
-        (SnapshotFilter { capture: capture(), ..snapshots() }, "snapshots_of_capture"),
-        (SnapshotFilter { layer: capture(), ..snapshots() }, "snapshots_of_layer"),
+        (SnapshotFilter { saved_state: saved_state(), ..snapshots() }, "snapshots_of_capture"),
+        (SnapshotFilter { layer: saved_state(), ..snapshots() }, "snapshots_of_layer"),
         (SnapshotFilter { image: Some("0".repeat(64).parse().unwrap()), ..snapshots() }, "snapshots_of_image"),
         (SnapshotFilter { leaving: true, ..snapshots() }, "snapshots_leaving"),
         (SnapshotFilter { project, limit: 101, ..snapshots() }, "snapshots_in_order"),

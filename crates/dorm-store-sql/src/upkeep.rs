@@ -24,7 +24,7 @@ const TABLES: [(&str, &[&str], Option<RowKind>); 11] = [
     ("labels", &["sandbox", "key", "value"], None),
     ("operations", &["id", "is_open", "document"], Some(RowKind::Operation)),
     ("snapshots", &["id", "project", "document"], Some(RowKind::Snapshot)),
-    ("discards", &["capture"], Some(RowKind::Discard)),
+    ("discards", &["saved_state"], Some(RowKind::Discard)),
     ("events", &["number", "project", "sandbox", "document"], Some(RowKind::Event)),
     ("webhooks", &["id", "document"], Some(RowKind::Webhook)),
     ("api_keys", &["id", "document"], Some(RowKind::ApiKey)),
@@ -92,7 +92,7 @@ async fn rows(connection: &mut SqliteConnection, kind: RowKind, check: &mut File
         }
         RowKind::Operation => read!(DocumentRow, "SELECT id, document FROM operations", operation_of),
         RowKind::Snapshot => read!(DocumentRow, "SELECT id, document FROM snapshots", snapshot_of),
-        RowKind::Discard => read!((Vec<u8>,), "SELECT capture FROM discards", discard_of),
+        RowKind::Discard => read!((Vec<u8>,), "SELECT saved_state FROM discards", discard_of),
         RowKind::Webhook => read!(DocumentRow, "SELECT id, document FROM webhooks", webhook_of),
         RowKind::ApiKey => read!(DocumentRow, "SELECT id, document FROM api_keys", api_key_of),
         RowKind::Volume => read!(DocumentRow, "SELECT id, document FROM volumes", volume_of),

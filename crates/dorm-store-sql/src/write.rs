@@ -249,19 +249,19 @@ async fn apply(connection: &mut SqliteConnection, change: Change) -> Result<Vec<
             .await
             .map_err(|error| failed("forget a snapshot", error))?;
     }
-    for capture in &change.discard {
-        sqlx::query("INSERT INTO discards (capture) VALUES (?) ON CONFLICT DO NOTHING")
-            .bind(capture.as_str())
+    for saved_state in &change.discard {
+        sqlx::query("INSERT INTO discards (saved_state) VALUES (?) ON CONFLICT DO NOTHING")
+            .bind(saved_state.as_str())
             .execute(&mut *connection)
             .await
-            .map_err(|error| failed("note a capture to discard", error))?;
+            .map_err(|error| failed("note a saved state to discard", error))?;
     }
-    for capture in &change.discarded {
-        sqlx::query("DELETE FROM discards WHERE capture = ?")
-            .bind(capture.as_str())
+    for saved_state in &change.discarded {
+        sqlx::query("DELETE FROM discards WHERE saved_state = ?")
+            .bind(saved_state.as_str())
             .execute(&mut *connection)
             .await
-            .map_err(|error| failed("forget a discarded capture", error))?;
+            .map_err(|error| failed("forget a discarded saved state", error))?;
     }
     for webhook in &change.webhooks {
         let document = codec::encode_webhook(webhook).map_err(|error| failed("write a webhook", error))?;

@@ -8,7 +8,7 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use dorm_lifecycle::{Actor, EventKind, ProjectId, SandboxId, Timestamp};
+use dorm_lifecycle::{EventKind, Initiator, ProjectId, SandboxId, Timestamp};
 use dorm_store::{Change, EventFilter, NewEvent, OperationKind, OperationRecord, Store, StoreError};
 use dorm_store_sql::SqlStore;
 
@@ -20,7 +20,7 @@ fn change(number: u64) -> Change {
         sandbox: SandboxId::from_random([1; 20]),
         at: Timestamp::from_millis(number),
         kind: EventKind::Created,
-        actor: Actor::User,
+        initiator: Initiator::User,
         operation: None,
         generation: 1,
         detail: Some("x".repeat(20_000)),
@@ -31,10 +31,10 @@ fn change(number: u64) -> Change {
         id: dorm_lifecycle::OperationId::from_random([1; 20]),
         kind: OperationKind::Create,
         sandbox: None,
-        actor: Actor::User,
+        initiator: Initiator::User,
         began: Timestamp::from_millis(number),
         deadline: Timestamp::from_millis(number),
-        capture: None,
+        saved_state: None,
         fork: None,
         promote: None,
         ended: None,

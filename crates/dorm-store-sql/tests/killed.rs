@@ -11,7 +11,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
-use dorm_lifecycle::{Actor, EventKind, Origin, ProjectId, Sandbox, SandboxId, SandboxSpec, State, Timestamp};
+use dorm_lifecycle::{EventKind, Initiator, Origin, ProjectId, Sandbox, SandboxId, SandboxSpec, State, Timestamp};
 use dorm_store::{Change, EventFilter, NewEvent, SandboxRecord, Store};
 use dorm_store_sql::SqlStore;
 use tokio::task::JoinSet;
@@ -48,7 +48,7 @@ fn change(task: u8, revision: u64) -> Change {
         sandbox: id(task),
         at,
         kind: EventKind::Started,
-        actor: Actor::User,
+        initiator: Initiator::User,
         operation: None,
         generation: 1,
         detail: Some("x".repeat(500)),

@@ -6,7 +6,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use dorm_lifecycle::{Actor, EventKind, ProjectId, SandboxId, Timestamp};
+use dorm_lifecycle::{EventKind, Initiator, ProjectId, SandboxId, Timestamp};
 use dorm_store::{Change, EventFilter, NewEvent, RowKind, Store, StoreError};
 use dorm_store_sql::{OpenError, SqlStore};
 use sqlx::sqlite::SqliteConnectOptions;
@@ -18,7 +18,7 @@ fn change(detail: &str) -> Change {
         sandbox: SandboxId::from_random([1; 20]),
         at: Timestamp::from_millis(1_000),
         kind: EventKind::Created,
-        actor: Actor::User,
+        initiator: Initiator::User,
         operation: None,
         generation: 1,
         detail: Some(detail.to_owned()),

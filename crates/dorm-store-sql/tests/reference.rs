@@ -5,8 +5,8 @@
 use std::sync::Arc;
 
 use dorm_lifecycle::{
-    Actor, CaptureId, Cause, EventKind, FirstProgram, Name, OnTimeout, OperationId, Origin, ProjectId, Resources,
-    Restored, Sandbox, SandboxId, SandboxSpec, SleepImage, SnapshotId, State, StateName, Timestamp,
+    Cause, EventKind, FirstProgram, Initiator, Name, OnTimeout, OperationId, Origin, ProjectId, Resources, Restored,
+    Sandbox, SandboxId, SandboxSpec, SavedStateId, SleepImage, SnapshotId, State, StateName, Timestamp,
 };
 use dorm_store::memory::MemoryStore;
 use dorm_store::{
@@ -148,7 +148,8 @@ fn at(millis: u64) -> Timestamp {
 fn state(number: usize) -> State {
     let operation = OperationId::from_random([9; 20]);
     let (deadline, since) = (at(9_000), at(1_000));
-    let image = SleepImage { capture: CaptureId::from_random([8; 20]), generation: 1, taken: at(1_500), bytes: 1 };
+    let image =
+        SleepImage { saved_state: SavedStateId::from_random([8; 20]), generation: 1, taken: at(1_500), bytes: 1 };
     match StateName::ALL[number] {
         StateName::Pending => State::Pending { operation, deadline, program: FirstProgram::None },
         StateName::Running => State::Running { since, image: None, background: None },
@@ -195,10 +196,10 @@ fn operation(&(number, began, has_ended): &(u8, u64, bool)) -> OperationRecord {
         id: OperationId::from_random([number; 20]),
         kind: OperationKind::Create,
         sandbox: None,
-        actor: Actor::Recovery,
+        initiator: Initiator::Recovery,
         began: at(began),
         deadline: at(9_000),
-        capture: None,
+        saved_state: None,
         fork: None,
         promote: None,
         ended: has_ended.then_some((at(8_000), OperationResult::Done)),
@@ -214,7 +215,7 @@ fn snapshot(&(number, created, of): &(u8, u64, u8)) -> SnapshotRecord {
         parent: None,
         kind: dorm_lifecycle::SnapshotKind::Memory,
         layer: None,
-        capture: CaptureId::from_random([number; 20]),
+        saved_state: SavedStateId::from_random([number; 20]),
         image: "b".repeat(64).parse().unwrap(),
         resources: Resources::default(),
         created: at(created),
@@ -233,7 +234,7 @@ fn event(&(of, in_project): &(u8, u8)) -> NewEvent {
         sandbox: id(of),
         at: at(5_000),
         kind: EventKind::Recovered,
-        actor: Actor::Host,
+        initiator: Initiator::Host,
         operation: None,
         generation: 1,
         detail: None,

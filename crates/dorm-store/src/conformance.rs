@@ -111,7 +111,7 @@ pub async fn conforms(open: impl AsyncFn(&'static str) -> Arc<dyn Store>) -> Res
             a_snapshot_is_rewritten_and_forgotten,
             forgetting_comes_after_writing_and_is_idempotent,
             snapshots_come_in_the_order_they_were_asked_for,
-            a_capture_is_to_be_discarded_until_it_has_been,
+            a_saved_state_is_to_be_discarded_until_it_has_been,
         }
         webhooks {
             a_webhook_is_rewritten_and_removed,

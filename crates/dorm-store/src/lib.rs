@@ -20,7 +20,7 @@ mod unreadable;
 mod volume;
 
 use async_trait::async_trait;
-use dorm_lifecycle::{CaptureId, Name, OperationId, ProjectId, SandboxId, SnapshotId};
+use dorm_lifecycle::{Name, OperationId, ProjectId, SandboxId, SavedStateId, SnapshotId};
 use thiserror::Error;
 
 pub use api_key::{ApiKeyRecord, KeyScope};
@@ -220,8 +220,8 @@ pub trait Store: Send + Sync + 'static {
     /// Operations of a filter, newest first; ids decide between equals.
     async fn find_operations(&self, filter: &OperationFilter) -> Result<Vec<OperationRecord>, StoreError>;
 
-    /// The captures whose files are still to be deleted, in the order of their ids.
-    async fn to_discard(&self) -> Result<Vec<CaptureId>, StoreError>;
+    /// The saved states whose files are still to be deleted, in the order of their ids.
+    async fn to_discard(&self) -> Result<Vec<SavedStateId>, StoreError>;
 
     /// Every webhook, in the order of their ids.
     async fn webhooks(&self) -> Result<Vec<WebhookRecord>, StoreError>;

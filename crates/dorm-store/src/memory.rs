@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use dorm_lifecycle::{
-    ApiKeyId, CaptureId, EventKind, Name, OperationId, ProjectId, SandboxId, SnapshotId, State, VolumeId, WebhookId,
+    ApiKeyId, EventKind, Name, OperationId, ProjectId, SandboxId, SavedStateId, SnapshotId, State, VolumeId, WebhookId,
 };
 
 use crate::{
@@ -34,7 +34,7 @@ struct Content {
     sandboxes: BTreeMap<SandboxId, SandboxRecord>,
     operations: BTreeMap<OperationId, OperationRecord>,
     snapshots: BTreeMap<SnapshotId, SnapshotRecord>,
-    discard: BTreeSet<CaptureId>,
+    discard: BTreeSet<SavedStateId>,
     webhooks: BTreeMap<WebhookId, WebhookRecord>,
     api_keys: BTreeMap<ApiKeyId, ApiKeyRecord>,
     volumes: BTreeMap<VolumeId, VolumeRecord>,
@@ -95,8 +95,8 @@ impl Content {
             self.snapshots.remove(id);
         }
         self.discard.extend(change.discard);
-        for capture in &change.discarded {
-            self.discard.remove(capture);
+        for saved_state in &change.discarded {
+            self.discard.remove(saved_state);
         }
         self.webhooks.extend(change.webhooks.into_iter().map(|webhook| (webhook.id.clone(), webhook)));
         for id in &change.removed_webhooks {
@@ -218,7 +218,7 @@ impl Store for MemoryStore {
         Ok(found)
     }
 
-    async fn to_discard(&self) -> Result<Vec<CaptureId>, StoreError> {
+    async fn to_discard(&self) -> Result<Vec<SavedStateId>, StoreError> {
         Ok(self.content().discard.iter().cloned().collect())
     }
 

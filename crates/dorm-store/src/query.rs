@@ -1,6 +1,6 @@
 //! Which records are listed, and which are removed because they are old.
 
-use dorm_lifecycle::{CaptureId, Digest, OperationId, ProjectId, SandboxId, SnapshotId, StateName, Timestamp};
+use dorm_lifecycle::{Digest, OperationId, ProjectId, SandboxId, SavedStateId, SnapshotId, StateName, Timestamp};
 
 use crate::{Maker, OperationRecord, Removal, SandboxFilter, SandboxRecord, SnapshotRecord, SnapshotStatus};
 
@@ -12,9 +12,9 @@ pub struct SnapshotFilter {
     /// Only those taken of this sandbox.
     pub source: Option<SandboxId>,
     /// Only those whose content this is.
-    pub capture: Option<CaptureId>,
+    pub saved_state: Option<SavedStateId>,
     /// Only those that stand on this layer.
-    pub layer: Option<CaptureId>,
+    pub layer: Option<SavedStateId>,
     /// Only those that stand on this image.
     pub image: Option<Digest>,
     /// Only those made on this behalf.
@@ -71,10 +71,10 @@ impl SandboxFilter {
 impl SnapshotFilter {
     /// Whether a snapshot is one of those that are listed. The limit does not count here.
     pub fn matches(&self, snapshot: &SnapshotRecord) -> bool {
-        let Self { project, source, capture, layer, image, made_by, leaving, after, limit: _ } = self;
+        let Self { project, source, saved_state, layer, image, made_by, leaving, after, limit: _ } = self;
         project.as_ref().is_none_or(|project| snapshot.project == *project)
             && source.as_ref().is_none_or(|source| snapshot.source == *source)
-            && capture.as_ref().is_none_or(|capture| snapshot.capture == *capture)
+            && saved_state.as_ref().is_none_or(|saved_state| snapshot.saved_state == *saved_state)
             && layer.as_ref().is_none_or(|layer| snapshot.layer.as_ref() == Some(layer))
             && image.as_ref().is_none_or(|image| snapshot.image == *image)
             && made_by.is_none_or(|made_by| snapshot.made_by == made_by)

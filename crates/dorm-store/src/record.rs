@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use dorm_lifecycle::{
-    Actor, ApiKeyId, CaptureId, Digest, EventKind, OperationId, ProjectId, Resources, Sandbox, SandboxId, SnapshotId,
-    SnapshotKind, Timestamp, VolumeId, WebhookId,
+    ApiKeyId, Digest, EventKind, Initiator, OperationId, ProjectId, Resources, Sandbox, SandboxId, SavedStateId,
+    SnapshotId, SnapshotKind, Timestamp, VolumeId, WebhookId,
 };
 
 use crate::{ApiKeyRecord, ClockNote, Code, VolumeRecord};
@@ -122,13 +122,13 @@ pub struct OperationRecord {
     /// To which sandbox; none for one that only touches a snapshot.
     pub sandbox: Option<SandboxId>,
     /// Who asked for it.
-    pub actor: Actor,
+    pub initiator: Initiator,
     /// When it began.
     pub began: Timestamp,
     /// When it is given up.
     pub deadline: Timestamp,
-    /// The capture it writes, journalled before the first byte of it.
-    pub capture: Option<CaptureId>,
+    /// The saved state it writes, journalled before the first byte of it.
+    pub saved_state: Option<SavedStateId>,
     /// What a fork is to make; none for every other kind.
     pub fork: Option<ForkPlan>,
     /// What a promotion is to do; none for every other kind.
@@ -207,11 +207,11 @@ pub struct SnapshotRecord {
     /// What it holds.
     pub kind: SnapshotKind,
     /// Its files.
-    pub capture: CaptureId,
+    pub saved_state: SavedStateId,
     /// The image of its root filesystem.
     pub image: Digest,
     /// The layer on that image on which it stands: that of its source.
-    pub layer: Option<CaptureId>,
+    pub layer: Option<SavedStateId>,
     /// What its source was limited to, and whatever starts from it will be.
     pub resources: Resources,
     /// When it was asked for.
@@ -247,7 +247,7 @@ pub enum Removal {
 pub enum Maker {
     /// Somebody asked for it: it stays until somebody wants it gone.
     Request,
-    /// The checkpoint policy of its source, whose ladder decides when it goes.
+    /// The checkpoint policy of its source, whose retention policy decides when it goes.
     Policy,
     /// It came in a file, from another host perhaps: of its source nothing else need be known here.
     Import,
@@ -276,7 +276,7 @@ pub struct NewEvent {
     /// What.
     pub kind: EventKind,
     /// Who caused it.
-    pub actor: Actor,
+    pub initiator: Initiator,
     /// As part of which operation.
     pub operation: Option<OperationId>,
     /// In which generation of the sandbox.
@@ -338,10 +338,10 @@ pub struct Change {
     pub snapshots: Vec<SnapshotRecord>,
     /// Snapshots whose records go, after the others were written; those that are not there are left out.
     pub forgotten: Vec<SnapshotId>,
-    /// Captures that nothing needs from this change on: their files are to be deleted. Adding one twice is once.
-    pub discard: Vec<CaptureId>,
-    /// Captures whose files have been deleted. One that is not to be discarded is passed over.
-    pub discarded: Vec<CaptureId>,
+    /// Saved states that nothing needs from this change on: their files are to be deleted. Adding one twice is once.
+    pub discard: Vec<SavedStateId>,
+    /// Saved states whose files have been deleted. One that is not to be discarded is passed over.
+    pub discarded: Vec<SavedStateId>,
     /// Webhooks, written whole.
     pub webhooks: Vec<WebhookRecord>,
     /// Webhooks whose records go; those that are not there are left out.

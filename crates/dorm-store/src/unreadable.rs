@@ -18,7 +18,7 @@ pub enum RowKind {
     Operation,
     /// A snapshot.
     Snapshot,
-    /// A capture that is to be deleted.
+    /// A saved state that is to be deleted.
     Discard,
     /// A webhook.
     Webhook,
@@ -57,8 +57,8 @@ impl RowKind {
         }
     }
 
-    /// Whether a record of this kind can be the only one that needs a capture.
-    pub const fn may_hold_captures(self) -> bool {
+    /// Whether a record of this kind can be the only one that needs a saved state.
+    pub const fn may_hold_saved_states(self) -> bool {
         match self {
             Self::Sandbox | Self::Operation | Self::Snapshot => true,
             Self::Discard | Self::Webhook | Self::ApiKey | Self::Volume | Self::Event => false,
@@ -136,7 +136,7 @@ mod tests {
             project: None,
             name: None,
             what: "the text is not a record of version 3".to_owned(),
-            raw: b"{\"capture\":\"cccccccccccccccccccc\",\"secret\":\"s3cr3t\xff".to_vec(),
+            raw: b"{\"saved_state\":\"cccccccccccccccccccc\",\"secret\":\"s3cr3t\xff".to_vec(),
         };
         assert!(row.mentions("cccccccccccccccccccc") && !row.mentions("dddddddddddddddddddd") && !row.mentions(""));
         assert!(row.may_be_sandbox(&"abcdefghijkmnpqrstuv".parse().unwrap()));

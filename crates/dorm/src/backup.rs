@@ -14,7 +14,7 @@ use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use dorm_lifecycle::CaptureId;
+use dorm_lifecycle::SavedStateId;
 use dorm_store::{RowKind, SandboxFilter, SnapshotStatus, Store as _, StoreError};
 use dorm_store_sql::{PackedFile, SqlStore};
 use thiserror::Error;
@@ -24,7 +24,7 @@ use crate::repair::{DATABASE, RepairError, replace};
 
 /// The records in a backup that is a directory.
 const RECORDS: &str = "records.db";
-const CAPTURES: &str = "captures";
+const SAVED_STATES: &str = "saved_states";
 /// Small files of the data directory that belong to one daemon, or that are created anew.
 const LEFT_OUT: [&str; 2] = ["lock", "address"];
 /// Files that a data directory keeps instead of taking those of the backup.
@@ -189,7 +189,7 @@ fn small_files(data: &Path) -> Result<Vec<PackedFile>, BackupError> {
 async fn copy_all(data: &Path, to: &Path) -> Result<Written, BackupError> {
     for _ in 0..ATTEMPTS {
         clear(to)?;
-        for directory in [to.to_owned(), to.join(CAPTURES)] {
+        for directory in [to.to_owned(), to.join(SAVED_STATES)] {
             fs::DirBuilder::new().mode(0o700).create(&directory).map_err(io_error("create", &directory))?;
         }
         let records = to.join(RECORDS);
@@ -210,7 +210,7 @@ fn sync_all(path: &Path) -> Result<(), BackupError> {
 }
 
 /// Returns the saved states that the records of a backup refer to.
-async fn named_states(records: &Path) -> Result<Vec<CaptureId>, BackupError> {
+async fn named_states(records: &Path) -> Result<Vec<SavedStateId>, BackupError> {
     let store = SqlStore::open(records).await?;
     let (sandboxes, snapshots) = (store.sandboxes(&SandboxFilter::default()).await?, store.snapshots(None).await?);
     store.close().await?;
@@ -218,24 +218,24 @@ async fn named_states(records: &Path) -> Result<Vec<CaptureId>, BackupError> {
     for record in &sandboxes {
         let is_over = matches!(record.sandbox.state, dorm_lifecycle::State::Terminated { .. });
         if !is_over {
-            named.extend(record.sandbox.captures().chain(record.sandbox.layers()).cloned());
+            named.extend(record.sandbox.saved_states().chain(record.sandbox.layers()).cloned());
         }
     }
     for snapshot in snapshots.into_iter().filter(|snapshot| snapshot.status == SnapshotStatus::Completed) {
-        named.insert(snapshot.capture);
+        named.insert(snapshot.saved_state);
         named.extend(snapshot.layer);
     }
     Ok(named.into_iter().collect())
 }
 
 /// Links or copies saved states and those that they are based on. Returns `None` if one is gone.
-fn link_all(data: &Path, to: &Path, mut wanted: Vec<CaptureId>) -> Result<Option<usize>, BackupError> {
+fn link_all(data: &Path, to: &Path, mut wanted: Vec<SavedStateId>) -> Result<Option<usize>, BackupError> {
     let mut done = BTreeSet::new();
     while let Some(id) = wanted.pop() {
         if !done.insert(id.clone()) {
             continue;
         }
-        let (from, to) = (data.join(CAPTURES).join(id.as_str()), to.join(CAPTURES).join(id.as_str()));
+        let (from, to) = (data.join(SAVED_STATES).join(id.as_str()), to.join(SAVED_STATES).join(id.as_str()));
         if let Err(error) = copy_tree(&from, &to) {
             return if from.is_dir() { Err(error) } else { Ok(None) };
         }
@@ -248,8 +248,8 @@ fn link_all(data: &Path, to: &Path, mut wanted: Vec<CaptureId>) -> Result<Option
 }
 
 /// Returns the saved state that another one is based on.
-fn below(capture: &Path) -> Option<CaptureId> {
-    let text = fs::read(capture.join("manifest.json")).ok()?;
+fn below(saved_state: &Path) -> Option<SavedStateId> {
+    let text = fs::read(saved_state.join("manifest.json")).ok()?;
     let manifest: serde_json::Value = serde_json::from_slice(&text).ok()?;
     manifest["body"]["layered"]["layer"].as_str()?.parse().ok()
 }
@@ -302,7 +302,7 @@ pub(crate) async fn restore(from: &Path, data: &Path, may_replace: bool) -> Resu
     store.close().await?;
     fs::File::open(&draft).and_then(|file| file.sync_all()).map_err(io_error("sync", &draft))?;
     if from.is_dir() {
-        put_states(&from.join(CAPTURES), &data.join(CAPTURES))?;
+        put_states(&from.join(SAVED_STATES), &data.join(SAVED_STATES))?;
     }
     for file in &files {
         put_file(data, file, may_replace)?;

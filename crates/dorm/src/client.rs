@@ -98,7 +98,7 @@ impl Client {
         }
         let bytes = answer.bytes().await.map_err(|source| self.broken(source))?;
         match serde_json::from_slice::<wire::Problem>(&bytes) {
-            Ok(error) => Err(ClientError::Refused { status: status.as_u16(), error }),
+            Ok(error) => Err(ClientError::Refused { status: status.as_u16(), error: Box::new(error) }),
             Err(_) => Err(ClientError::Foreign { server: self.server.clone(), status: status.as_u16() }),
         }
     }

@@ -107,7 +107,7 @@ impl Data {
     /// Checks whether sandboxes can reach their files in it and in the directory of images.
     pub(crate) fn is_reachable(&self, images: &Path, ids: GuestIds) -> Result<(), DataError> {
         for path in [&self.path, images] {
-            if let Some(closed) = dorm_pool::closed_to_guests(path, ids) {
+            if let Some(closed) = dorm_storage::closed_to_guests(path, ids) {
                 return Err(DataError::Unreachable { path: path.to_owned(), closed });
             }
         }

@@ -137,7 +137,7 @@ fn present(data: &Path) -> Result<Option<GuestIds>, GuestIdsError> {
     let has_entries = |name: &str| std::fs::read_dir(data.join(name)).is_ok_and(|mut entries| entries.next().is_some());
     let is_new = !data.join(RECORD).exists()
         && !data.join(DATABASE).exists()
-        && !["captures", "volumes"].into_iter().any(has_entries);
+        && !["saved_states", "volumes"].into_iter().any(has_entries);
     if is_new {
         return Ok(None);
     }

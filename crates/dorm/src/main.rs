@@ -30,7 +30,7 @@ use clap::Parser as _;
 fn main() -> ExitCode {
     // A worker parses untrusted data: it starts before anything exists that it could reach.
     if std::env::args_os().nth(1).is_some_and(|verb| verb == dorm_worker::NAME) {
-        return dorm_worker::run(std::env::args_os().skip(2), &[dorm_pool::READERS, dorm_engine_gvisor::READERS]);
+        return dorm_worker::run(std::env::args_os().skip(2), &[dorm_storage::READERS, dorm_engine_gvisor::READERS]);
     }
     let arguments = cli::Arguments::parse();
     if arguments.writes_data() {

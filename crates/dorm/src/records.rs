@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
-use dorm_lifecycle::{CaptureId, Name, OperationId, ProjectId, SandboxId, SnapshotId, StateName};
+use dorm_lifecycle::{Name, OperationId, ProjectId, SandboxId, SavedStateId, SnapshotId, StateName};
 use dorm_store::{
     ApiKeyRecord, Change, ClockNote, EventFilter, EventRecord, OperationFilter, OperationRecord, Prune, Pruned,
     RowKind, SandboxFilter, SandboxRecord, Settled, SnapshotFilter, SnapshotRecord, Store, StoreError, Ticket,
@@ -119,21 +119,21 @@ fn name(kind: RowKind, id: &str) -> String {
 pub(crate) type Unreadable = (PathBuf, String);
 
 /// What happens to a file: it gets this content, or is removed.
-type Fate = Option<RecordFile>;
+type Verdict = Option<RecordFile>;
 
 /// The kind and id of a record.
 type Key = (RowKind, String);
 
 /// What happens to the file of one record.
-type Keyed = (Key, Fate);
+type Keyed = (Key, Verdict);
 
 /// Returns what a change means for the files: a new content, or none if the file is removed.
-fn fates(change: &Change) -> Vec<Keyed> {
-    let mut fates = Vec::new();
+fn verdicts(change: &Change) -> Vec<Keyed> {
+    let mut verdicts = Vec::new();
     let mut put = |kind, id: &str, revision, document: Result<String, codec::CodecError>| {
         if let Ok(document) = document {
             let file = RecordFile { kind, id: id.to_owned(), revision, document };
-            fates.push(((kind, id.to_owned()), Some(file)));
+            verdicts.push(((kind, id.to_owned()), Some(file)));
         }
     };
     for SandboxRecord { sandbox, revision } in &change.sandboxes {
@@ -155,8 +155,8 @@ fn fates(change: &Change) -> Vec<Keyed> {
     let gone = gone.chain(change.forgotten.iter().map(|id| (RowKind::Snapshot, id.to_string())));
     let gone = gone.chain(change.removed_webhooks.iter().map(|id| (RowKind::Webhook, id.to_string())));
     let gone = gone.chain(change.removed_volumes.iter().map(|id| (RowKind::Volume, id.to_string())));
-    fates.extend(gone.map(|key| (key, None)));
-    fates
+    verdicts.extend(gone.map(|key| (key, None)));
+    verdicts
 }
 
 /// A store whose records are also kept as files.
@@ -191,20 +191,20 @@ impl FiledStore {
         self.changed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn write(&self, fates: Vec<Keyed>) {
+    fn write(&self, verdicts: Vec<Keyed>) {
         // Held until the writer has them, so that nothing older comes in between.
         let mut changed = self.changed();
         if let Some(changed) = &mut *changed {
-            changed.extend(fates.iter().map(|(key, _)| key.clone()));
+            changed.extend(verdicts.iter().map(|(key, _)| key.clone()));
         }
-        self.writer.write(fates);
+        self.writer.write(verdicts);
     }
 
     /// Updates the files that an earlier daemon left outdated. Records may change meanwhile.
     pub(crate) async fn catch_up(&self) -> Result<(), StoreError> {
         let kept = self.kept().await?;
         let living: BTreeSet<&SandboxId> = kept.sandboxes.iter().map(|record| &record.sandbox.id).collect();
-        self.write_unchanged(fates(&kept));
+        self.write_unchanged(verdicts(&kept));
         for id in sandboxes_in(&self.data.join(DIRECTORY)).into_iter().filter(|id| !living.contains(id)) {
             // A sandbox without a row is unknown: its file is kept.
             if let Ok(Some(record)) = self.inner.sandbox(&id).await
@@ -234,26 +234,26 @@ impl FiledStore {
 
     /// Writes the files of records as they were read, except those that have changed since the
     /// start.
-    fn write_unchanged(&self, mut fates: Vec<Keyed>) {
+    fn write_unchanged(&self, mut verdicts: Vec<Keyed>) {
         let mut changed = self.changed();
         let newer = changed.take().unwrap_or_default();
-        fates.retain(|(key, _)| !newer.contains(key));
-        self.writer.write(fates);
+        verdicts.retain(|(key, _)| !newer.contains(key));
+        self.writer.write(verdicts);
     }
 }
 
 #[async_trait]
 impl Store for FiledStore {
     async fn commit(&self, change: Change) -> Result<Vec<EventRecord>, StoreError> {
-        let fates = fates(&change);
+        let verdicts = verdicts(&change);
         match self.inner.commit(change).await {
             Ok(events) => {
-                self.write(fates);
+                self.write(verdicts);
                 Ok(events)
             }
             Err(error) => {
                 if let StoreError::Unknown { ticket, .. } = &error {
-                    self.unsettled().insert(*ticket, fates);
+                    self.unsettled().insert(*ticket, verdicts);
                 }
                 Err(error)
             }
@@ -262,9 +262,9 @@ impl Store for FiledStore {
 
     async fn settle(&self, ticket: Ticket) -> Result<Settled, StoreError> {
         let settled = self.inner.settle(ticket).await?;
-        let fates = self.unsettled().remove(&ticket).unwrap_or_default();
+        let verdicts = self.unsettled().remove(&ticket).unwrap_or_default();
         if settled == Settled::Made {
-            self.write(fates);
+            self.write(verdicts);
         }
         Ok(settled)
     }
@@ -301,7 +301,7 @@ impl Store for FiledStore {
         self.inner.find_operations(filter).await
     }
 
-    async fn to_discard(&self) -> Result<Vec<CaptureId>, StoreError> {
+    async fn to_discard(&self) -> Result<Vec<SavedStateId>, StoreError> {
         self.inner.to_discard().await
     }
 

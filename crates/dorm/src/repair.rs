@@ -20,7 +20,7 @@ mod unreadable;
 
 use std::path::Path;
 
-use dorm_pool::{Pool, PoolError};
+use dorm_storage::{Storage, StorageError};
 use dorm_store::{Change, RowKind, StoreError, UnreadableRow};
 use dorm_store_sql::SqlStore;
 use thiserror::Error;
@@ -46,7 +46,7 @@ pub(crate) enum RepairError {
     Store(#[from] StoreError),
     /// The saved states cannot be listed.
     #[error(transparent)]
-    Pool(#[from] PoolError),
+    Storage(#[from] StorageError),
     /// The host ids of guests are unknown.
     #[error(transparent)]
     GuestIds(#[from] GuestIdsError),
@@ -124,22 +124,22 @@ impl Report {
 /// Inspects a data directory that the caller holds, and repairs it unless this is a dry run.
 pub(crate) async fn repair(data: &Path, images: &Path, asked: Asked) -> Result<Report, RepairError> {
     let ids = guest_ids::recorded(data)?;
-    let pool = Pool::open_for(data, images, ids, dorm_steps::pass())?;
+    let storage = Storage::open_for(data, images, ids, dorm_steps::pass())?;
     let mut draft = swap::Draft::make(data).await?;
     let mut findings = std::mem::take(&mut draft.findings);
     let check = dorm_store_sql::check(&draft.path()).await?;
-    let facts = Facts::gather(&draft.store, &check, &pool, data, draft.is_lost).await?;
+    let facts = Facts::gather(&draft.store, &check, &storage, data, draft.is_lost).await?;
     findings.extend(facts.unreadable_findings());
     let mut changed = draft.is_lost;
     for row in &facts.unreadable {
-        let mut finding = Finding::of(row, facts.rebuild(row, &pool).await);
+        let mut finding = Finding::of(row, facts.rebuild(row, &storage).await);
         changed |= apply(&draft.store, &mut finding, Some(row), data, asked).await?;
         findings.push(finding);
     }
     // Rebuilt records are facts for missing ones.
     let check = dorm_store_sql::check(&draft.path()).await?;
-    let mut facts = Facts::gather(&draft.store, &check, &pool, data, draft.is_lost).await?;
-    while let Some(mut finding) = facts.next_gap(&pool).await {
+    let mut facts = Facts::gather(&draft.store, &check, &storage, data, draft.is_lost).await?;
+    while let Some(mut finding) = facts.next_gap(&storage).await {
         changed |= apply(&draft.store, &mut finding, None, data, asked).await?;
         findings.push(finding);
     }

@@ -12,8 +12,8 @@ use dorm_engine_gvisor::GvisorEngine;
 use dorm_guest_ids::GuestIds;
 use dorm_lifecycle::Limits;
 use dorm_net::{HostNetwork, TrafficLimits};
-use dorm_pool::{ImportLimits, Pool};
 use dorm_service::{Budgets, LostSecrets, ParkLimits, Parts, Retention, SecretsKey, Service, Settings};
+use dorm_storage::{ImportLimits, Storage};
 use dorm_store::{SteppedStore, Store};
 use dorm_worker::Program;
 use tokio::net::TcpListener;
@@ -292,7 +292,7 @@ async fn open(
         None => dorm_steps::pass(),
     };
     let Identity { id, prefix } = identity;
-    let owner = dorm_pool::Owner { id: id.clone(), data: path.to_owned() };
+    let owner = dorm_storage::Owner { id: id.clone(), data: path.to_owned() };
     let secrets_key = secrets_key(options, data, &*store).await?;
     let network = HostNetwork::open(network(options, path, (&id, &prefix), &steps)).await?;
     let agent = dorm_agent_binary::install(path)?;
@@ -314,7 +314,7 @@ async fn open(
     })
     .await?;
     let images = images(options, data)?;
-    let pool = Pool::open_for(path, &images, guest_ids, steps.clone())?
+    let storage = Storage::open_for(path, &images, guest_ids, steps.clone())?
         .limited(budgets.disk_reserve_bytes, image_limits(options))
         .read_by(Program::this(worker(guest_ids)))
         .owned_by(owner)?;
@@ -324,7 +324,7 @@ async fn open(
         destinations: destinations.clone(),
         ..dorm_oci::Config::new(path.join("pulls"))
     };
-    let registry = dorm_oci::open(pulls, pool.clone())
+    let registry = dorm_oci::open(pulls, storage.clone())
         .with_context(|| format!("cannot open {} for pulls", path.join("pulls").display()))?;
     let limiting = options.bounds.limiting();
     let volumes = dorm_service::Volumes::for_guests(path.join("volumes"), limiting, guest_ids, steps.clone());
@@ -338,7 +338,7 @@ async fn open(
         volumes,
         store,
         engine,
-        pool,
+        storage,
         clock: crate::clock::clock(options.clock_shift.as_ref()),
         settings: Settings {
             park: ParkLimits { memory_bytes, count: options.park_count },
@@ -465,7 +465,7 @@ fn limits(options: &ServeOptions) -> Limits {
 fn prepare_images(service: &Service) {
     let service = service.clone();
     tokio::spawn(async move {
-        match service.pool().images().await {
+        match service.storage().images().await {
             Ok(images) => {
                 for image in images.into_iter().filter(|image| !image.tags.is_empty()) {
                     service.prepare(&image.digest);

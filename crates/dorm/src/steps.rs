@@ -1,7 +1,7 @@
 //! Steps that are reported over a Unix socket, and continue when the other end answers.
 //!
 //! ```text
-//! daemon ── "pool: capture renamed\n" ──► prover
+//! daemon ── "storage: saved state renamed\n" ──► prover
 //!        ◄── one byte: continue ────────────   or SIGKILL
 //! ```
 //!

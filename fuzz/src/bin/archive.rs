@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use dorm_pool::fuzzing::Fuzzed;
+use dorm_storage::fuzzing::Fuzzed;
 use libfuzzer_sys::fuzz_target;
 
 static FUZZED: LazyLock<Fuzzed> = LazyLock::new(dorm_fuzz::fuzzed);

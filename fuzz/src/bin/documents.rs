@@ -2,4 +2,4 @@
 
 use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|data: &[u8]| dorm_pool::fuzzing::documents(data));
+fuzz_target!(|data: &[u8]| dorm_storage::fuzzing::documents(data));

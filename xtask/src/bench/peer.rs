@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
-use dorm_pool::GuestIds;
+use dorm_storage::GuestIds;
 use serde_json::json;
 
 use super::{TOUCH, millis};

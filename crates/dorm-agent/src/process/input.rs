@@ -35,17 +35,17 @@ struct Piece {
 
 /// Reports to the sender what happened to its bytes.
 pub(super) struct Ticket {
-    fate: AtomicU8,
+    outcome: AtomicU8,
     channel: Option<Arc<Channel>>,
 }
 
 impl Ticket {
     pub(super) fn failed(&self) -> bool {
-        self.fate.load(Ordering::Acquire) == FAILED
+        self.outcome.load(Ordering::Acquire) == FAILED
     }
 
-    fn settle(&self, fate: u8) {
-        self.fate.store(fate, Ordering::Release);
+    fn settle(&self, outcome: u8) {
+        self.outcome.store(outcome, Ordering::Release);
         if let Some(channel) = &self.channel {
             channel.poke();
         }
@@ -54,7 +54,7 @@ impl Ticket {
 
 /// Waits until the kernel has accepted the bytes or they are lost.
 pub(super) fn wait_written(channel: &Channel, ticket: &Ticket) -> Result<(), Gone> {
-    while ticket.fate.load(Ordering::Acquire) == WAITING {
+    while ticket.outcome.load(Ordering::Acquire) == WAITING {
         channel.wait_poke()?;
     }
     Ok(())
@@ -74,7 +74,7 @@ impl Input {
         if self.state != State::Open {
             return None;
         }
-        let ticket = Arc::new(Ticket { fate: AtomicU8::new(WAITING), channel: Some(channel) });
+        let ticket = Arc::new(Ticket { outcome: AtomicU8::new(WAITING), channel: Some(channel) });
         self.pieces.push_back(Piece { bytes, written: 0, ticket: Arc::clone(&ticket) });
         Some(ticket)
     }
@@ -82,7 +82,7 @@ impl Input {
     /// Queues the end-of-file character of a terminal.
     pub(super) fn push_end_of_file(&mut self) {
         if self.state == State::Open {
-            let ticket = Arc::new(Ticket { fate: AtomicU8::new(WAITING), channel: None });
+            let ticket = Arc::new(Ticket { outcome: AtomicU8::new(WAITING), channel: None });
             self.pieces.push_back(Piece { bytes: vec![END_OF_FILE], written: 0, ticket });
         }
     }

@@ -15,13 +15,13 @@ use crate::lock::{lock, wait};
 #[derive(Default)]
 pub(super) struct Bell {
     births: Mutex<u64>,
-    rung: Condvar,
+    rule: Condvar,
 }
 
 impl Bell {
     pub(super) fn ring(&self) {
         *lock(&self.births) += 1;
-        self.rung.notify_all();
+        self.rule.notify_all();
     }
 
     fn births(&self) -> u64 {
@@ -31,7 +31,7 @@ impl Bell {
     fn wait_beyond(&self, seen: u64) {
         let mut births = lock(&self.births);
         while *births == seen {
-            births = wait(&self.rung, births);
+            births = wait(&self.rule, births);
         }
     }
 }

@@ -213,6 +213,6 @@ async fn measures_are_answered() {
     let sandbox = Sandbox::new().await;
     let metrics = within(sandbox.agent.metrics()).await.unwrap();
     assert!(metrics.memory_total_bytes > 0 && metrics.processes > 0);
-    let greediest = within(sandbox.agent.greediest()).await;
-    assert!(greediest.is_some_and(|pid| pid != sandbox.agent.pid() && pid != 1));
+    let oom_victim = within(sandbox.agent.oom_victim()).await;
+    assert!(oom_victim.is_some_and(|pid| pid != sandbox.agent.pid() && pid != 1));
 }

@@ -18,7 +18,7 @@ pub(crate) fn checkpoints(
         return Err(ApiError::invalid(message, "give the number of seconds between two checkpoints"));
     };
     let keep = keep.map(|text| text.parse()).transpose();
-    let keep = keep.map_err(|error: life::LadderError| {
+    let keep = keep.map_err(|error: life::RetentionPolicyError| {
         ApiError::invalid(format!("keep of checkpoints: {error}"), "write it like 3,24x1h,7x1d")
     })?;
     let (kind_now, keep_now) = now.map_or_else(Default::default, |now| (now.kind, now.keep));

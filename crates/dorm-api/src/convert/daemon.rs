@@ -2,17 +2,17 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use dorm_pool::{Checked, Stored};
-use dorm_service::Artefact;
+use dorm_service::CollectorItem;
+use dorm_storage::{Checked, Stored};
 use dorm_store::{UnreadableRow, WebhookRecord};
 
 use super::time;
 use crate::wire;
 
-impl From<Artefact> for wire::Artefact {
-    fn from(artefact: Artefact) -> Self {
-        let Artefact { kind, id, bytes, fate, why } = artefact;
-        Self { kind: kind.as_str().to_owned(), id, bytes, fate: fate.as_str().to_owned(), why }
+impl From<CollectorItem> for wire::CollectorItem {
+    fn from(item: CollectorItem) -> Self {
+        let CollectorItem { kind, id, bytes, verdict, why } = item;
+        Self { kind: kind.as_str().to_owned(), id, bytes, verdict: verdict.as_str().to_owned(), why }
     }
 }
 

@@ -14,7 +14,7 @@ impl From<EventRecord> for wire::Event {
             project: event.project.to_string(),
             sandbox: event.sandbox.to_string(),
             kind: event.kind.as_str().to_owned(),
-            actor: event.actor.as_str().to_owned(),
+            initiator: event.initiator.as_str().to_owned(),
             operation: event.operation.map(|operation| operation.to_string()),
             generation: event.generation,
             detail: event.detail,

@@ -1,27 +1,27 @@
 //! Images.
 
-use dorm_pool as pool;
 use dorm_service::{PullPolicy, Transport};
+use dorm_storage as storage;
 
 use crate::wire;
 
-impl From<pool::ImageConfig> for wire::ImageConfig {
-    fn from(config: pool::ImageConfig) -> Self {
-        let pool::ImageConfig { entrypoint, command, env, directory, user, ports, ready, architecture } = config;
+impl From<storage::ImageConfig> for wire::ImageConfig {
+    fn from(config: storage::ImageConfig) -> Self {
+        let storage::ImageConfig { entrypoint, command, env, directory, user, ports, ready, architecture } = config;
         Self { entrypoint, command, env, directory, user, ports, ready, architecture }
     }
 }
 
-impl From<wire::ImageConfig> for pool::ImageConfig {
+impl From<wire::ImageConfig> for storage::ImageConfig {
     fn from(config: wire::ImageConfig) -> Self {
         let wire::ImageConfig { entrypoint, command, env, directory, user, ports, ready, architecture } = config;
         Self { entrypoint, command, env, directory, user, ports, ready, architecture }
     }
 }
 
-impl From<pool::ImageSource> for wire::ImageSource {
-    fn from(source: pool::ImageSource) -> Self {
-        let pool::ImageSource { reference, manifest, build } = source;
+impl From<storage::ImageSource> for wire::ImageSource {
+    fn from(source: storage::ImageSource) -> Self {
+        let storage::ImageSource { reference, manifest, build } = source;
         Self { reference, manifest, build }
     }
 }

@@ -16,12 +16,12 @@ impl From<OperationRecord> for wire::Operation {
             id: operation.id.to_string(),
             kind: operation.kind.as_str().to_owned(),
             sandbox: operation.sandbox.as_ref().map(ToString::to_string),
-            actor: operation.actor.as_str().to_owned(),
+            initiator: operation.initiator.as_str().to_owned(),
             status,
             started_at: time(operation.began),
             deadline: time(operation.deadline),
             ended_at: operation.ended.as_ref().map(|(at, _)| time(*at)),
-            code: failure.and_then(|failure| failure.code).map(|code| code.as_str().to_owned()),
+            code: failure.map(|failure| failure.code.as_str().to_owned()),
             reason: failure.map(|failure| failure.reason.clone()),
         }
     }

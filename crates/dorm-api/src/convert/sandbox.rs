@@ -36,7 +36,7 @@ pub(crate) fn create(
         auto_resume: asked.auto_resume.unwrap_or(defaults.auto_resume),
         port_access: asked.port_access.map(Into::into),
         timeouts: timeouts(asked.timeout_secs, asked.idle_timeout_secs, asked.max_run_secs)?,
-        keeping: keeping(asked.keep_generations, asked.on_unrestorable, life::Keeping::default())?,
+        retention: retention(asked.keep_generations, asked.on_unrestorable, life::SleepRetention::default())?,
         checkpoints: asked.checkpoints.map(|asked| checkpoints(asked, None)).transpose()?,
         attachments: asked.volumes.into_iter().map(super::attach).collect::<Result<_, _>>()?,
         labels: asked.labels,
@@ -73,11 +73,11 @@ pub(crate) fn timeouts(
 }
 
 /// What is kept, with `now` for what is not said.
-pub(crate) fn keeping(
+pub(crate) fn retention(
     generations: Option<u32>,
     on_unrestorable: Option<wire::OnUnrestorable>,
-    now: life::Keeping,
-) -> Result<life::Keeping, ApiError> {
+    now: life::SleepRetention,
+) -> Result<life::SleepRetention, ApiError> {
     let on_unrestorable = match on_unrestorable {
         None => now.on_unrestorable,
         Some(wire::OnUnrestorable::Fail) => life::OnUnrestorable::Fail,
@@ -87,7 +87,7 @@ pub(crate) fn keeping(
             return Err(ApiError::invalid(message, "use fail or fresh, and keep more generations"));
         }
     };
-    Ok(life::Keeping { generations: generations.unwrap_or(now.generations), on_unrestorable })
+    Ok(life::SleepRetention { generations: generations.unwrap_or(now.generations), on_unrestorable })
 }
 
 impl From<life::Hold> for wire::Hold {
@@ -295,8 +295,8 @@ impl From<SandboxView> for wire::Sandbox {
             idle_timeout_secs: spec.timeouts.idle.map(|limit| limit.as_secs_f64()),
             max_run_secs: spec.timeouts.max_run.map(|limit| limit.as_secs_f64()),
             holds: holds.into_iter().map(Into::into).collect(),
-            keep_generations: spec.keeping.generations,
-            on_unrestorable: match spec.keeping.on_unrestorable {
+            keep_generations: spec.retention.generations,
+            on_unrestorable: match spec.retention.on_unrestorable {
                 life::OnUnrestorable::Fail => wire::OnUnrestorable::Fail,
                 life::OnUnrestorable::Fresh => wire::OnUnrestorable::Fresh,
             },

@@ -1,7 +1,7 @@
 //! Snapshots, images and imports.
 
 use dorm_lifecycle::SnapshotKind;
-use dorm_pool as pool;
+use dorm_storage as storage;
 use dorm_store::{Maker, Removal, SnapshotRecord, SnapshotStatus};
 
 use super::time;
@@ -66,8 +66,8 @@ impl From<wire::SnapshotKind> for SnapshotKind {
     }
 }
 
-impl From<pool::Image> for wire::Image {
-    fn from(image: pool::Image) -> Self {
+impl From<storage::Image> for wire::Image {
+    fn from(image: storage::Image) -> Self {
         Self {
             digest: image.digest.to_string(),
             tags: image.tags,
@@ -81,16 +81,16 @@ impl From<pool::Image> for wire::Image {
     }
 }
 
-impl From<pool::Progress> for wire::ImportProgress {
-    fn from(progress: pool::Progress) -> Self {
-        let pool::Progress { stage, entries, bytes, bytes_total } = progress;
+impl From<storage::Progress> for wire::ImportProgress {
+    fn from(progress: storage::Progress) -> Self {
+        let storage::Progress { stage, entries, bytes, bytes_total } = progress;
         let stage = match stage {
-            pool::Stage::Waiting => wire::ImportStage::Waiting,
-            pool::Stage::Fetching => wire::ImportStage::Fetching,
-            pool::Stage::Unpacking => wire::ImportStage::Unpacking,
-            pool::Stage::Hashing => wire::ImportStage::Hashing,
-            pool::Stage::Syncing => wire::ImportStage::Syncing,
-            pool::Stage::Trying => wire::ImportStage::Trying,
+            storage::Stage::Waiting => wire::ImportStage::Waiting,
+            storage::Stage::Fetching => wire::ImportStage::Fetching,
+            storage::Stage::Unpacking => wire::ImportStage::Unpacking,
+            storage::Stage::Hashing => wire::ImportStage::Hashing,
+            storage::Stage::Syncing => wire::ImportStage::Syncing,
+            storage::Stage::Trying => wire::ImportStage::Trying,
         };
         Self { stage, entries, bytes, bytes_total }
     }

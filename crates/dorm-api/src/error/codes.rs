@@ -283,10 +283,10 @@ mod tests {
     fn the_committed_page_is_the_one_of_the_table() {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/errors.md");
         let page = error_reference();
-        if std::env::var_os("DORM_REWRITE").is_some() {
+        if std::env::var_os("DORM_UPDATE").is_some() {
             std::fs::write(&path, &page).unwrap();
         }
         let committed = std::fs::read_to_string(&path).unwrap_or_default();
-        assert!(committed == page, "docs/reference/errors.md is stale: run this test with DORM_REWRITE=1");
+        assert!(committed == page, "docs/reference/errors.md is stale: run this test with DORM_UPDATE=1");
     }
 }

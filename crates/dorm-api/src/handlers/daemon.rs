@@ -3,8 +3,8 @@
 use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
-use dorm_pool::Stored;
 use dorm_service::Figures;
+use dorm_storage::Stored;
 use dorm_store::RowKind;
 use metrics_exporter_prometheus::PrometheusHandle;
 
@@ -52,9 +52,9 @@ pub(crate) async fn health() -> axum::Json<wire::Health> {
     (status = 200, description = "The contents of the data directory.", body = wire::ArtefactList),
     (status = "default", response = ApiError),
 ))]
-pub(crate) async fn artefacts(State(api): State<Api>) -> Result<axum::Json<wire::ArtefactList>, ApiError> {
-    let artefacts = api.service.artefacts().await?.into_iter().map(Into::into).collect();
-    Ok(axum::Json(wire::ArtefactList { artefacts }))
+pub(crate) async fn items(State(api): State<Api>) -> Result<axum::Json<wire::ArtefactList>, ApiError> {
+    let items = api.service.items().await?.into_iter().map(Into::into).collect();
+    Ok(axum::Json(wire::ArtefactList { items }))
 }
 
 /// Collect garbage
@@ -74,8 +74,8 @@ pub(crate) async fn collect(
     if options.runs {
         collected.extend(api.service.end_unrecorded_runs().await?);
     }
-    let artefacts = collected.into_iter().map(Into::into).collect();
-    Ok(axum::Json(wire::ArtefactList { artefacts }))
+    let items = collected.into_iter().map(Into::into).collect();
+    Ok(axum::Json(wire::ArtefactList { items }))
 }
 
 /// List what can be verified on disk
@@ -102,7 +102,8 @@ pub(crate) async fn verify(
     Json(asked): Json<wire::Stored>,
 ) -> Result<axum::Json<wire::Verified>, ApiError> {
     let stored = Stored::named(&asked.kind, &asked.id).ok_or_else(|| {
-        let message = format!("there is no {} '{}': kinds are image, image_layer and capture", asked.kind, asked.id);
+        let message =
+            format!("there is no {} '{}': kinds are image, image_layer and saved state", asked.kind, asked.id);
         ApiError::invalid(message, "list what can be verified with GET /v1/verify")
     })?;
     let verified = match api.service.verify(&stored).await? {
@@ -123,7 +124,7 @@ pub(crate) async fn verify(
 ))]
 pub(crate) async fn quarantine(State(api): State<Api>) -> Result<axum::Json<wire::Quarantine>, ApiError> {
     let records = api.service.unreadable().await?.into_iter().map(Into::into).collect();
-    let files = api.service.pool().unreadable().await.map_err(dorm_service::ServiceError::from)?;
+    let files = api.service.storage().unreadable().await.map_err(dorm_service::ServiceError::from)?;
     let files = files.into_iter().map(|(what, error)| wire::QuarantinedFile { what, reason: error.to_string() });
     let mut files: Vec<_> = files.collect();
     for damage in api.service.damaged() {
@@ -170,7 +171,7 @@ fn gauges(figures: &Figures) {
         ("dorm_memory_available_bytes", figures.available_bytes),
         ("dorm_memory_budget_bytes", figures.budgets.memory_bytes),
         ("dorm_disk_free_bytes", Some(figures.disk_free_bytes)),
-        ("dorm_disk_captures_bytes", Some(figures.captures_bytes)),
+        ("dorm_disk_saved_states_bytes", Some(figures.saved_states_bytes)),
         ("dorm_disk_promised_bytes", Some(figures.disks_bytes)),
         ("dorm_disk_promise_budget_bytes", figures.budgets.disks_bytes),
         ("dorm_disk_floor_bytes", Some(figures.budgets.disk_floor_bytes)),

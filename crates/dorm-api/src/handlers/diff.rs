@@ -2,8 +2,8 @@
 
 use axum::extract::State;
 use dorm_lifecycle::SnapshotId;
-use dorm_pool::{Difference, Differing};
 use dorm_service::{Moment, ServiceError};
+use dorm_storage::{Difference, Differing};
 use serde::Deserialize;
 use utoipa::IntoParams;
 

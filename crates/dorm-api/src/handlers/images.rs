@@ -45,7 +45,7 @@ pub(crate) async fn list(
     State(api): State<Api>,
     Query(query): Query<PageQuery>,
 ) -> Result<axum::Json<wire::ImageList>, ApiError> {
-    let images = api.service.pool().images().await.map_err(ServiceError::from)?;
+    let images = api.service.storage().images().await.map_err(ServiceError::from)?;
     let (images, next) = query.of(images, |image| image.digest.clone())?;
     Ok(axum::Json(wire::ImageList { images: images.into_iter().map(Into::into).collect(), next }))
 }
@@ -150,7 +150,7 @@ pub(crate) async fn pull(
             (_, None) => service.find_image(asked, pull.into(), report).await?,
             (_, Some(tag)) => {
                 let image = service.find_image(asked, pull.into(), report).await?;
-                service.pool().tag(&image.digest, &tag).await?
+                service.storage().tag(&image.digest, &tag).await?
             }
         };
         Ok(image.into())
@@ -209,7 +209,7 @@ pub(crate) async fn describe(
     State(api): State<Api>,
     Reference(reference): Reference,
 ) -> Result<axum::Json<wire::Image>, ApiError> {
-    Ok(axum::Json(api.service.pool().resolve(&reference).await.map_err(ServiceError::from)?.into()))
+    Ok(axum::Json(api.service.storage().resolve(&reference).await.map_err(ServiceError::from)?.into()))
 }
 
 /// Export an image to a path on the daemon's host
@@ -230,9 +230,9 @@ pub(crate) async fn export(
     Json(asked): Json<wire::ExportImage>,
 ) -> Result<(StatusCode, axum::Json<wire::ExportedImage>), ApiError> {
     let path = absolute(&asked.path)?;
-    let pool = api.service.pool();
-    let image = pool.resolve(&reference).await.map_err(ServiceError::from)?;
-    let exported = pool.export_image(&image.digest, &path).await.map_err(ServiceError::from)?;
+    let storage = api.service.storage();
+    let image = storage.resolve(&reference).await.map_err(ServiceError::from)?;
+    let exported = storage.export_image(&image.digest, &path).await.map_err(ServiceError::from)?;
     let answer = wire::ExportedImage {
         image: image.digest.to_string(),
         path: asked.path,
@@ -258,7 +258,7 @@ const MANIFEST: HeaderName = HeaderName::from_static("x-dormouse-manifest");
         (status = "default", response = ApiError),
     ))]
 pub(crate) async fn download(State(api): State<Api>, Reference(reference): Reference) -> Result<Response, ApiError> {
-    let image = api.service.pool().resolve(&reference).await.map_err(ServiceError::from)?;
+    let image = api.service.storage().resolve(&reference).await.map_err(ServiceError::from)?;
     let (file, manifest) = api.service.image_file(&image).await?;
     let mut response = Body::from_stream(file.content).into_response();
     let headers = response.headers_mut();
@@ -290,7 +290,7 @@ fn absolute(path: &str) -> Result<PathBuf, ApiError> {
         (status = "default", response = ApiError),
     ))]
 pub(crate) async fn delete(State(api): State<Api>, Reference(reference): Reference) -> Result<StatusCode, ApiError> {
-    let image = api.service.pool().resolve(&reference).await.map_err(ServiceError::from)?;
+    let image = api.service.storage().resolve(&reference).await.map_err(ServiceError::from)?;
     api.service.remove_image(&image.digest).await?;
     Ok(StatusCode::NO_CONTENT)
 }

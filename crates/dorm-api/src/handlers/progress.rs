@@ -2,8 +2,8 @@
 
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use dorm_pool::Progress;
 use dorm_service::ServiceError;
+use dorm_storage::Progress;
 use futures_util::{StreamExt, stream};
 use serde::Serialize;
 use tokio::sync::watch;

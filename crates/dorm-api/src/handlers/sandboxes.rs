@@ -2,7 +2,7 @@
 
 use axum::extract::State;
 use axum::http::StatusCode;
-use dorm_lifecycle::{Actor, IdError};
+use dorm_lifecycle::{IdError, Initiator};
 use dorm_service::{CreateFrom, Pull, PullPolicy, SnapshotSettings, Transport};
 use dorm_store::SandboxFilter;
 use utoipa::IntoParams;
@@ -176,7 +176,7 @@ pub(crate) async fn suspend(State(api): State<Api>, Sandbox(id): Sandbox) -> Ans
         (status = "default", response = ApiError),
     ))]
 pub(crate) async fn resume(State(api): State<Api>, Sandbox(id): Sandbox) -> Answer {
-    Ok(axum::Json(api.service.resume(&id, Actor::User).await?.into()))
+    Ok(axum::Json(api.service.resume(&id, Initiator::User).await?.into()))
 }
 
 /// Release the memory of a suspended sandbox

@@ -175,11 +175,11 @@ fn the_committed_document_is_the_one_that_is_served() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/openapi.json");
     let mut served = serde_json::to_string_pretty(&document()).unwrap();
     served.push('\n');
-    if std::env::var_os("DORM_REWRITE").is_some() {
+    if std::env::var_os("DORM_UPDATE").is_some() {
         std::fs::write(&path, &served).unwrap();
     }
     let committed = std::fs::read_to_string(&path).unwrap_or_default();
-    assert!(committed == served, "docs/reference/openapi.json is stale: run this test with DORM_REWRITE=1");
+    assert!(committed == served, "docs/reference/openapi.json is stale: run this test with DORM_UPDATE=1");
 }
 
 #[test]

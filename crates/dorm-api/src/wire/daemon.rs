@@ -16,8 +16,8 @@ pub struct CollectOptions {
 
 /// An object on disk or a run, and what garbage collection does with it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
-pub struct Artefact {
-    /// `image`, `capture` (the saved state of a sleep image or snapshot), `draft` (an incomplete saved state) or `run`
+pub struct CollectorItem {
+    /// `image`, `saved_state` (the saved state of a sleep image or snapshot), `draft` (an incomplete saved state) or `run`
     /// (a run on the host that no record of this data directory names).
     pub kind: String,
     /// Name of the object.
@@ -25,7 +25,7 @@ pub struct Artefact {
     /// Size of the object in bytes; 0 if it is not known.
     pub bytes: u64,
     /// `kept`, `freed`, or `unknown` if no record names the object. Unknown objects are never deleted.
-    pub fate: String,
+    pub verdict: String,
     /// The reasons, one entry for each record that refers to the object.
     pub why: Vec<String>,
 }
@@ -34,14 +34,14 @@ pub struct Artefact {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct ArtefactList {
     /// The objects.
-    pub artefacts: Vec<Artefact>,
+    pub items: Vec<CollectorItem>,
 }
 
 /// An object on disk that can be verified.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Stored {
-    /// `image`, `image_layer` (part of images, read only by imports) or `capture` (the saved state of a sleep image or
+    /// `image`, `image_layer` (part of images, read only by imports) or `saved_state` (the saved state of a sleep image or
     /// snapshot).
     pub kind: String,
     /// Digest or ID of the object.

@@ -19,7 +19,7 @@ pub struct Event {
     /// Kind of the event, such as `created`, `suspended` or `resume_failed`.
     pub kind: String,
     /// Who caused the event: `user`, `timer`, `traffic`, `host` or `recovery`.
-    pub actor: String,
+    pub initiator: String,
     /// ID of the operation that the event belongs to.
     pub operation: Option<String>,
     /// Generation of the sandbox at the time of the event.

@@ -15,7 +15,7 @@ pub struct Operation {
     /// ID of the sandbox that it changes. Null for an operation that only changes a snapshot.
     pub sandbox: Option<String>,
     /// Who started the operation: `user`, `timer`, `traffic`, `host` or `recovery`.
-    pub actor: String,
+    pub initiator: String,
     /// Status of the operation.
     pub status: OperationStatus,
     /// When the operation started.

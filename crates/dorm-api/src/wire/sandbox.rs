@@ -210,7 +210,7 @@ pub struct HoldRequest {
 /// Changes how many sleep images are kept. Fields that are left out do not change.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
-pub struct SetKeeping {
+pub struct SetRetention {
     /// How many sleep images are kept, 1 to 16.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub keep_generations: Option<u32>,

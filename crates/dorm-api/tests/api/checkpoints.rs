@@ -42,7 +42,7 @@ async fn a_command_is_run_after_the_snapshot_that_it_asks_for_and_not_without_it
     assert_eq!((&events[0].data["snapshot"], &second["kind"]), (&second["id"], &json!("memory")));
     let asked = world.post(&format!("/v1/sandboxes/{id}/checkpoint"), json!({})).await;
     assert_eq!(asked["made_by"], "request");
-    world.host.faults().next(Operation::Capture, Moment::Before, Fault::Fail);
+    world.host.faults().next(Operation::Save, Moment::Before, Fault::Fail);
     let body = json!({"shell": "echo ran > /ran", "checkpoint": "filesystem"});
     let (status, refused) = world.call("POST", &path, body).await;
     assert_eq!(status, 500, "{refused}");

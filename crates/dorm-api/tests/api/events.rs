@@ -15,7 +15,7 @@ async fn events_are_read_in_pages() {
     };
     assert_eq!(kinds(&id), ["created", "started", "suspending", "suspended"]);
     assert_eq!(kinds(&other), ["created", "started"]);
-    assert!(all.iter().all(|event| event["actor"] == "user" && event["at"].as_str().unwrap().ends_with('Z')));
+    assert!(all.iter().all(|event| event["initiator"] == "user" && event["at"].as_str().unwrap().ends_with('Z')));
     let mut paged = Vec::new();
     let mut after = 0;
     loop {

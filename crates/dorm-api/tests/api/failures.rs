@@ -18,7 +18,7 @@ async fn refused(world: &World, path: &str, body: Value, status: u16, code: &str
 
 #[tokio::test]
 async fn a_full_disk_is_507_for_every_operation_that_meets_it() {
-    use Operation::{Capture, Mount, Restore, Start};
+    use Operation::{Mount, Restore, Save, Start};
     let world = World::new().await;
     world.named("web").await;
     world.named("asleep").await;
@@ -33,16 +33,16 @@ async fn a_full_disk_is_507_for_every_operation_that_meets_it() {
     for (path, body, fault) in [
         ("/v1/sandboxes".to_owned(), json!({"image": "base"}), Start),
         ("/v1/sandboxes".to_owned(), json!({"snapshot": snapshot}), Restore),
-        (of("suspend"), Value::Null, Capture),
-        (of("checkpoint"), Value::Null, Capture),
-        (of("clone"), json!({}), Capture),
+        (of("suspend"), Value::Null, Save),
+        (of("checkpoint"), Value::Null, Save),
+        (of("clone"), json!({}), Save),
         (of("clone"), json!({}), Restore),
-        (of("fork"), json!({"children": [{}, {}]}), Capture),
+        (of("fork"), json!({"children": [{}, {}]}), Save),
         (of("fork"), json!({"children": [{}, {}], "all_or_none": true}), Restore),
-        (of("rewind"), json!({"to": snapshot}), Capture),
+        (of("rewind"), json!({"to": snapshot}), Save),
         (of("rewind"), json!({"to": snapshot}), Restore),
         (of("volumes"), json!({"volume": "data", "path": "/data"}), Mount),
-        ("/v1/sandboxes/child/promote".to_owned(), json!({}), Capture),
+        ("/v1/sandboxes/child/promote".to_owned(), json!({}), Save),
         ("/v1/sandboxes/asleep/resume".to_owned(), Value::Null, Restore),
     ] {
         let struck = world.host.faults().struck(fault);
@@ -59,11 +59,11 @@ async fn a_full_disk_is_507_for_every_operation_that_meets_it() {
 async fn everybody_who_waits_for_a_suspend_on_a_full_disk_is_told_507_and_that_it_goes_on() {
     let world = World::new().await;
     world.named("web").await;
-    world.host.faults().next(Operation::Capture, Moment::Before, Fault::Hang);
-    world.host.faults().always(Operation::Capture, Moment::Before, Fault::NoRoom);
+    world.host.faults().next(Operation::Save, Moment::Before, Fault::Hang);
+    world.host.faults().always(Operation::Save, Moment::Before, Fault::NoRoom);
     let suspend = || refused(&world, "/v1/sandboxes/web/suspend", Value::Null, 507, "no_room");
     let (first, second, ()) = tokio::join!(suspend(), suspend(), async {
-        world.host.faults().wait_until_struck(Operation::Capture, 1).await;
+        world.host.faults().wait_until_struck(Operation::Save, 1).await;
         world.host.faults().release();
     });
     for told in [first, second] {
@@ -81,10 +81,10 @@ async fn a_part_of_the_hosts_that_is_missing_is_500_and_never_404() {
     world.post("/v1/sandboxes/web/evict", Value::Null).await;
     let sandbox = world.service.describe(&id).await.unwrap().sandbox;
     let image = world.directory.path().join("images").join(sandbox.spec.image.as_str());
-    let capture = sandbox.state.image().unwrap().capture.clone();
-    let capture = world.directory.path().join("data/captures").join(capture.as_str());
+    let saved_state = sandbox.state.image().unwrap().saved_state.clone();
+    let saved_state = world.directory.path().join("data/saved_states").join(saved_state.as_str());
     let files = json!({"kind": "filesystem"});
-    for part in [image, capture] {
+    for part in [image, saved_state] {
         let away = world.directory.path().join("away");
         fs::rename(&part, &away).unwrap();
         refused(&world, "/v1/sandboxes/web/resume", Value::Null, 500, "damaged").await;
@@ -99,7 +99,7 @@ async fn a_part_of_the_hosts_that_is_missing_is_500_and_never_404() {
 async fn a_snapshot_that_failed_tells_the_code_to_whoever_asks_later() {
     let world = World::new().await;
     world.named("web").await;
-    world.host.faults().next(Operation::Capture, Moment::Before, Fault::NoRoom);
+    world.host.faults().next(Operation::Save, Moment::Before, Fault::NoRoom);
     refused(&world, "/v1/sandboxes/web/checkpoint", Value::Null, 507, "no_room").await;
     let all = world.get("/v1/snapshots").await;
     let failed = &all["snapshots"][0];

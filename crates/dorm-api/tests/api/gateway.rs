@@ -69,7 +69,7 @@ async fn traffic_wakes_a_sandbox_once_for_all_who_come() {
     assert!(visits.iter().all(|(status, _)| *status == 200), "{visits:?}");
     assert_eq!(world.get("/v1/sandboxes/web").await["generation"], 3);
     let events = world.get("/v1/events?sandbox=web").await;
-    let by_traffic = events["events"].as_array().unwrap().iter().filter(|event| event["actor"] == "traffic");
+    let by_traffic = events["events"].as_array().unwrap().iter().filter(|event| event["initiator"] == "traffic");
     let kinds: Vec<&str> = by_traffic.map(|event| event["kind"].as_str().unwrap()).collect();
     assert_eq!(kinds, ["resuming", "resumed", "resuming", "resumed"]);
 }
@@ -102,9 +102,9 @@ async fn traffic_that_comes_while_a_sandbox_falls_asleep_wakes_it() {
     let world = World::new().await;
     let id = serving(&world, json!({"image": "base", "name": "tired"})).await;
     let host = format!("8080-{id}.localhost");
-    world.host.faults().next(Operation::Capture, Moment::Before, Fault::Hang);
+    world.host.faults().next(Operation::Save, Moment::Before, Fault::Hang);
     let release = async {
-        world.host.faults().wait_until_struck(Operation::Capture, 1).await;
+        world.host.faults().wait_until_struck(Operation::Save, 1).await;
         eventually("it is being suspended", async || world.get("/v1/sandboxes/tired").await["state"] == "suspending")
             .await;
         let visit = visit(&world, &host);

@@ -73,7 +73,7 @@ async fn a_key_for_one_sandbox_learns_nothing_of_another() {
         }
     }
     assert_eq!(with(&world, &key, "GET", "/v1/sandboxes/mine").await.1["id"], json!(own));
-    for verb in ["clone", "fork", "rewind", "restart", "promote", "volumes", "keeping", "checkpoints"] {
+    for verb in ["clone", "fork", "rewind", "restart", "promote", "volumes", "retention", "checkpoints"] {
         let (status, _) = with(&world, &key, "POST", &format!("/v1/sandboxes/{own}/{verb}")).await;
         assert_eq!(status, 403, "{verb}");
     }

@@ -98,7 +98,7 @@ async fn what_is_not_there_or_does_not_fit_is_refused() {
         ("POST", of("/holds"), json!({"ttl_secs": 5, "reason": ""}), invalid("1 to 200")),
         ("POST", of("/holds"), json!({"ttl_secs": 5, "reason": "x", "renew": "y"}), invalid("'y' is not an id")),
         ("DELETE", of("/holds/nonsense"), null.clone(), invalid("'nonsense' is not an id")),
-        ("POST", of("/keeping"), json!({"keep_generations": 17}), invalid("keep_generations is 17")),
+        ("POST", of("/retention"), json!({"keep_generations": 17}), invalid("keep_generations is 17")),
         ("POST", of("/checkpoints"), json!({}), invalid("the policy is empty")),
         ("POST", of("/checkpoints"), json!({"keep": "3"}), invalid("every_secs of checkpoints is missing")),
         ("POST", of("/checkpoints"), json!({"off": true, "keep": "3"}), invalid("off cannot be combined")),

@@ -169,10 +169,10 @@ async fn the_disk_and_the_figures_are_told() {
     world.named("web").await;
     world.post("/v1/sandboxes/web/suspend", Value::Null).await;
     let told = world.get("/v1/gc").await;
-    let artefacts = told["artefacts"].as_array().unwrap();
-    assert_eq!(artefacts.len(), 2, "{told}");
-    assert!(artefacts.iter().all(|artefact| artefact["fate"] == "kept"), "{told}");
-    assert_eq!(world.post("/v1/gc", Value::Null).await, json!({"artefacts": []}));
+    let items = told["items"].as_array().unwrap();
+    assert_eq!(items.len(), 2, "{told}");
+    assert!(items.iter().all(|item| item["verdict"] == "kept"), "{told}");
+    assert_eq!(world.post("/v1/gc", Value::Null).await, json!({"items": []}));
     let figures = world.request("GET", "/metrics").send().await.unwrap().text().await.unwrap();
     for line in ["dorm_sandboxes{state=\"suspended\"} 1", "dorm_operations_total{", "dorm_disk_free_bytes "] {
         assert!(figures.contains(line), "{line}: {figures}");

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use dorm_api::{ConnectionLimits, Doors, Keys, serve_with_grace};
 use dorm_engine_fake::FakeHost;
-use dorm_pool::Pool;
 use dorm_service::{Parts, Service, Settings, SystemClock};
+use dorm_storage::Storage;
 use dorm_store::memory::MemoryStore;
 use futures_util::StreamExt;
 use reqwest::header::{ACCEPT, HeaderMap, HeaderValue};
@@ -54,15 +54,15 @@ impl World {
         let source = directory.path().join("source");
         std::fs::create_dir_all(source.join("etc")).unwrap();
         std::fs::write(source.join("etc/hello"), "hello").unwrap();
-        let pool = Pool::open(&directory.path().join("data"), &directory.path().join("images")).unwrap();
-        pool.import(&source, Some("base"), |_| {}).await.unwrap();
+        let storage = Storage::open(&directory.path().join("data"), &directory.path().join("images")).unwrap();
+        storage.import(&source, Some("base"), |_| {}).await.unwrap();
         let host = FakeHost::new();
         let store = MemoryStore::new();
         let parts = Parts {
             volumes: dorm_service::Volumes::new(directory.path().join("volumes"), dorm_service::Limiting::Never),
             store: Arc::new(store.clone()),
             engine: host.open(),
-            pool,
+            storage,
             clock: Arc::new(SystemClock),
             settings,
         };

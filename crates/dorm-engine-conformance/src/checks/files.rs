@@ -3,38 +3,38 @@
 use dorm_agent_client::{Parents, RemoveScope};
 use dorm_engine::{EngineError, Layer, RunSpec};
 use dorm_lifecycle::Timestamp;
-use dorm_lifecycle::{CaptureId, RunCondition};
-use dorm_pool::{Below, Capture, CaptureFacts, Pool};
+use dorm_lifecycle::{RunCondition, SavedStateId};
+use dorm_storage::{Below, SavedState, SavedStateFacts, Storage};
 
-use crate::story::{Guest, Image, Story, guest_path};
+use crate::scenario::{Guest, Image, Scenario, guest_path};
 
-/// A pool to keep layers in, and those that lie on the image now, the topmost first.
+/// A storage to keep layers in, and those that lie on the image now, the topmost first.
 struct Stack {
-    pool: Pool,
+    storage: Storage,
     layers: Vec<Layer>,
 }
 
 impl Stack {
-    fn new(story: &Story) -> Self {
-        let directory = story.directory();
-        let pool = Pool::open(&directory.join("data"), &directory.join("images")).expect("a pool");
-        Self { pool, layers: Vec::new() }
+    fn new(scenario: &Scenario) -> Self {
+        let directory = scenario.directory();
+        let storage = Storage::open(&directory.join("data"), &directory.join("images")).expect("a storage");
+        Self { storage, layers: Vec::new() }
     }
 
     /// Puts the files of an image on top.
-    async fn lay(&mut self, story: &Story, image: &Image, of: &Guest) {
-        let id = CaptureId::from_random([u8::try_from(self.layers.len()).expect("few") + 1; 20]);
-        let capture = self.take(story, image, of, &id).await;
-        self.layers.insert(0, Layer { id, directory: capture.root() });
+    async fn lay(&mut self, scenario: &Scenario, image: &Image, of: &Guest) {
+        let id = SavedStateId::from_random([u8::try_from(self.layers.len()).expect("few") + 1; 20]);
+        let saved_state = self.take(scenario, image, of, &id).await;
+        self.layers.insert(0, Layer { id, directory: saved_state.root() });
     }
 
-    /// Makes a capture of the files of an image.
-    async fn take(&self, story: &Story, image: &Image, of: &Guest, id: &CaptureId) -> Capture {
-        let draft = self.pool.begin(id, 0).await.expect("a draft");
+    /// Makes a save of the files of an image.
+    async fn take(&self, scenario: &Scenario, image: &Image, of: &Guest, id: &SavedStateId) -> SavedState {
+        let draft = self.storage.begin(id, 0).await.expect("a draft");
         let tree = draft.begin_tree(Below::default()).await.expect("a tree");
-        story.engine().read_files(&image.directory, Box::new(tree.clone())).await.expect("read the files");
-        let capabilities = story.engine().capabilities().clone();
-        let facts = CaptureFacts {
+        scenario.engine().read_files(&image.directory, Box::new(tree.clone())).await.expect("read the files");
+        let capabilities = scenario.engine().capabilities().clone();
+        let facts = SavedStateFacts {
             engine: capabilities.name.to_owned(),
             build: capabilities.build,
             cpu: capabilities.cpu,
@@ -46,33 +46,33 @@ impl Stack {
             resources: of.spec.resources,
             taken: Timestamp::from_millis(0),
         };
-        let capture = draft.commit_tree(facts, tree).await.expect("commit");
-        self.pool.check(id).await.expect("what was written is there");
-        capture
+        let saved_state = draft.commit_tree(facts, tree).await.expect("commit");
+        self.storage.check(id).await.expect("what was written is there");
+        saved_state
     }
 
     /// A new sandbox on them.
-    fn spec(&self, story: &Story) -> RunSpec {
-        RunSpec { layers: self.layers.clone(), ..story.spec() }
+    fn spec(&self, scenario: &Scenario) -> RunSpec {
+        RunSpec { layers: self.layers.clone(), ..scenario.spec() }
     }
 }
 
-pub(super) async fn files_of_an_image_are_there_in_a_run_that_boots_on_them(story: &Story) {
-    let source = story.start().await;
-    let mut counter = story.counting(&source, "kept").await;
+pub(super) async fn files_of_an_image_are_there_in_a_run_that_boots_on_them(scenario: &Scenario) {
+    let source = scenario.start().await;
+    let mut counter = scenario.counting(&source, "kept").await;
     source.write("/root/note", "one").await;
     source.write("/etc/passwd-like", "new").await;
     source.agent.remove(&guest_path("/etc/os-release"), RemoveScope::Single).await.expect("remove a file of the image");
     source.agent.remove(&guest_path("/home"), RemoveScope::Tree).await.expect("remove a directory of the image");
     source.agent.make_directory(&guest_path("/home/deep/er"), Parents::Create, None).await.expect("make it again");
-    let image = story.capture(&source).await;
-    let mut stack = Stack::new(story);
-    stack.lay(story, &image, &source).await;
-    assert_eq!(story.condition(source.run()).await, Some(RunCondition::Paused), "the source has not moved");
-    story.go_on(&source).await;
+    let image = scenario.save(&source).await;
+    let mut stack = Stack::new(scenario);
+    stack.lay(scenario, &image, &source).await;
+    assert_eq!(scenario.condition(source.run()).await, Some(RunCondition::Paused), "the source has not moved");
+    scenario.go_on(&source).await;
     assert_eq!(source.ask(&mut counter).await, "kept 1");
     source.write("/root/note", "of the source").await;
-    let child = story.start_as(stack.spec(story)).await;
+    let child = scenario.start_as(stack.spec(scenario)).await;
     assert_eq!(child.read("/root/note").await.expect("a file"), "one");
     assert_eq!(child.read("/etc/passwd-like").await.expect("a file"), "new");
     assert!(child.agent.processes().await.expect("the processes").is_empty());
@@ -81,23 +81,23 @@ pub(super) async fn files_of_an_image_are_there_in_a_run_that_boots_on_them(stor
     {
         assert_eq!(child.agent.stat(&guest_path(path)).await.is_ok(), is_there, "{path}");
     }
-    story.stop(source).await;
+    scenario.stop(source).await;
     assert_eq!(child.read("/root/note").await.expect("a file"), "one");
 }
 
-pub(super) async fn layers_lie_on_each_other(story: &Story) {
-    let mut stack = Stack::new(story);
-    let mut guest = story.start().await;
+pub(super) async fn layers_lie_on_each_other(scenario: &Scenario) {
+    let mut stack = Stack::new(scenario);
+    let mut guest = scenario.start().await;
     for (number, name) in ["/root/one", "/root/two", "/root/three"].into_iter().enumerate() {
         guest.write("/root/last", name).await;
         guest.write(name, "here").await;
         if number == 2 {
             guest.agent.remove(&guest_path("/root/one"), RemoveScope::Single).await.expect("remove");
         }
-        let image = story.capture(&guest).await;
-        stack.lay(story, &image, &guest).await;
-        story.stop(guest).await;
-        guest = story.start_as(stack.spec(story)).await;
+        let image = scenario.save(&guest).await;
+        stack.lay(scenario, &image, &guest).await;
+        scenario.stop(guest).await;
+        guest = scenario.start_as(stack.spec(scenario)).await;
         assert_eq!(guest.read("/root/last").await.expect("a file"), name);
     }
     for (path, is_there) in [("/root/one", false), ("/root/two", true), ("/root/three", true)] {
@@ -105,41 +105,41 @@ pub(super) async fn layers_lie_on_each_other(story: &Story) {
     }
 }
 
-pub(super) async fn a_run_on_layers_is_captured_and_restored_like_any_other(story: &Story) {
-    let source = story.start().await;
+pub(super) async fn a_run_on_layers_is_saved_and_restored_like_any_other(scenario: &Scenario) {
+    let source = scenario.start().await;
     source.write("/root/note", "below").await;
-    let image = story.capture(&source).await;
-    let mut stack = Stack::new(story);
-    stack.lay(story, &image, &source).await;
-    story.stop(source).await;
-    let guest = story.start_as(stack.spec(story)).await;
-    let mut counter = story.counting(&guest, "kept").await;
+    let image = scenario.save(&source).await;
+    let mut stack = Stack::new(scenario);
+    stack.lay(scenario, &image, &source).await;
+    scenario.stop(source).await;
+    let guest = scenario.start_as(stack.spec(scenario)).await;
+    let mut counter = scenario.counting(&guest, "kept").await;
     assert_eq!(guest.ask(&mut counter).await, "kept 1");
     guest.write("/root/own", "above").await;
-    let image = story.capture(&guest).await;
-    let restored = story.restore(&image, &guest).await;
-    story.stop(guest).await;
+    let image = scenario.save(&guest).await;
+    let restored = scenario.restore(&image, &guest).await;
+    scenario.stop(guest).await;
     assert_eq!(restored.ask(&mut counter).await, "kept 2");
     assert_eq!(restored.read("/root/own").await.expect("a file"), "above");
     assert_eq!(restored.read("/root/note").await.expect("a file"), "below");
     // Only what lies above is read.
-    let own = Stack::new(story).take(story, &image, &restored, &CaptureId::from_random([9; 20])).await;
+    let own = Stack::new(scenario).take(scenario, &image, &restored, &SavedStateId::from_random([9; 20])).await;
     assert!(own.root().join("root/own").exists() && !own.root().join("root/note").exists());
 }
 
-pub(super) async fn files_are_not_read_out_of_what_is_no_image(story: &Story) {
-    let source = story.start().await;
-    let image = story.capture(&source).await;
-    let pool = Stack::new(story).pool;
+pub(super) async fn files_are_not_read_out_of_what_is_no_image(scenario: &Scenario) {
+    let source = scenario.start().await;
+    let image = scenario.save(&source).await;
+    let storage = Stack::new(scenario).storage;
     for (number, file) in image.files.iter().enumerate() {
-        let broken = story.directory();
+        let broken = scenario.directory();
         for other in &image.files {
             std::fs::copy(image.directory.join(&other.name), broken.join(&other.name)).expect("copy");
         }
         std::fs::write(broken.join(&file.name), b"no image").expect("break a file");
-        let id = CaptureId::from_random([u8::try_from(number).expect("few") + 1; 20]);
-        let draft = pool.begin(&id, 0).await.expect("a draft");
-        let read = story
+        let id = SavedStateId::from_random([u8::try_from(number).expect("few") + 1; 20]);
+        let draft = storage.begin(&id, 0).await.expect("a draft");
+        let read = scenario
             .engine()
             .read_files(&broken, Box::new(draft.begin_tree(Below::default()).await.expect("a tree")))
             .await;

@@ -2,85 +2,85 @@
 
 use dorm_lifecycle::{RunCondition, RunId};
 
-use crate::story::Story;
+use crate::scenario::Scenario;
 
-pub(super) async fn a_reopened_engine_finds_runs_in_their_conditions(story: &Story) {
-    let (running, paused, parked) = (story.start().await, story.start().await, story.start().await);
-    story.capture(&paused).await;
-    story.capture(&parked).await;
-    story.engine().park(parked.run()).await.expect("park");
+pub(super) async fn a_reopened_engine_finds_runs_in_their_conditions(scenario: &Scenario) {
+    let (running, paused, parked) = (scenario.start().await, scenario.start().await, scenario.start().await);
+    scenario.save(&paused).await;
+    scenario.save(&parked).await;
+    scenario.engine().park(parked.run()).await.expect("park");
     let mut expected = [
         (running.spec.run, RunCondition::Running),
         (paused.spec.run, RunCondition::Paused),
         (parked.spec.run, RunCondition::Parked),
     ];
     drop((running.agent, paused.agent, parked.agent));
-    story.subject.reopen().await;
-    let found = story.engine().inventory().await.expect("the inventory");
+    scenario.subject.reopen().await;
+    let found = scenario.engine().inventory().await.expect("the inventory");
     let mut found: Vec<_> = found.into_iter().map(|found| (found.run, found.condition)).collect();
     found.sort();
     expected.sort();
     assert_eq!(found, expected);
     for (run, condition) in expected {
-        assert_eq!(story.condition(&run).await, Some(condition));
+        assert_eq!(scenario.condition(&run).await, Some(condition));
     }
 }
 
-pub(super) async fn runs_found_by_a_reopened_engine_go_on_exactly(story: &Story) {
-    let (running, paused, parked) = (story.start().await, story.start().await, story.start().await);
+pub(super) async fn runs_found_by_a_reopened_engine_go_on_exactly(scenario: &Scenario) {
+    let (running, paused, parked) = (scenario.start().await, scenario.start().await, scenario.start().await);
     let mut counters = Vec::new();
     for guest in [&running, &paused, &parked] {
-        let mut counter = story.counting(guest, "kept").await;
+        let mut counter = scenario.counting(guest, "kept").await;
         assert_eq!(guest.ask(&mut counter).await, "kept 1");
         counters.push(counter);
     }
-    story.capture(&paused).await;
-    story.capture(&parked).await;
-    story.engine().park(parked.run()).await.expect("park");
+    scenario.save(&paused).await;
+    scenario.save(&parked).await;
+    scenario.engine().park(parked.run()).await.expect("park");
     let specs = [running.spec, paused.spec, parked.spec];
     drop((running.agent, paused.agent, parked.agent));
-    story.subject.reopen().await;
+    scenario.subject.reopen().await;
     for (spec, mut counter) in specs.into_iter().zip(counters) {
-        story.engine().go_on(&spec.run).await.expect("go on");
-        let guest = story.attach(spec).await;
+        scenario.engine().go_on(&spec.run).await.expect("go on");
+        let guest = scenario.attach(spec).await;
         assert_eq!(guest.ask(&mut counter).await, "kept 2");
         // All else works too, not only what was going on.
-        let image = story.capture(&guest).await;
-        let restored = story.restore(&image, &guest).await;
+        let image = scenario.save(&guest).await;
+        let restored = scenario.restore(&image, &guest).await;
         assert_eq!(restored.ask(&mut counter).await, "kept 3");
-        story.stop(restored).await;
-        story.stop(guest).await;
+        scenario.stop(restored).await;
+        scenario.stop(guest).await;
     }
-    story.nothing_is_left().await;
+    scenario.nothing_is_left().await;
 }
 
-pub(super) async fn a_sweep_removes_unknown_runs_only(story: &Story) {
-    let (known, unknown, parked) = (story.start().await, story.start().await, story.start().await);
-    let mut counter = story.counting(&known, "kept").await;
+pub(super) async fn a_sweep_removes_unknown_runs_only(scenario: &Scenario) {
+    let (known, unknown, parked) = (scenario.start().await, scenario.start().await, scenario.start().await);
+    let mut counter = scenario.counting(&known, "kept").await;
     assert_eq!(known.ask(&mut counter).await, "kept 1");
-    story.capture(&parked).await;
-    story.engine().park(parked.run()).await.expect("park");
+    scenario.save(&parked).await;
+    scenario.engine().park(parked.run()).await.expect("park");
     let (known, unknown, parked) = (known.spec, unknown.spec, parked.spec);
-    story.subject.reopen().await;
-    let swept = story.engine().sweep(std::slice::from_ref(&known.run)).await.expect("sweep");
+    scenario.subject.reopen().await;
+    let swept = scenario.engine().sweep(std::slice::from_ref(&known.run)).await.expect("sweep");
     assert!(!swept.is_empty(), "two runs were swept away, but nothing is said about it");
     let names = |run: &RunId| swept.iter().any(|line| line.contains(&run.to_string()));
     assert!(!names(&known.run), "a known run was swept: {swept:?}");
-    assert_eq!(story.condition(&unknown.run).await, None);
-    assert_eq!(story.condition(&parked.run).await, None);
-    assert_eq!(story.attach(known.clone()).await.ask(&mut counter).await, "kept 2");
-    story.engine().stop(&known.run).await.expect("stop");
-    story.nothing_is_left().await;
+    assert_eq!(scenario.condition(&unknown.run).await, None);
+    assert_eq!(scenario.condition(&parked.run).await, None);
+    assert_eq!(scenario.attach(known.clone()).await.ask(&mut counter).await, "kept 2");
+    scenario.engine().stop(&known.run).await.expect("stop");
+    scenario.nothing_is_left().await;
 }
 
-pub(super) async fn closing_an_engine_leaves_its_runs_alone(story: &Story) {
-    let guest = story.start().await;
-    let mut counter = story.counting(&guest, "kept").await;
+pub(super) async fn closing_an_engine_leaves_its_runs_alone(scenario: &Scenario) {
+    let guest = scenario.start().await;
+    let mut counter = scenario.counting(&guest, "kept").await;
     assert_eq!(guest.ask(&mut counter).await, "kept 1");
     let spec = guest.spec;
     drop(guest.agent);
-    story.engine().close().await;
-    story.subject.reopen().await;
-    assert_eq!(story.condition(&spec.run).await, Some(RunCondition::Running));
-    assert_eq!(story.attach(spec).await.ask(&mut counter).await, "kept 2");
+    scenario.engine().close().await;
+    scenario.subject.reopen().await;
+    assert_eq!(scenario.condition(&spec.run).await, Some(RunCondition::Running));
+    assert_eq!(scenario.attach(spec).await.ask(&mut counter).await, "kept 2");
 }

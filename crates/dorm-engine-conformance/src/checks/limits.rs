@@ -6,13 +6,13 @@ use dorm_engine::Notice;
 use dorm_lifecycle::{RunCondition, RunId};
 use tokio::sync::mpsc::Receiver;
 
-use crate::story::{Answering, Guest, Story, guest_path};
+use crate::scenario::{Answering, Guest, Scenario, guest_path};
 
-pub(super) async fn a_full_disk_is_told_and_passes(story: &Story) {
-    let mut spec = story.spec();
+pub(super) async fn a_full_disk_is_told_and_passes(scenario: &Scenario) {
+    let mut spec = scenario.spec();
     spec.resources.disk_bytes = 64 << 20;
-    let guest = story.start_as(spec).await;
-    let mut counter = story.counting(&guest, "kept").await;
+    let guest = scenario.start_as(spec).await;
+    let mut counter = scenario.counting(&guest, "kept").await;
     assert_eq!(guest.ask(&mut counter).await, "kept 1");
     let megabyte = Bytes::from(vec![b'x'; 1 << 20]);
     let body = futures_util::stream::iter((0..96).map(|_| Ok::<_, AgentError>(megabyte.clone())));
@@ -26,23 +26,28 @@ pub(super) async fn a_full_disk_is_told_and_passes(story: &Story) {
     assert_eq!(guest.ask(&mut counter).await, "kept 2");
 }
 
-pub(super) async fn too_much_memory_costs_one_process(story: &Story) {
-    let mut notices = story.engine().notices();
-    let guest = story.start().await;
-    let mut counter = story.counting(&guest, "kept").await;
+pub(super) async fn too_much_memory_costs_one_process(scenario: &Scenario) {
+    let mut notices = scenario.engine().notices();
+    let guest = scenario.start().await;
+    let mut counter = scenario.counting(&guest, "kept").await;
     assert_eq!(guest.ask(&mut counter).await, "kept 1");
     // Once more, to see that the threshold is armed again.
     for round in 0..2 {
-        let hungry = guest.answering(&story.subject.programs().hungry, &[]).await;
-        dies_for_its_memory(story, &guest, &mut notices, &hungry).await;
+        let allocating = guest.answering(&scenario.subject.programs().allocating, &[]).await;
+        dies_for_its_memory(scenario, &guest, &mut notices, &allocating).await;
         assert_eq!(guest.ask(&mut counter).await, format!("kept {}", round + 2));
     }
 }
 
-/// Answers what is told of `guest`'s memory until `hungry` is dead.
-async fn dies_for_its_memory(story: &Story, guest: &Guest, notices: &mut Receiver<Notice>, hungry: &Answering) {
+/// Answers what is told of `guest`'s memory until `allocating` is dead.
+async fn dies_for_its_memory(
+    scenario: &Scenario,
+    guest: &Guest,
+    notices: &mut Receiver<Notice>,
+    allocating: &Answering,
+) {
     // What the dead process had may take a moment to be free, so there may be more than one notice.
-    let mut ended = std::pin::pin!(guest.agent.wait(hungry.process));
+    let mut ended = std::pin::pin!(guest.agent.wait(allocating.process));
     let mut relieved = 0;
     let status = loop {
         tokio::select! {
@@ -51,7 +56,7 @@ async fn dies_for_its_memory(story: &Story, guest: &Guest, notices: &mut Receive
             () = memory_is_high(guest.run(), notices) => {}
         }
         assert!(relieved < 20, "the process that has all the memory is not killed");
-        story.engine().relieve(guest.run(), Some(hungry.pid)).await.expect("relieve");
+        scenario.engine().relieve_memory_pressure(guest.run(), Some(allocating.pid)).await.expect("relieve");
         relieved += 1;
     };
     assert_eq!((status, relieved > 0), (ExitStatus::Signal(9), true));
@@ -68,41 +73,42 @@ async fn memory_is_high(run: &RunId, notices: &mut Receiver<Notice>) {
     }
 }
 
-pub(super) async fn a_run_short_of_memory_can_be_captured_and_is_held(story: &Story) {
-    let mut notices = story.engine().notices();
-    let guest = story.start().await;
-    let mut counter = story.counting(&guest, "kept").await;
+pub(super) async fn a_run_short_of_memory_can_be_saved_and_is_held(scenario: &Scenario) {
+    let mut notices = scenario.engine().notices();
+    let guest = scenario.start().await;
+    let mut counter = scenario.counting(&guest, "kept").await;
     assert_eq!(guest.ask(&mut counter).await, "kept 1");
-    let hungry = guest.answering(&story.subject.programs().hungry, &[]).await;
+    let allocating = guest.answering(&scenario.subject.programs().allocating, &[]).await;
     memory_is_high(guest.run(), &mut notices).await;
-    story.engine().relieve(guest.run(), None).await.expect("let the agent go on");
-    assert_eq!(guest.agent.greediest().await, Some(hungry.pid));
-    let image = story.capture(&guest).await;
+    scenario.engine().relieve_memory_pressure(guest.run(), None).await.expect("let the agent go on");
+    assert_eq!(guest.agent.oom_victim().await, Some(allocating.pid));
+    let image = scenario.save(&guest).await;
     let mut in_child = counter;
-    story.engine().relieve(guest.run(), None).await.expect("leave it as it is");
-    assert_eq!(story.condition(guest.run()).await, Some(RunCondition::Paused));
-    story.engine().go_on(guest.run()).await.expect("go on");
+    scenario.engine().relieve_memory_pressure(guest.run(), None).await.expect("leave it as it is");
+    assert_eq!(scenario.condition(guest.run()).await, Some(RunCondition::Paused));
+    scenario.engine().go_on(guest.run()).await.expect("go on");
     // It may stand still again before its agent has answered.
-    let (answered, ()) = tokio::join!(guest.agent.go_on(), dies_for_its_memory(story, &guest, &mut notices, &hungry));
+    let (answered, ()) =
+        tokio::join!(guest.agent.go_on(), dies_for_its_memory(scenario, &guest, &mut notices, &allocating));
     answered.expect("an agent that answers again");
     assert_eq!(guest.ask(&mut counter).await, "kept 2");
-    story.stop(guest).await;
-    // What is captured is not that only the agent ran. And whoever begins short of memory is told of as well.
-    let spec = story.spec();
-    story.engine().restore(&spec, &image.directory).await.expect("restore");
+    scenario.stop(guest).await;
+    // What is saved is not that only the agent ran. And whoever begins short of memory is told of as well.
+    let spec = scenario.spec();
+    scenario.engine().restore(&spec, &image.directory).await.expect("restore");
     memory_is_high(&spec.run, &mut notices).await;
-    story.engine().relieve(&spec.run, Some(hungry.pid)).await.expect("relieve");
-    let child = story.attach(spec).await;
-    assert_eq!(child.agent.wait(hungry.process).await.expect("its end"), ExitStatus::Signal(9));
+    scenario.engine().relieve_memory_pressure(&spec.run, Some(allocating.pid)).await.expect("relieve");
+    let child = scenario.attach(spec).await;
+    assert_eq!(child.agent.wait(allocating.process).await.expect("its end"), ExitStatus::Signal(9));
     assert_eq!(child.ask(&mut in_child).await, "kept 2");
 }
 
-pub(super) async fn usage_is_told_of_a_run(story: &Story) {
-    let guest = story.start().await;
-    let mut ticking = story.ticking(&guest).await;
-    let before = story.engine().usage(guest.run()).await.expect("usage");
+pub(super) async fn usage_is_told_of_a_run(scenario: &Scenario) {
+    let guest = scenario.start().await;
+    let mut ticking = scenario.ticking(&guest).await;
+    let before = scenario.engine().usage(guest.run()).await.expect("usage");
     assert!(before.memory_bytes > 0 && before.processes > 0 && before.cpu_micros > 0, "{before:?}");
     guest.ticks(&mut ticking, 20).await;
-    let after = story.engine().usage(guest.run()).await.expect("usage");
+    let after = scenario.engine().usage(guest.run()).await.expect("usage");
     assert!(after.cpu_micros > before.cpu_micros, "{before:?} {after:?}");
 }

@@ -7,48 +7,48 @@ use std::task::Poll;
 use dorm_engine::EngineError;
 use dorm_lifecycle::RunCondition;
 
-use crate::story::{Story, guest_path};
+use crate::scenario::{Scenario, guest_path};
 
-pub(super) async fn stopping_twice_is_idempotent_and_leaves_nothing(story: &Story) {
-    let guest = story.start().await;
+pub(super) async fn stopping_twice_is_idempotent_and_leaves_nothing(scenario: &Scenario) {
+    let guest = scenario.start().await;
     guest.write("/root/note", "gone soon").await;
-    story.counting(&guest, "gone").await;
+    scenario.counting(&guest, "gone").await;
     for _ in 0..2 {
-        story.engine().stop(guest.run()).await.expect("stop");
-        story.nothing_is_left().await;
+        scenario.engine().stop(guest.run()).await.expect("stop");
+        scenario.nothing_is_left().await;
     }
     guest.agent.closed().await;
     assert!(guest.agent.stat(&guest_path("/root/note")).await.is_err());
 }
 
-pub(super) async fn stopping_a_paused_run_leaves_nothing(story: &Story) {
-    let guest = story.start().await;
-    story.ticking(&guest).await;
-    story.capture(&guest).await;
-    story.stop(guest).await;
-    story.nothing_is_left().await;
+pub(super) async fn stopping_a_paused_run_leaves_nothing(scenario: &Scenario) {
+    let guest = scenario.start().await;
+    scenario.ticking(&guest).await;
+    scenario.save(&guest).await;
+    scenario.stop(guest).await;
+    scenario.nothing_is_left().await;
 }
 
-pub(super) async fn stopping_a_parked_run_leaves_nothing(story: &Story) {
-    let guest = story.start().await;
-    story.ticking(&guest).await;
-    story.capture(&guest).await;
-    story.engine().park(guest.run()).await.expect("park");
-    story.stop(guest).await;
-    story.nothing_is_left().await;
+pub(super) async fn stopping_a_parked_run_leaves_nothing(scenario: &Scenario) {
+    let guest = scenario.start().await;
+    scenario.ticking(&guest).await;
+    scenario.save(&guest).await;
+    scenario.engine().park(guest.run()).await.expect("park");
+    scenario.stop(guest).await;
+    scenario.nothing_is_left().await;
 }
 
-pub(super) async fn unknown_runs_are_named_as_such(story: &Story) {
-    let (engine, unknown) = (story.engine(), story.spec().run);
-    let directory = story.directory();
+pub(super) async fn unknown_runs_are_named_as_such(scenario: &Scenario) {
+    let (engine, unknown) = (scenario.engine(), scenario.spec().run);
+    let directory = scenario.directory();
     let answers = [
-        ("capture", engine.capture(&unknown, &directory).await.err()),
+        ("save", engine.save(&unknown, &directory).await.err()),
         ("park", engine.park(&unknown).await.err()),
         ("go_on", engine.go_on(&unknown).await.err()),
         ("agent", engine.agent(&unknown).await.err()),
         ("connect", engine.connect(&unknown, 80).await.err()),
         ("usage", engine.usage(&unknown).await.err()),
-        ("relieve", engine.relieve(&unknown, None).await.err()),
+        ("relieve", engine.relieve_memory_pressure(&unknown, None).await.err()),
     ];
     for (operation, error) in answers {
         assert!(matches!(&error, Some(EngineError::NoRun(run)) if *run == unknown), "{operation}: {error:?}");
@@ -74,50 +74,50 @@ async fn dropped_after<F: Future>(polls: u32, future: F) -> Option<F::Output> {
 /// After so many polls a call is dropped; the last is more than any needs.
 const POLLS: [u32; 6] = [1, 2, 3, 5, 9, 1000];
 
-pub(super) async fn a_start_dropped_anywhere_leaves_nothing_after_stop(story: &Story) {
+pub(super) async fn a_start_dropped_anywhere_leaves_nothing_after_stop(scenario: &Scenario) {
     for polls in POLLS {
-        let spec = story.spec();
-        dropped_after(polls, story.engine().start(&spec)).await;
-        story.engine().stop(&spec.run).await.expect("stop");
-        story.nothing_is_left().await;
+        let spec = scenario.spec();
+        dropped_after(polls, scenario.engine().start(&spec)).await;
+        scenario.engine().stop(&spec.run).await.expect("stop");
+        scenario.nothing_is_left().await;
     }
 }
 
-pub(super) async fn a_start_dropped_anywhere_leaves_nothing_after_a_sweep(story: &Story) {
+pub(super) async fn a_start_dropped_anywhere_leaves_nothing_after_a_sweep(scenario: &Scenario) {
     for polls in POLLS {
-        let spec = story.spec();
-        dropped_after(polls, story.engine().start(&spec)).await;
-        story.engine().sweep(&[]).await.expect("sweep");
-        story.nothing_is_left().await;
+        let spec = scenario.spec();
+        dropped_after(polls, scenario.engine().start(&spec)).await;
+        scenario.engine().sweep(&[]).await.expect("sweep");
+        scenario.nothing_is_left().await;
     }
 }
 
-pub(super) async fn a_restore_dropped_anywhere_leaves_nothing_after_stop(story: &Story) {
-    let source = story.start().await;
-    let mut counter = story.counting(&source, "kept").await;
+pub(super) async fn a_restore_dropped_anywhere_leaves_nothing_after_stop(scenario: &Scenario) {
+    let source = scenario.start().await;
+    let mut counter = scenario.counting(&source, "kept").await;
     assert_eq!(source.ask(&mut counter).await, "kept 1");
-    let image = story.capture(&source).await;
-    story.stop(source).await;
+    let image = scenario.save(&source).await;
+    scenario.stop(source).await;
     for polls in POLLS {
-        let spec = story.spec();
-        dropped_after(polls, story.engine().restore(&spec, &image.directory)).await;
-        story.engine().stop(&spec.run).await.expect("stop");
-        story.nothing_is_left().await;
+        let spec = scenario.spec();
+        dropped_after(polls, scenario.engine().restore(&spec, &image.directory)).await;
+        scenario.engine().stop(&spec.run).await.expect("stop");
+        scenario.nothing_is_left().await;
     }
-    let restored = story.restore_as(&image, story.spec()).await;
+    let restored = scenario.restore_as(&image, scenario.spec()).await;
     assert_eq!(restored.ask(&mut counter).await, "kept 2");
 }
 
-pub(super) async fn a_capture_dropped_anywhere_keeps_the_source(story: &Story) {
-    let guest = story.start().await;
-    let mut counter = story.counting(&guest, "kept").await;
+pub(super) async fn a_save_dropped_anywhere_keeps_the_source(scenario: &Scenario) {
+    let guest = scenario.start().await;
+    let mut counter = scenario.counting(&guest, "kept").await;
     for (round, polls) in POLLS.into_iter().enumerate() {
         guest.agent.quiesce().await.expect("quiesce");
-        let directory = story.directory();
-        dropped_after(polls, story.engine().capture(guest.run(), &directory)).await;
-        let condition = story.condition(guest.run()).await;
+        let directory = scenario.directory();
+        dropped_after(polls, scenario.engine().save(guest.run(), &directory)).await;
+        let condition = scenario.condition(guest.run()).await;
         assert!(matches!(condition, Some(RunCondition::Running | RunCondition::Paused)), "{condition:?}");
-        story.go_on(&guest).await;
+        scenario.go_on(&guest).await;
         assert_eq!(guest.ask(&mut counter).await, format!("kept {}", round + 1));
     }
 }

@@ -161,7 +161,7 @@ fn at_once(guest: &mut Guest, request: Request) -> Result<Answer, Failure> {
         Request::Remove { path, scope } => guest.files.remove(&path, scope).map(|()| Answer::Done),
         Request::Rename { from, to } => guest.files.rename(&from, &to).map(Answer::Stat),
         Request::Metrics => Ok(Answer::Metrics(guest.metrics())),
-        Request::Greediest => Ok(Answer::Greediest(guest.greediest())),
+        Request::OomVictim => Ok(Answer::OomVictim(guest.oom_victim())),
         Request::Mount { mounts, busy: _ } => guest.mount(mounts).map(|()| Answer::Done),
         // Nothing of a volume is open here for longer than a call.
         Request::ExchangeDeleted => Ok(Answer::Done),

@@ -33,7 +33,7 @@ pub(crate) struct Process {
     pub(crate) held_err: Vec<u8>,
     /// Whether a reader has come.
     pub(crate) read: bool,
-    /// Who reads its output now, and how far. Readers do not survive a capture.
+    /// Who reads its output now, and how far. Readers do not survive a save.
     #[serde(skip)]
     pub(crate) readers: BTreeMap<u64, Offsets>,
 }

@@ -1,5 +1,5 @@
 //! The programs a fake guest has. Each is a value that can be written down at any moment and goes on from there, so
-//! a captured guest continues exactly; none of them runs by itself, the guest steps them.
+//! a saved guest continues exactly; none of them runs by itself, the guest steps them.
 //!
 //! | program | does |
 //! |---|---|
@@ -10,7 +10,7 @@
 //! | `counter [TOKEN]` | answers each line of its input with the token and a number that rises by one |
 //! | `ticker` | prints a number that rises by one every 5 ms, without end |
 //! | `hold-deleted` | keeps an open file that is deleted, and answers each line of its input with the file's next line |
-//! | `hungry BYTES` | takes that much memory, bit by bit, and keeps it |
+//! | `allocating BYTES` | takes that much memory, bit by bit, and keeps it |
 //! | `serve PORT` | answers every HTTP request on that port with [`SERVED`](crate::SERVED) |
 //! | `mirror PORT` | sends back what it is sent on that port |
 //! | `sh`, `bash` | see [`super::shell`] |
@@ -64,7 +64,7 @@ pub(crate) enum Program {
         file: Vec<u8>,
         at: usize,
     },
-    Hungry {
+    Allocate {
         eaten: u64,
         wanted: u64,
         next_us: u64,
@@ -169,9 +169,9 @@ pub(crate) fn begin(words: &[String], around: &mut Surroundings<'_>) -> Option<P
             let lines: String = (1..=100).map(|line| format!("line {line}\n")).collect();
             Program::HoldDeleted { file: lines.into_bytes(), at: 0 }
         }
-        "hungry" => match first().parse() {
-            Ok(wanted) => Program::Hungry { eaten: 0, wanted, next_us: around.now_us },
-            Err(_) => complaint("hungry: how many bytes?\n".to_owned()),
+        "allocate" => match first().parse() {
+            Ok(wanted) => Program::Allocate { eaten: 0, wanted, next_us: around.now_us },
+            Err(_) => complaint("allocate: how many bytes?\n".to_owned()),
         },
         "serve" | "mirror" => match first().parse() {
             Ok(port) => {
@@ -324,7 +324,7 @@ impl Program {
                 *at = (*at + line.len() + 1).min(file.len());
                 String::from_utf8_lossy(line).into_owned()
             }),
-            Self::Hungry { eaten, wanted, next_us } => {
+            Self::Allocate { eaten, wanted, next_us } => {
                 if eaten >= wanted {
                     return Progress::Waits;
                 }
@@ -343,7 +343,7 @@ impl Program {
     /// Memory in use, in bytes.
     pub(crate) fn memory(&self) -> u64 {
         match self {
-            Self::Hungry { eaten, .. } => PROGRAM_MEMORY + eaten,
+            Self::Allocate { eaten, .. } => PROGRAM_MEMORY + eaten,
             Self::Shell(shell) => PROGRAM_MEMORY + shell.child().map_or(0, Program::memory),
             Self::Said { .. }
             | Self::Cat

@@ -82,8 +82,8 @@ impl Threshold {
             }
             if now.charged < self.gate.level {
                 self.ring().await?;
-            } else if let Ok(rung) = tokio::time::timeout(self.gate.look_again(now.working_set()), self.ring()).await {
-                rung?;
+            } else if let Ok(rule) = tokio::time::timeout(self.gate.look_again(now.working_set()), self.ring()).await {
+                rule?;
             }
         }
     }

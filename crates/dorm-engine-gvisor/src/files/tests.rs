@@ -403,7 +403,7 @@ fn pages_that_are_not_where_they_should_be_are_an_error() {
     }
 }
 
-/// The directory of the fuzzers' seeds, which are rewritten if `DORM_REWRITE` is set.
+/// The directory of the fuzzers' seeds, which are rewritten if `DORM_UPDATE` is set.
 const SEEDS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/seeds/memory");
 
 #[test]
@@ -419,7 +419,7 @@ fn images_that_fuzzers_begin_with_pass() {
     let meta = [memory_file(&[(0, 4096, true)]), owners(&[b"a:/"]), memory_file(&[(0, 8192, true)])].concat();
     let length = u16::try_from(meta.len()).unwrap().to_le_bytes();
     let whole = [vec![0], length.to_vec(), meta, image.saved.bytes()].concat();
-    if std::env::var_os("DORM_REWRITE").is_some() {
+    if std::env::var_os("DORM_UPDATE").is_some() {
         fs::create_dir_all(SEEDS).unwrap();
         fs::write(format!("{SEEDS}/two-names"), &whole).unwrap();
     }

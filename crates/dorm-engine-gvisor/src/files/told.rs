@@ -342,12 +342,12 @@ mod tests {
     fn messages_that_fuzzers_begin_with_pass() {
         const SEEDS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/seeds/told");
         let sent = told(&mut |sink| an_image(sink).map(drop).unwrap());
-        if std::env::var_os("DORM_REWRITE").is_some() {
+        if std::env::var_os("DORM_UPDATE").is_some() {
             std::fs::create_dir_all(SEEDS).unwrap();
             std::fs::write(format!("{SEEDS}/image"), [&[0], &sent[..]].concat()).unwrap();
         }
         let seed = std::fs::read(format!("{SEEDS}/image")).unwrap();
-        assert_eq!(seed.split_first(), Some((&0, &sent[..])), "the seed is stale: run this with DORM_REWRITE=1");
+        assert_eq!(seed.split_first(), Some((&0, &sent[..])), "the seed is stale: run this with DORM_UPDATE=1");
         super::super::fuzzing::told(&sent);
     }
 

@@ -9,7 +9,7 @@ use std::fs;
 use std::io::{BufReader, Read};
 use std::path::Path;
 
-use dorm_engine::CapturedFile;
+use dorm_engine::SavedFile;
 
 use super::budget::{Budget, FilesLimits};
 use super::error::FilesError;
@@ -24,7 +24,7 @@ const ACCOUNT_MAX: u64 = 64 << 20;
 
 /// Returns the files of the image in `image`, with the lengths that should have been written.
 /// Blocks.
-pub(crate) fn written(image: &Path) -> Result<Vec<CapturedFile>, GvisorError> {
+pub(crate) fn written(image: &Path) -> Result<Vec<SavedFile>, GvisorError> {
     let [checkpoint, meta, pages] = IMAGE_FILES;
     let read = || Ok::<_, GvisorError>((open(image, checkpoint)?, open(image, meta)?, open(image, pages)?));
     let ((checkpoint_file, checkpoint_bytes), (meta_file, meta_bytes), (_, pages_found)) = read()?;
@@ -42,7 +42,7 @@ pub(crate) fn written(image: &Path) -> Result<Vec<CapturedFile>, GvisorError> {
     }
     let lengths = [checkpoint_bytes, meta_bytes, pages_bytes];
     let files = IMAGE_FILES.into_iter().zip(lengths);
-    Ok(files.map(|(name, bytes)| CapturedFile { name: name.into(), bytes }).collect())
+    Ok(files.map(|(name, bytes)| SavedFile { name: name.into(), bytes }).collect())
 }
 
 fn open(image: &Path, name: &str) -> Result<(fs::File, u64), GvisorError> {

@@ -306,7 +306,7 @@ async fn the_files_in_an_image_are_what_the_guest_says() {
         assert!(mounts || step == "second", "nothing was mounted inside: {said}");
         agent.quiesce().await.unwrap();
         let image = place.image_directory(step);
-        engine.capture(&spec.run, &image).await.unwrap();
+        engine.save(&spec.run, &image).await.unwrap();
         engine.stop(&spec.run).await.unwrap();
         let (taken, left) = read(&image);
         compare(&spec.rootfs, &taken, left, told);
@@ -331,7 +331,7 @@ async fn a_guest_that_has_changed_nothing_leaves_next_to_nothing() {
     let agent = agent_of(&engine, &spec.run).await;
     agent.quiesce().await.unwrap();
     let image = place.image_directory("one");
-    engine.capture(&spec.run, &image).await.unwrap();
+    engine.save(&spec.run, &image).await.unwrap();
     engine.stop(&spec.run).await.unwrap();
     let (taken, left) = read(&image);
     assert_eq!(left, LeftOut::default());
@@ -361,7 +361,7 @@ async fn a_damaged_image_is_never_more_than_an_error() {
     assert_eq!(shell(&agent, script).await, 0);
     agent.quiesce().await.unwrap();
     let image = place.image_directory("one");
-    engine.capture(&spec.run, &image).await.unwrap();
+    engine.save(&spec.run, &image).await.unwrap();
     engine.stop(&spec.run).await.unwrap();
     let (taken, _) = read(&image);
     let files = taken.entries.iter().filter(|(entry, ..)| entry.path.starts_with(b"root/file-"));

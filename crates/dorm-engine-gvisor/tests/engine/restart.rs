@@ -20,7 +20,7 @@ async fn a_reopened_engine_finds_its_runs_as_they_were() {
     }
     for (name, spec) in [("paused", &paused), ("parked", &parked)] {
         agent_of(&engine, &spec.run).await.quiesce().await.unwrap();
-        engine.capture(&spec.run, &place.image_directory(name)).await.unwrap();
+        engine.save(&spec.run, &place.image_directory(name)).await.unwrap();
     }
     engine.park(&parked.run).await.unwrap();
     assert!(place.try_open(0).await.is_err(), "one engine at a time");
@@ -103,7 +103,7 @@ async fn what_was_about_to_be_done_is_found_out_from_the_guest() {
             engine.start(spec).await.unwrap();
         }
         agent_of(&engine, &paused.run).await.quiesce().await.unwrap();
-        engine.capture(&paused.run, &place.image_directory(intent)).await.unwrap();
+        engine.save(&paused.run, &place.image_directory(intent)).await.unwrap();
         drop(engine);
         for container in fs::read_dir(place.path().join("engine/containers")).unwrap().flatten() {
             let path = container.path().join("note.json");
@@ -191,10 +191,10 @@ async fn the_guest_is_paused_when_its_memory_runs_short_and_loses_one_process() 
     assert_eq!(notice, Notice::MemoryHigh { run: spec.run.clone() });
     let found = engine.inventory().await.unwrap();
     assert_eq!(found[0].condition, RunCondition::Paused);
-    // The agent would know the greediest; here it is the last of the pipe, which the pause has caught.
-    engine.relieve(&spec.run, None).await.unwrap();
-    let victim = tokio::time::timeout(PATIENCE, agent.greediest()).await.expect("in time");
-    engine.relieve(&spec.run, victim).await.unwrap();
+    // The agent would know the OOM victim; here it is the last of the pipe, which the pause has caught.
+    engine.relieve_memory_pressure(&spec.run, None).await.unwrap();
+    let victim = tokio::time::timeout(PATIENCE, agent.oom_victim()).await.expect("in time");
+    engine.relieve_memory_pressure(&spec.run, victim).await.unwrap();
     tokio::time::timeout(PATIENCE, agent.wait(greedy)).await.expect("in time").unwrap();
     assert_eq!(shell(&agent, "true").await, 0);
     engine.stop(&spec.run).await.unwrap();

@@ -1,4 +1,4 @@
-//! Capture, park, go on, restore.
+//! Save, park, go on, restore.
 
 use std::fs;
 
@@ -19,7 +19,7 @@ fn next(spec: &RunSpec) -> RunSpec {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_captured_run_goes_on_with_its_memory_and_files() {
+async fn a_saved_run_goes_on_with_its_memory_and_files() {
     let Some(place) = Place::new() else { return };
     let engine = place.open(0).await;
     let spec = place.spec();
@@ -30,9 +30,9 @@ async fn a_captured_run_goes_on_with_its_memory_and_files() {
     let process = begin_shell(&agent, counter).await;
     agent.quiesce().await.unwrap();
     let image = place.image_directory("one");
-    let captured = engine.capture(&spec.run, &image).await.unwrap();
-    assert_eq!(captured.files.len(), 3);
-    for file in &captured.files {
+    let saved = engine.save(&spec.run, &image).await.unwrap();
+    assert_eq!(saved.files.len(), 3);
+    for file in &saved.files {
         assert_eq!(fs::metadata(image.join(&file.name)).unwrap().len(), file.bytes, "{}", file.name.display());
     }
     assert_eq!(condition(&engine, &spec.run).await, Some(RunCondition::Paused));
@@ -67,7 +67,7 @@ async fn an_image_is_restored_any_number_of_times_beside_its_source() {
     assert_eq!(shell(&agent, "echo kept > /root/file").await, 0);
     agent.quiesce().await.unwrap();
     let image = place.image_directory("one");
-    engine.capture(&spec.run, &image).await.unwrap();
+    engine.save(&spec.run, &image).await.unwrap();
     engine.go_on(&spec.run).await.unwrap();
     let mut last = spec.clone();
     for _ in 0..2 {
@@ -87,7 +87,7 @@ async fn an_image_is_restored_any_number_of_times_beside_its_source() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_chain_of_captures_and_restores_keeps_everything() {
+async fn a_chain_of_saves_and_restores_keeps_everything() {
     let Some(place) = Place::new() else { return };
     let engine = place.open(0).await;
     let mut spec = place.spec();
@@ -97,7 +97,7 @@ async fn a_chain_of_captures_and_restores_keeps_everything() {
     agent.quiesce().await.unwrap();
     for step in 0..3 {
         let image = place.image_directory(&format!("step-{step}"));
-        engine.capture(&spec.run, &image).await.unwrap();
+        engine.save(&spec.run, &image).await.unwrap();
         engine.stop(&spec.run).await.unwrap();
         spec = next(&spec);
         engine.restore(&spec, &image).await.unwrap();
@@ -134,7 +134,7 @@ async fn a_damaged_image_is_an_error_and_leaves_nothing() {
     let agent = agent_of(&engine, &spec.run).await;
     agent.quiesce().await.unwrap();
     let image = place.image_directory("one");
-    engine.capture(&spec.run, &image).await.unwrap();
+    engine.save(&spec.run, &image).await.unwrap();
     engine.stop(&spec.run).await.unwrap();
     let whole = fs::read(image.join("checkpoint.img")).unwrap();
     let mut flipped = whole.clone();
@@ -151,7 +151,7 @@ async fn a_damaged_image_is_an_error_and_leaves_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_capture_onto_a_full_disk_fails_and_the_run_is_unharmed() {
+async fn a_save_onto_a_full_disk_fails_and_the_run_is_unharmed() {
     let Some(place) = Place::new() else { return };
     let engine = place.open(0).await;
     let spec = place.spec();
@@ -168,12 +168,12 @@ async fn a_capture_onto_a_full_disk_fails_and_the_run_is_unharmed() {
         &place.path().join("blanks"),
     )
     .unwrap();
-    let full = engine.capture(&spec.run, &disk.path()).await;
+    let full = engine.save(&spec.run, &disk.path()).await;
     disk.remove().unwrap();
     assert!(matches!(full, Err(EngineError::NoRoom { .. })), "{full:?}");
     assert_eq!(condition(&engine, &spec.run).await, Some(RunCondition::Paused));
     let image = place.image_directory("room");
-    engine.capture(&spec.run, &image).await.unwrap();
+    engine.save(&spec.run, &image).await.unwrap();
     engine.go_on(&spec.run).await.unwrap();
     let agent = agent_of(&engine, &spec.run).await;
     assert_eq!(agent.generation_at_connect(), 9);

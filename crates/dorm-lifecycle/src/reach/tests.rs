@@ -1,12 +1,12 @@
 //! A run that does not answer is kept, and a failed suspend is retried with growing delays.
 
 use super::*;
-use crate::event::{Actor, EventKind};
+use crate::event::{EventKind, Initiator};
 use crate::sandbox::{Cause, Sandbox, State, StateName};
 use crate::spec::{OnSuspendFailure, Timeouts};
 use crate::step::{Command, Context, Input, Observation, Outcome, Step, step};
 use crate::table::{context, image, now, sandboxes};
-use crate::why::{Facts, Happening, why};
+use crate::why::{Facts, PastEvent, why};
 
 fn failures(reasons: &[&str]) -> Vec<(SuspendFailures, bool)> {
     let mut at = now();
@@ -160,7 +160,7 @@ fn what_was_saved_without_being_quiesced_says_so() {
 fn why_says_that_it_does_not_answer_and_when_it_is_suspended_again() {
     let (sandbox, _) = failed(running(), 3);
     let silent = seen(&sandbox, Observation::Unreachable("no answer".to_owned()), now()).next;
-    let event = Happening { at: now(), kind: EventKind::Started, actor: Actor::User, detail: None };
+    let event = PastEvent { at: now(), kind: EventKind::Started, initiator: Initiator::User, detail: None };
     let mut facts = Facts {
         now: now(),
         parked: false,

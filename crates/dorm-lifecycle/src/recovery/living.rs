@@ -6,7 +6,7 @@
 
 use super::RunCondition;
 use crate::event::EventKind;
-use crate::ids::{CaptureId, RunId};
+use crate::ids::{RunId, SavedStateId};
 use crate::sandbox::{Sandbox, SleepImage, State};
 use crate::step::Step;
 use crate::time::Timestamp;
@@ -16,7 +16,7 @@ use crate::time::Timestamp;
 pub fn preferred_run(
     sandbox: &Sandbox,
     found: &[(RunId, RunCondition)],
-    is_gone: impl Fn(&CaptureId) -> bool,
+    is_gone: impl Fn(&SavedStateId) -> bool,
 ) -> Option<RunId> {
     let alive = |(_, condition): &&(RunId, RunCondition)| match condition {
         RunCondition::Running | RunCondition::Silent | RunCondition::Paused | RunCondition::Parked => true,
@@ -33,7 +33,7 @@ pub fn preferred_run(
         (State::Terminating { .. } | State::Terminated { .. }, _) => None,
         _ if newer.is_some() => newer,
         (State::Suspended { image, .. } | State::Resuming { image, rewind: None, .. }, Some(_))
-            if is_gone(&image.capture) =>
+            if is_gone(&image.saved_state) =>
         {
             Some(own)
         }
@@ -55,8 +55,8 @@ pub fn preferred_run(
 
 /// Returns the change that makes `sandbox` continue with `run`. Saved states whose files are gone
 /// are dropped.
-pub fn prefer_run(sandbox: &Sandbox, run: &RunId, is_gone: impl Fn(&CaptureId) -> bool, now: Timestamp) -> Step {
-    let mut images: Vec<SleepImage> = sandbox.images().filter(|image| !is_gone(&image.capture)).cloned().collect();
+pub fn prefer_run(sandbox: &Sandbox, run: &RunId, is_gone: impl Fn(&SavedStateId) -> bool, now: Timestamp) -> Step {
+    let mut images: Vec<SleepImage> = sandbox.images().filter(|image| !is_gone(&image.saved_state)).cloned().collect();
     let image = if images.is_empty() { None } else { Some(images.remove(0)) };
     let detail = format!(
         "its record says that it is {}, but run {run} is alive; it continues with that run. The database may be older than the run",
@@ -109,10 +109,10 @@ mod tests {
             };
             let parked = [(sandbox.run_id(), RunCondition::Parked)];
             assert_eq!(preferred_run(&sandbox, &parked, |_| false), None);
-            assert_eq!(preferred_run(&sandbox, &parked, |gone| *gone == image.capture), Some(sandbox.run_id()));
+            assert_eq!(preferred_run(&sandbox, &parked, |gone| *gone == image.saved_state), Some(sandbox.run_id()));
             let next =
-                prefer_run(&sandbox, &sandbox.run_id(), |gone| *gone == image.capture, Timestamp::from_millis(1));
-            assert!(next.next.captures().all(|kept| *kept != image.capture));
+                prefer_run(&sandbox, &sandbox.run_id(), |gone| *gone == image.saved_state, Timestamp::from_millis(1));
+            assert!(next.next.saved_states().all(|kept| *kept != image.saved_state));
         }
     }
 

@@ -67,7 +67,7 @@ pub(super) fn not_attached(sandbox: &Sandbox, reason: &str) -> Step {
 /// Prepares a rewind to a memory snapshot. The sandbox is unchanged until its copy of the saved
 /// state is made.
 pub(super) fn prepare_rewind(sandbox: &Sandbox, wanted: &Rewind, context: &Context) -> Option<Step> {
-    let target = wanted.target.as_ref()?.capture.clone();
+    let target = wanted.target.as_ref()?.saved_state.clone();
     let work = BackgroundWork::PrepareRewind(wanted.clone());
     let effect = Effect::PrepareRewind { to: wanted.to.clone(), target };
     let limit = context.limits.copy_of(wanted.target.iter());

@@ -7,7 +7,7 @@ use crate::event::EventKind;
 use crate::ids::{HoldId, RunId, SnapshotId};
 use crate::reach::{SUSPEND_FAILURES_MAX, SuspendFailures};
 use crate::sandbox::{Cause, Hold, Sandbox, SleepImage, State};
-use crate::spec::{Keeping, OnSuspendFailure, OnTimeout, Timeouts};
+use crate::spec::{OnSuspendFailure, OnTimeout, SleepRetention, Timeouts};
 use crate::time::Timestamp;
 use crate::volume::Attachment;
 
@@ -18,7 +18,7 @@ pub(super) fn decide(sandbox: &Sandbox, command: &Command, context: &Context) ->
         Command::Snapshot(snapshot) => take_snapshot(sandbox, snapshot, context),
         Command::Rewind(wanted) => rewind::begin(sandbox, wanted, context),
         Command::SetTimeouts(timeouts) => set_timeouts(sandbox, *timeouts, context),
-        Command::SetKeeping(keeping) => set_keeping(sandbox, *keeping),
+        Command::SetRetention(retention) => set_retention(sandbox, *retention),
         Command::SetCheckpoints(checkpoints) => set_checkpoints(sandbox, checkpoints.as_ref()),
         Command::SetAttachments(attachments) => set_attachments(sandbox, attachments, context),
         Command::Hold(hold) => hold_awake(sandbox, hold, context),
@@ -128,15 +128,15 @@ fn set_timeouts(sandbox: &Sandbox, timeouts: Timeouts, context: &Context) -> Res
     Ok(step.active(context.now))
 }
 
-fn set_keeping(sandbox: &Sandbox, keeping: Keeping) -> Result<Step, Denied> {
+fn set_retention(sandbox: &Sandbox, retention: SleepRetention) -> Result<Step, Denied> {
     if let State::Terminating { cause, .. } | State::Terminated { cause, .. } = &sandbox.state {
         return Err(over(cause));
     }
-    if sandbox.spec.keeping == keeping {
+    if sandbox.spec.retention == retention {
         return Ok(Step::stays(sandbox, Outcome::Already));
     }
-    let mut step = Step::to(sandbox, sandbox.state.clone()).event(EventKind::KeepingSet);
-    step.next.spec.keeping = keeping;
+    let mut step = Step::to(sandbox, sandbox.state.clone()).event(EventKind::RetentionSet);
+    step.next.spec.retention = retention;
     Ok(step)
 }
 

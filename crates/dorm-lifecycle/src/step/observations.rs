@@ -83,7 +83,7 @@ fn saved(sandbox: &Sandbox, image: &SleepImage, context: &Context) -> Step {
             };
             let older = before.iter().chain(&sandbox.older).cloned();
             // The newest image counts as one of those to keep.
-            step.next.older = older.take(sandbox.spec.keeping.generations.saturating_sub(1) as usize).collect();
+            step.next.older = older.take(sandbox.spec.retention.generations.saturating_sub(1) as usize).collect();
             step
         }
         State::Pending { .. }
@@ -264,7 +264,7 @@ fn lost(sandbox: &Sandbox, since: Timestamp, image: Option<&SleepImage>, reason:
             );
             let mut step = Step::to(sandbox, State::Suspended { image: image.clone(), background: None })
                 .event_because(EventKind::RunLost, detail);
-            step.next.older.retain(|older| older.capture != image.capture);
+            step.next.older.retain(|older| older.saved_state != image.saved_state);
             step
         }
         None => {

@@ -7,11 +7,11 @@ use crate::event::EventKind;
 use crate::invariants::check;
 use crate::rewind::{Rewind, Rewound};
 use crate::sandbox::{Cause, DeadlineKind, Hold, Origin, Restored, Sandbox, SleepImage, State, StateName};
-use crate::spec::{Keeping, SandboxSpec, Timeouts};
+use crate::spec::{SandboxSpec, SleepRetention, Timeouts};
 use crate::table::{context, image, inputs, rewind};
 use crate::time::Timestamp;
 use crate::volume::{Access, Attachment, SubPath, leases};
-use crate::{CaptureId, HoldId, OperationId, ProjectId, SandboxId, VolumeId};
+use crate::{HoldId, OperationId, ProjectId, SandboxId, SavedStateId, VolumeId};
 
 fn fresh(named: bool) -> Sandbox {
     let mut spec =
@@ -20,9 +20,9 @@ fn fresh(named: bool) -> Sandbox {
     create(SandboxId::from_random([1; 20]), ProjectId::local(), spec, Origin::Image, &context()).expect("create").next
 }
 
-fn fresh_capture(now: u64, last: u8) -> CaptureId {
+fn fresh_saved_state(now: u64, last: u8) -> SavedStateId {
     let bytes = [(now % 251) as u8, (now / 251 % 251) as u8, last].repeat(7);
-    CaptureId::from_random(bytes[..20].try_into().expect("20"))
+    SavedStateId::from_random(bytes[..20].try_into().expect("20"))
 }
 
 fn at(now: u64) -> Context {
@@ -42,11 +42,11 @@ proptest! {
             let input = match &inputs()[input].0 {
                 Input::Observation(Observation::Saved(_)) => Input::Observation(Observation::Saved(SleepImage {
                     generation: sandbox.generation,
-                    capture: fresh_capture(now, 7),
+                    saved_state: fresh_saved_state(now, 7),
                     ..image()
                 })),
                 Input::Command(Command::Rewind(_)) => Input::Command(Command::Rewind(Box::new(Rewind {
-                    target: Some(SleepImage { capture: fresh_capture(now, 8), ..image() }),
+                    target: Some(SleepImage { saved_state: fresh_saved_state(now, 8), ..image() }),
                     ..rewind()
                 }))),
                 other => other.clone(),
@@ -62,15 +62,15 @@ proptest! {
             }
             let over = matches!(made.next.state, State::Terminating { .. } | State::Terminated { .. });
             let saved = matches!(input, Input::Observation(Observation::Saved(_)));
-            for capture in sandbox.captures() {
-                let kept = made.next.captures().any(|other| other == capture);
-                let rewound = sandbox.state.rewind().is_some_and(|rewind| made.abandoned.is_some() || rewind.target.as_ref().is_some_and(|target| target.capture == *capture));
+            for saved_state in sandbox.saved_states() {
+                let kept = made.next.saved_states().any(|other| other == saved_state);
+                let rewound = sandbox.state.rewind().is_some_and(|rewind| made.abandoned.is_some() || rewind.target.as_ref().is_some_and(|target| target.saved_state == *saved_state));
                 prop_assert!(kept || over || saved || rewound, "an image is lost by {input:?}");
             }
             if let Some(abandoned) = &made.abandoned {
                 prop_assert_eq!(Some(&abandoned.image), sandbox.state.image(), "the present becomes the snapshot");
             }
-            prop_assert!(!saved || made.outcome != Outcome::Changed || made.next.captures().count() <= 3);
+            prop_assert!(!saved || made.outcome != Outcome::Changed || made.next.saved_states().count() <= 3);
             // Each transitional state has one operation, and an effect for its owner.
             let began = made.next.state.operation().is_some() && sandbox.state.operation().is_none();
             if began || (made.next.state.name().is_transitional() && made.next.state.name() != sandbox.state.name()) {
@@ -173,8 +173,8 @@ fn moments_that_are_replaced_move_every_limit_with_them() {
 /// Suspends and resumes it; returns the running sandbox.
 fn slept(sandbox: &Sandbox, seed: u8, restored: Restored, because: Option<&str>) -> Sandbox {
     let suspending = given(sandbox, Command::Suspend, 1_000_000);
-    let capture = CaptureId::from_random([seed; 20]);
-    let saved = Observation::Saved(SleepImage { generation: sandbox.generation, capture, ..image() });
+    let saved_state = SavedStateId::from_random([seed; 20]);
+    let saved = Observation::Saved(SleepImage { generation: sandbox.generation, saved_state, ..image() });
     let suspended = step(&suspending, &Input::Observation(saved), &at(1_000_000)).expect("saved").next;
     let resuming = given(&suspended, Command::Resume, 1_000_000);
     let woken = Observation::Woken { run: resuming.generation, restored, because: because.map(str::to_owned) };
@@ -189,7 +189,7 @@ fn generations(sandbox: &Sandbox) -> (Option<u64>, Vec<u64>) {
 #[test]
 fn as_many_images_are_kept_as_asked_and_one_that_failed_until_a_newer_is_saved() {
     let mut sandbox = limited(Timeouts::default());
-    sandbox.spec.keeping = Keeping { generations: 3, ..Keeping::default() };
+    sandbox.spec.retention = SleepRetention { generations: 3, ..SleepRetention::default() };
     let newest = |sandbox: &Sandbox| Restored::Memory { generation: Some(sandbox.generation) };
     for seed in 1..=5 {
         sandbox = slept(&sandbox, seed, newest(&sandbox), None);
@@ -221,14 +221,14 @@ fn a_rewind_keeps_the_present_until_the_past_runs() {
     for named in [true, false] {
         let running = seen(&fresh(named), Observation::Started).next;
         let preparing = given(&running, Command::Rewind(Box::new(rewind())), 1_000_000);
-        assert_eq!((preparing.state.name(), preparing.captures().count()), (StateName::Running, 1), "it goes on");
+        assert_eq!((preparing.state.name(), preparing.saved_states().count()), (StateName::Running, 1), "it goes on");
         let suspending = seen(&preparing, Observation::RewindPrepared).next;
         assert!(check(&suspending).is_ok(), "also one that may not be suspended");
-        let present = SleepImage { generation: 1, capture: CaptureId::from_random([9; 20]), ..image() };
+        let present = SleepImage { generation: 1, saved_state: SavedStateId::from_random([9; 20]), ..image() };
         let resuming = seen(&suspending, Observation::Saved(present.clone())).next;
         assert_eq!(suspending.state.operation(), preparing.state.operation(), "it is one operation");
         assert_eq!(resuming.state.operation(), preparing.state.operation(), "it is one operation");
-        assert_eq!(resuming.captures().count(), 2);
+        assert_eq!(resuming.saved_states().count(), 2);
         let arrived = seen(&resuming, came_from_snapshot(&resuming));
         let abandoned = arrived.abandoned.expect("the future is kept");
         assert_eq!((&abandoned.image, Some(abandoned.future)), (&present, rewind().future));
@@ -243,7 +243,7 @@ fn a_rewind_keeps_the_present_until_the_past_runs() {
 #[test]
 fn a_rewind_that_fails_leads_back_to_the_present() {
     let running = seen(&fresh(true), Observation::Started).next;
-    let present = SleepImage { generation: 1, capture: CaptureId::from_random([9; 20]), ..image() };
+    let present = SleepImage { generation: 1, saved_state: SavedStateId::from_random([9; 20]), ..image() };
     let asked = || Command::Rewind(Box::new(rewind()));
     let preparing = given(&running, asked(), 1_000_000);
     let not_prepared = seen(&preparing, Observation::RewindNotPrepared("full".into()));
@@ -254,7 +254,7 @@ fn a_rewind_that_fails_leads_back_to_the_present() {
     let resuming = seen(&suspending, Observation::Saved(present.clone())).next;
     let failed = seen(&resuming, Observation::WakeFailed("damaged".into()));
     assert!(matches!(&failed.effect, Some(super::Effect::Wake { image, .. }) if *image == present), "it wakes again");
-    assert_eq!(failed.next.captures().collect::<Vec<_>>(), [&present.capture]);
+    assert_eq!(failed.next.saved_states().collect::<Vec<_>>(), [&present.saved_state]);
     assert_ne!(failed.next.state.operation(), None);
     let suspended = given(&given(&running, Command::Suspend, 1_000_000), Command::Touch, 1_000_000);
     let suspended = seen(&suspended, Observation::Saved(present.clone())).next;

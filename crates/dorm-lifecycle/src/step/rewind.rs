@@ -93,7 +93,7 @@ pub(crate) fn effect(sandbox: &Sandbox, generation: u64, rewind: &Rewind) -> Eff
     Effect::Rewind {
         parked: sandbox.run_id(),
         fresh: RunId { sandbox: sandbox.id.clone(), generation },
-        target: rewind.target.as_ref().map(|target| target.capture.clone()),
+        target: rewind.target.as_ref().map(|target| target.saved_state.clone()),
         layer: rewind.layer.clone(),
         resources: rewind.resources,
     }

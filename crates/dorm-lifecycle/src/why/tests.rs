@@ -6,11 +6,11 @@ use crate::sandbox::{Hold, StateName};
 use crate::spec::Timeouts;
 use crate::table::{now, sandboxes};
 
-fn facts(events: &[(EventKind, Actor, &str)]) -> Facts {
-    let events = events.iter().zip(1u64..).map(|((kind, actor, detail), at)| Happening {
+fn facts(events: &[(EventKind, Initiator, &str)]) -> Facts {
+    let events = events.iter().zip(1u64..).map(|((kind, initiator, detail), at)| PastEvent {
         at: Timestamp::from_millis(at * 1000),
         kind: *kind,
-        actor: *actor,
+        initiator: *initiator,
         detail: (!detail.is_empty()).then(|| (*detail).to_owned()),
     });
     Facts {
@@ -57,7 +57,8 @@ fn what_keeps_it_awake_is_told_with_what_ends_it() {
     sandbox.last_active = Timestamp::from_millis(900_000);
     let until = Timestamp::from_millis(9_000_000);
     sandbox.holds = vec![Hold { id: HoldId::from_random([1; 20]), reason: "the model thinks".into(), until }];
-    let told = why(&sandbox, &Facts { last_use: Some("exec"), ..facts(&[(EventKind::Resumed, Actor::Traffic, "")]) });
+    let told =
+        why(&sandbox, &Facts { last_use: Some("exec"), ..facts(&[(EventKind::Resumed, Initiator::Traffic, "")]) });
     assert_eq!(
         says(&told.because),
         [
@@ -75,10 +76,10 @@ fn what_keeps_it_awake_is_told_with_what_ends_it() {
 #[test]
 fn a_deadline_that_put_it_to_sleep_is_named() {
     let events = [
-        (EventKind::DeadlinePassed, Actor::Timer, "its idle_timeout has passed"),
-        (EventKind::Suspending, Actor::Timer, ""),
-        (EventKind::Suspended, Actor::Timer, ""),
-        (EventKind::Evicted, Actor::Host, ""),
+        (EventKind::DeadlinePassed, Initiator::Timer, "its idle_timeout has passed"),
+        (EventKind::Suspending, Initiator::Timer, ""),
+        (EventKind::Suspended, Initiator::Timer, ""),
+        (EventKind::Evicted, Initiator::Host, ""),
     ];
     let told = why(&in_state(true, StateName::Suspended), &facts(&events));
     assert_eq!(says(&told.because), [("event", "it was suspended, by a deadline: its idle_timeout has passed")]);
@@ -88,11 +89,11 @@ fn a_deadline_that_put_it_to_sleep_is_named() {
 
 #[test]
 fn a_refusal_is_told_until_the_same_has_worked() {
-    let failed = (EventKind::ResumeFailed, Actor::User, "pages.img has other content than was written");
+    let failed = (EventKind::ResumeFailed, Initiator::User, "pages.img has other content than was written");
     let told = why(&in_state(true, StateName::Suspended), &facts(&[failed]));
     let refused = told.refused.expect("refused");
     assert_eq!(refused.says, "resume failed: pages.img has other content than was written");
-    let since = [failed, (EventKind::Resumed, Actor::User, "")];
+    let since = [failed, (EventKind::Resumed, Initiator::User, "")];
     assert!(why(&in_state(true, StateName::Running), &facts(&since)).refused.is_none());
 }
 
@@ -103,7 +104,7 @@ fn each_image_on_disk_is_told_with_its_reason() {
     sandbox.generation = 9;
     let of = |generation, seed| SleepImage {
         generation,
-        capture: crate::CaptureId::from_random([seed; 20]),
+        saved_state: crate::SavedStateId::from_random([seed; 20]),
         ..image.clone()
     };
     sandbox.state = State::Suspended { image: of(5, 20), background: None };

@@ -35,8 +35,8 @@ pub(crate) struct Host {
     notes: tempfile::TempDir,
 }
 
-/// Runs the story on a host of its own, on one thread and those that it starts.
-pub(crate) fn on_a_host<F: Future<Output = ()>>(story: impl FnOnce(Host) -> F + Send + 'static) {
+/// Runs the scenario on a host of its own, on one thread and those that it starts.
+pub(crate) fn on_a_host<F: Future<Output = ()>>(scenario: impl FnOnce(Host) -> F + Send + 'static) {
     // The thread has the test's name, by which it may be skipped.
     let name = std::thread::current().name().unwrap_or_default().to_owned();
     let thread = std::thread::Builder::new().name(name).spawn(move || {
@@ -46,7 +46,7 @@ pub(crate) fn on_a_host<F: Future<Output = ()>>(story: impl FnOnce(Host) -> F + 
         };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
-            tokio::time::timeout(4 * DEADLINE, story(host)).await.expect("the story came to an end")
+            tokio::time::timeout(4 * DEADLINE, scenario(host)).await.expect("the scenario came to an end")
         });
     });
     let thread = thread.unwrap();

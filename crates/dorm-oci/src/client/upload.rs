@@ -1,8 +1,8 @@
 //! Uploads of blobs and manifests.
 
 use bytes::Bytes;
-use dorm_pool::BlobDigest;
 use dorm_service::RegistryError;
+use dorm_storage::BlobDigest;
 use reqwest::header::{CONTENT_TYPE, LOCATION};
 use reqwest::{Method, Response, Url};
 

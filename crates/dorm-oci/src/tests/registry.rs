@@ -10,7 +10,7 @@ use axum::body::{Body, Bytes};
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use dorm_pool::BlobDigest;
+use dorm_storage::BlobDigest;
 use futures_util::{StreamExt as _, stream};
 use sha2::{Digest as _, Sha256};
 

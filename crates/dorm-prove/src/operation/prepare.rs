@@ -10,7 +10,7 @@ use crate::steps::Step;
 use crate::world::{Stage, World};
 
 /// At which step of which operation the daemon dies whose successor's start is proved.
-const IN_SUSPEND: &str = "pool: capture renamed";
+const IN_SUSPEND: &str = "storage: saved state renamed";
 const IN_CREATE: &str = "gvisor: guest begun";
 
 /// Brings about what `operation` begins with.

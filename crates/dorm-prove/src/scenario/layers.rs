@@ -17,13 +17,13 @@ use crate::world::{Fault, WarmContainers, World, fault};
 /// Damages a file of a layer in every way.
 pub(super) async fn run(world: &mut World, random: &mut fastrand::Rng) -> Result<(u64, Vec<Fault>)> {
     let (snapshot, probe) = world.files_origin().await?;
-    let capture = capture_of(world, &probe.id)?;
-    let file = file_in(&capture.join("root"))?.context("the layer has no file")?;
+    let saved_state = saved_state_of(world, &probe.id)?;
+    let file = file_in(&saved_state.join("root"))?.context("the layer has no file")?;
     let (aside, mut faults, mut done) = (world.traces.data.join("aside"), Vec::new(), 0);
     for damage in Damage::ALL {
         fs::rename(&file, &aside).with_context(|| format!("set {} aside", file.display()))?;
         damaged(&aside, &file, damage, random)?;
-        let tried = refused(world, &snapshot, &capture, &mut faults).await;
+        let tried = refused(world, &snapshot, &saved_state, &mut faults).await;
         let _ = fs::remove_file(&file);
         fs::rename(&aside, &file).with_context(|| format!("put {} back", file.display()))?;
         tried.with_context(|| format!("{damage:?}"))?;
@@ -38,7 +38,7 @@ pub(super) async fn run(world: &mut World, random: &mut fastrand::Rng) -> Result
 }
 
 /// The filesystem snapshot of that sandbox.
-fn capture_of(world: &World, sandbox: &str) -> Result<PathBuf> {
+fn saved_state_of(world: &World, sandbox: &str) -> Result<PathBuf> {
     let mut found = world.traces.manifests()?;
     found.retain(|(path, manifest)| {
         path.join("root").is_dir() && manifest.as_ref().is_some_and(|text| word(&text["body"], "sandbox") == sandbox)
@@ -79,17 +79,17 @@ pub(super) fn damaged(good: &Path, path: &Path, damage: Damage, random: &mut fas
 }
 
 /// A daemon that has just been started does not start anything from it, and says what is damaged.
-async fn refused(world: &mut World, snapshot: &str, capture: &Path, faults: &mut Vec<Fault>) -> Result<()> {
+async fn refused(world: &mut World, snapshot: &str, saved_state: &Path, faults: &mut Vec<Fault>) -> Result<()> {
     world.restart(WarmContainers::None)?;
     faults.extend(world.settle().await?);
     let answer = world.daemon.try_ask(Method::POST, "/sandboxes", Some(json!({ "snapshot": snapshot }))).await?;
     let said = answer.body.to_string();
-    let id = capture.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let id = saved_state.file_name().unwrap_or_default().to_string_lossy().into_owned();
     if answer.status < 400 {
         faults.push((Kind::DataLost, format!("a sandbox was started from a damaged layer: {said}")));
         world.daemon.act(&word(&answer.body, "id"), "terminate").await?;
     } else if !said.contains(&id) {
-        faults.push((Kind::WrongAnswer, format!("the refusal does not name capture {id}: {said}")));
+        faults.push((Kind::WrongAnswer, format!("the refusal does not name saved state {id}: {said}")));
     }
     Ok(())
 }

@@ -5,7 +5,7 @@ use dorm_testing::Daemon;
 
 use super::listing;
 use super::tree::Tree;
-use crate::voice::Voice;
+use crate::dialogue::Dialogue;
 use crate::world::Stage;
 
 /// Needs nothing of an image but `sh`, `od` and `tr`.
@@ -21,7 +21,7 @@ done
 /// A counter that only memory holds.
 #[derive(Clone, Debug)]
 pub(super) struct Counter {
-    voice: Voice,
+    dialogue: Dialogue,
     /// Process id and secret.
     held: String,
     count: u64,
@@ -34,15 +34,15 @@ impl Counter {
         if there["processes"].as_array().is_none_or(|there| !there.is_empty()) {
             bail!("sandbox {id} began without memory, and has processes: {there}");
         }
-        let mut voice = Voice::begin(daemon, id, PROGRAM).await?;
-        let line = voice.say(daemon, id, "begin").await?;
+        let mut dialogue = Dialogue::begin(daemon, id, PROGRAM).await?;
+        let line = dialogue.say(daemon, id, "begin").await?;
         let (held, count) = line.rsplit_once(' ').context("a count")?;
-        Ok(Self { held: held.to_owned(), count: count.parse().context("a count")?, voice })
+        Ok(Self { held: held.to_owned(), count: count.parse().context("a count")?, dialogue })
     }
 
     /// Counts, and says so if it does not go on where it was.
     pub(super) async fn count(&mut self, daemon: &Daemon, id: &str) -> Result<()> {
-        let line = self.voice.say(daemon, id, "count").await;
+        let line = self.dialogue.say(daemon, id, "count").await;
         let line = line.with_context(|| format!("the counter of sandbox {id} does not answer"))?;
         self.count += 1;
         let wanted = format!("{} {}", self.held, self.count);

@@ -1,11 +1,11 @@
-//! Doing a deed of a walk: asked of the daemon as any client would, done in the model, and compared.
+//! Doing a action of a walk: asked of the daemon as any client would, done in the model, and compared.
 
 use anyhow::{Context as _, Result, bail};
 use reqwest::Method;
 use serde_json::{Value, json};
 
+use super::action::{Action, Keep};
 use super::cast::{Body, Counter, Shot};
-use super::deed::{Deed, Keep};
 use super::walk::{Over, Walk};
 use crate::host::word;
 use crate::world::Stage;
@@ -16,36 +16,36 @@ const MEMORY_BYTES: u64 = 128 << 20;
 const CHANGES: std::ops::RangeInclusive<u32> = 1..=8;
 
 impl Walk<'_> {
-    pub(super) async fn perform(&mut self, deed: Deed) -> Result<()> {
-        match deed {
-            Deed::Create { named } => self.create(named).await,
-            Deed::Restore { shot, named } => self.restore(shot, named).await,
-            Deed::Work { body } => self.work(body).await,
-            Deed::Suspend { body } => self.suspend(body).await,
-            Deed::Resume { body } => {
+    pub(super) async fn perform(&mut self, action: Action) -> Result<()> {
+        match action {
+            Action::Create { named } => self.create(named).await,
+            Action::Restore { shot, named } => self.restore(shot, named).await,
+            Action::Work { body } => self.work(body).await,
+            Action::Suspend { body } => self.suspend(body).await,
+            Action::Resume { body } => {
                 self.world.daemon.act(&self.bodies[body].id, "resume").await?;
                 self.bodies[body].stage = Stage::Running;
                 self.check(body).await
             }
-            Deed::Evict { body } => {
+            Action::Evict { body } => {
                 self.world.daemon.act(&self.bodies[body].id, "evict").await?;
                 self.bodies[body].stage = Stage::Evicted;
                 Ok(())
             }
-            Deed::Checkpoint { body, kind } => self.checkpoint(body, kind).await,
-            Deed::Clone { body, named } => self.clone_of(body, named).await,
-            Deed::Fork { body, count } => self.fork(body, count).await,
-            Deed::Rewind { body, shot, keep } => self.rewind(body, shot, keep).await,
-            Deed::Promote { body, keep } => self.promote(body, keep).await,
-            Deed::Remove { shot } => self.remove(shot).await,
-            Deed::Terminate { body } => {
+            Action::Checkpoint { body, kind } => self.checkpoint(body, kind).await,
+            Action::Clone { body, named } => self.clone_of(body, named).await,
+            Action::Fork { body, count } => self.fork(body, count).await,
+            Action::Rewind { body, shot, keep } => self.rewind(body, shot, keep).await,
+            Action::Promote { body, keep } => self.promote(body, keep).await,
+            Action::Remove { shot } => self.remove(shot).await,
+            Action::Terminate { body } => {
                 self.world.daemon.act(&self.bodies[body].id, "terminate").await?;
                 let body = self.bodies.remove(body);
                 self.over.push(Over::Sandbox(body.id));
                 Ok(())
             }
-            Deed::Collect => self.collect().await,
-            Deed::AskTheDead => self.ask_the_dead().await,
+            Action::Collect => self.collect().await,
+            Action::AskTheDead => self.ask_the_dead().await,
         }
     }
 
@@ -281,7 +281,7 @@ impl Walk<'_> {
         self.world.daemon.ask(Method::DELETE, &format!("/snapshots/{id}"), None).await.map(drop)
     }
 
-    /// Collecting frees nothing that is needed: what is listed afterwards is compared as after each deed.
+    /// Collecting frees nothing that is needed: what is listed afterwards is compared as after each action.
     async fn collect(&mut self) -> Result<()> {
         let freed = self.world.daemon.post("/gc", json!({})).await?;
         let needed = self.shots.iter().map(|shot| &shot.id).chain(self.bodies.iter().map(|body| &body.id));

@@ -1,16 +1,16 @@
-//! One walk: deeds from one seed in a daemon that has nothing else, each compared with the model.
+//! One walk: actions from one seed in a daemon that has nothing else, each compared with the model.
 
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 
+use super::action::Kind;
 use super::cast::{Body, Shot};
-use super::deed::Kind;
 use super::tree::Tree;
-use crate::voice::PATIENCE;
+use crate::dialogue::PATIENCE;
 use crate::world::{Stage, World};
 
-/// How many deeds a walk has.
+/// How many actions a walk has.
 const DEEDS: std::ops::RangeInclusive<u32> = 12..=20;
 
 pub(super) struct Walk<'a> {
@@ -56,10 +56,10 @@ impl<'a> Walk<'a> {
     /// Walks to the end, and leaves nothing.
     pub(super) async fn run(&mut self) -> Result<()> {
         for _ in 0..self.random.u32(DEEDS) {
-            let deed = self.choose();
-            let kind = self.kind(deed);
-            self.steps.push(self.describe(deed));
-            self.perform(deed).await?;
+            let action = self.choose();
+            let kind = self.kind(action);
+            self.steps.push(self.describe(action));
+            self.perform(action).await?;
             self.done.push(kind);
             self.is_as_listed().await?;
         }

@@ -2,7 +2,7 @@
 //! the background while the sandbox keeps running or stays suspended.
 
 use dorm_lifecycle::{
-    Actor as By, Attachment, AttachmentError, Command, EventKind, Input, Observation, Outcome, SpecError, State,
+    Attachment, AttachmentError, Command, EventKind, Initiator, Input, Observation, Outcome, SpecError, State,
     check_attachments, free_slot,
 };
 
@@ -13,7 +13,12 @@ use crate::view::SandboxView;
 use crate::volumes::VolumeProblem;
 
 impl Actor {
-    pub(super) async fn change_attachments(&mut self, change: AttachmentChange, by: By, reply: Reply<SandboxView>) {
+    pub(super) async fn change_attachments(
+        &mut self,
+        change: AttachmentChange,
+        by: Initiator,
+        reply: Reply<SandboxView>,
+    ) {
         // The attachments are only known when the operation in the background ends.
         if self.record.sandbox.state.background().is_some() {
             self.later.push_back(Message::Attachments { change, by, reply });
@@ -81,7 +86,7 @@ impl Actor {
         if matches!((&sandbox.state, observation), (State::Suspended { .. }, Observation::Attached))
             && self.shared.parking.leave(&sandbox.id)
         {
-            self.note(EventKind::Evicted, By::Host, None).await;
+            self.note(EventKind::Evicted, Initiator::Host, None).await;
         }
         self.shared.settle_volumes();
     }

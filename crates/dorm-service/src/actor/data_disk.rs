@@ -1,6 +1,6 @@
 //! Pauses a sandbox while the host's disk has no room for its writes, and lets it continue.
 
-use dorm_lifecycle::{Actor as By, EventKind, State};
+use dorm_lifecycle::{EventKind, Initiator, State};
 
 use super::Actor;
 use crate::effects;
@@ -21,7 +21,7 @@ impl Actor {
             Ok(Ok(())) => {
                 let (free, goes_on) = (self.shared.paused_for_disk.free_bytes(), self.shared.goes_on_bytes());
                 let detail = format!("{free} bytes of the host's disk are free; it continues when {goes_on} are");
-                self.note(EventKind::DiskPaused, By::Host, Some(detail)).await;
+                self.note(EventKind::DiskPaused, Initiator::Host, Some(detail)).await;
             }
             Ok(Err(error)) => {
                 self.shared.paused_for_disk.leave(&sandbox);
@@ -46,7 +46,7 @@ impl Actor {
         match tokio::time::timeout(effects::UNDO, self.shared.engine.go_on(&run)).await {
             Ok(Ok(())) => {
                 self.shared.paused_for_disk.leave(&sandbox);
-                self.note(EventKind::DiskResumed, By::Host, None).await;
+                self.note(EventKind::DiskResumed, Initiator::Host, None).await;
             }
             Ok(Err(error)) => {
                 tracing::warn!(%run, error = %error.chain(), "cannot let a paused sandbox continue; retrying")

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use dorm_agent_client::Agent;
-use dorm_lifecycle::{Actor as By, Observation, State};
+use dorm_lifecycle::{Initiator, Observation, State};
 use dorm_store::Change;
 use futures_util::future::BoxFuture;
 
@@ -149,7 +149,7 @@ impl Actor {
     /// record is up to date.
     pub(super) async fn note_reach(&mut self, observation: Observation) -> bool {
         let Some(made) = self.changes(observation) else { return true };
-        match self.commit(made, Change::default(), By::Host, Measured::default()).await {
+        match self.commit(made, Change::default(), Initiator::Host, Measured::default()).await {
             Ok(()) => true,
             Err(error) => {
                 tracing::warn!(sandbox = %self.record.sandbox.id, error = %chain(&error), "cannot record whether a run answers");

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use dorm_lifecycle::{
-    Actor as By, BackgroundWork, CaptureId, Effect, EventKind, Input, Observation, Outcome, Sandbox, SnapshotId,
+    BackgroundWork, Effect, EventKind, Initiator, Input, Observation, Outcome, Sandbox, SavedStateId, SnapshotId,
     SnapshotKind, State, Step,
 };
 use dorm_store::{
@@ -45,7 +45,7 @@ pub(super) struct Recorded {
 impl Actor {
     /// Records what a command leads to, before anything is done. If this fails, nothing has
     /// changed.
-    pub(super) async fn record_command(&mut self, made: Step, by: By) -> Result<(), ServiceError> {
+    pub(super) async fn record_command(&mut self, made: Step, by: Initiator) -> Result<(), ServiceError> {
         // Recording the run also takes its leases.
         let _leasing = self.shared.grant_leases(Some(&self.record.sandbox), &made.next).await?;
         self.record_operation(made, by, None).await
@@ -54,7 +54,7 @@ impl Actor {
     async fn record_operation(
         &mut self,
         made: Step,
-        by: By,
+        by: Initiator,
         asked: Option<&SnapshotAsked>,
     ) -> Result<(), ServiceError> {
         let mut change = Change { discard: discarded(&self.record.sandbox, &made.next), ..Change::default() };
@@ -62,23 +62,23 @@ impl Actor {
         if dorm_steps::planted::is(dorm_steps::planted::Planted::ImageReleasedEarly)
             && let State::Suspending { image: Some(image), .. } = &made.next.state
         {
-            change.discard.push(image.capture.clone());
+            change.discard.push(image.saved_state.clone());
         }
         // Without an effect no operation begins, and one in progress continues unchanged.
         if made.effect.is_none() {
             return self.commit(made, change, by, Measured::default()).await;
         }
         self.by = by;
-        let capture = to_write(&self.shared, &made.next.state);
-        let operation = operation(&made.next, by, self.shared.now(), capture.as_ref());
-        let snapshot = match (asked, &capture) {
-            (Some(asked), Some(capture)) => Some(snapshot_record(&self.shared, &made.next, asked, capture)),
+        let saved_state = to_write(&self.shared, &made.next.state);
+        let operation = operation(&made.next, by, self.shared.now(), saved_state.as_ref());
+        let snapshot = match (asked, &saved_state) {
+            (Some(asked), Some(saved_state)) => Some(snapshot_record(&self.shared, &made.next, asked, saved_state)),
             _ => None,
         };
         change.operations.extend(operation.clone());
         change.snapshots.extend(snapshot.clone());
         self.commit(made, change, by, Measured::default()).await?;
-        (self.capture, self.operation, self.snapshot) = (capture, operation, snapshot);
+        (self.saved_state, self.operation, self.snapshot) = (saved_state, operation, snapshot);
         Ok(())
     }
 
@@ -108,7 +108,7 @@ impl Actor {
             let future = made.abandoned.as_ref().and_then(|_| change.snapshots.last().cloned());
             match self.commit(made, change, self.by, measured).await {
                 Ok(()) => {
-                    self.capture = going.as_ref().and_then(|going| going.capture.clone());
+                    self.saved_state = going.as_ref().and_then(|going| going.saved_state.clone());
                     self.operation = going;
                     if let Some(future) = future {
                         self.shared.removals.note(&future);
@@ -148,7 +148,7 @@ impl Actor {
         let open = self
             .operation
             .clone()
-            .or_else(|| operation(&self.record.sandbox, self.by, self.shared.now(), self.capture.as_ref()));
+            .or_else(|| operation(&self.record.sandbox, self.by, self.shared.now(), self.saved_state.as_ref()));
         let was = self.record.sandbox.state.operation();
         if let Some(now) = next.state.operation()
             && was == Some(now)
@@ -165,8 +165,8 @@ impl Actor {
             change.operations.push(ended);
         }
         // Files of it that cannot be removed stay on record until they are.
-        if let (OperationResult::Failed(_), Some(capture)) = (&result, &self.capture) {
-            change.discard.push(capture.clone());
+        if let (OperationResult::Failed(_), Some(saved_state)) = (&result, &self.saved_state) {
+            change.discard.push(saved_state.clone());
         }
         if let Some(snapshot) = &mut self.snapshot {
             snapshot.status = match &result {
@@ -178,7 +178,7 @@ impl Actor {
             change.snapshots.push(snapshot.clone());
         }
         if let Some(abandoned) = &made.abandoned {
-            change.discard.retain(|capture| *capture != abandoned.image.capture);
+            change.discard.retain(|saved_state| *saved_state != abandoned.image.saved_state);
             change.snapshots.push(future_record(&self.shared, &self.record.sandbox, abandoned));
         }
         if made.effect.is_some() {
@@ -196,7 +196,7 @@ impl Actor {
         &mut self,
         made: Step,
         mut change: Change,
-        by: By,
+        by: Initiator,
         measured: Measured,
     ) -> Result<(), ServiceError> {
         let operation = made.next.state.operation().or(self.record.sandbox.state.operation()).cloned();
@@ -206,7 +206,7 @@ impl Actor {
                 sandbox: made.next.id.clone(),
                 at: self.shared.now(),
                 kind,
-                actor: by,
+                initiator: by,
                 operation: operation.clone(),
                 generation: made.next.generation,
                 detail,
@@ -229,14 +229,14 @@ impl Actor {
     }
 
     /// Records an event that changes no state.
-    pub(super) async fn note(&mut self, kind: EventKind, by: By, detail: Option<String>) {
+    pub(super) async fn note(&mut self, kind: EventKind, by: Initiator, detail: Option<String>) {
         let sandbox = &self.record.sandbox;
         let event = NewEvent {
             project: sandbox.project.clone(),
             sandbox: sandbox.id.clone(),
             at: self.shared.now(),
             kind,
-            actor: by,
+            initiator: by,
             operation: None,
             generation: sandbox.generation,
             detail,
@@ -289,7 +289,7 @@ impl Actor {
 impl SnapshotAsked {
     /// Returns a request for a snapshot by a user.
     pub(crate) fn new(id: SnapshotId, kind: SnapshotKind, removal: Removal) -> Self {
-        let (made_by, by) = (Maker::Request, By::User);
+        let (made_by, by) = (Maker::Request, Initiator::User);
         Self { id, kind, labels: BTreeMap::new(), removal, made_by, by, begun: None }
     }
 
@@ -302,14 +302,16 @@ impl SnapshotAsked {
 }
 
 /// Returns the id for the saved state that the operation in `state` writes, if it writes one.
-fn to_write(shared: &Shared, state: &State) -> Option<CaptureId> {
+fn to_write(shared: &Shared, state: &State) -> Option<SavedStateId> {
     match state {
-        State::Suspending { .. } | State::Snapshotting { .. } => Some(shared.ids().capture()),
+        State::Suspending { .. } | State::Snapshotting { .. } => Some(shared.ids().saved_state()),
         State::Running { background: Some(background), .. } | State::Suspended { background: Some(background), .. } => {
             match &background.work {
                 BackgroundWork::Attach { .. } => None,
-                BackgroundWork::PrepareRewind(rewind) => rewind.target.as_ref().map(|target| target.capture.clone()),
-                BackgroundWork::Snapshot(_) => Some(shared.ids().capture()),
+                BackgroundWork::PrepareRewind(rewind) => {
+                    rewind.target.as_ref().map(|target| target.saved_state.clone())
+                }
+                BackgroundWork::Snapshot(_) => Some(shared.ids().saved_state()),
             }
         }
         State::Running { background: None, .. }
@@ -324,9 +326,9 @@ fn to_write(shared: &Shared, state: &State) -> Option<CaptureId> {
 /// Returns the record of the operation that `sandbox` is in.
 fn operation(
     sandbox: &Sandbox,
-    by: By,
+    by: Initiator,
     now: dorm_lifecycle::Timestamp,
-    capture: Option<&CaptureId>,
+    saved_state: Option<&SavedStateId>,
 ) -> Option<OperationRecord> {
     let (kind, id, deadline) = match &sandbox.state {
         State::Pending { operation, deadline, .. } => (OperationKind::Create, operation, deadline),
@@ -355,10 +357,10 @@ fn operation(
         id: id.clone(),
         kind,
         sandbox: Some(sandbox.id.clone()),
-        actor: by,
+        initiator: by,
         began: now,
         deadline: *deadline,
-        capture: capture.cloned(),
+        saved_state: saved_state.cloned(),
         fork: None,
         promote: None,
         ended: None,
@@ -366,11 +368,16 @@ fn operation(
 }
 
 /// Returns the record of the operation that a new sandbox is in.
-pub(crate) fn first_operation(sandbox: &Sandbox, by: By) -> Option<OperationRecord> {
+pub(crate) fn first_operation(sandbox: &Sandbox, by: Initiator) -> Option<OperationRecord> {
     operation(sandbox, by, sandbox.created, None)
 }
 
-fn snapshot_record(shared: &Shared, sandbox: &Sandbox, asked: &SnapshotAsked, capture: &CaptureId) -> SnapshotRecord {
+fn snapshot_record(
+    shared: &Shared,
+    sandbox: &Sandbox,
+    asked: &SnapshotAsked,
+    saved_state: &SavedStateId,
+) -> SnapshotRecord {
     SnapshotRecord {
         id: asked.id.clone(),
         project: sandbox.project.clone(),
@@ -382,7 +389,7 @@ fn snapshot_record(shared: &Shared, sandbox: &Sandbox, asked: &SnapshotAsked, ca
         },
         parent: sandbox.parent().cloned(),
         kind: asked.kind,
-        capture: capture.clone(),
+        saved_state: saved_state.clone(),
         image: sandbox.spec.image.clone(),
         layer: sandbox.spec.layer.clone(),
         resources: sandbox.spec.resources,
@@ -410,7 +417,7 @@ fn measure(ended: &OperationRecord, result: &OperationResult) {
 }
 
 /// Returns the saved states that `before` keeps and `next` does not.
-fn discarded(before: &Sandbox, next: &Sandbox) -> Vec<CaptureId> {
-    let kept: Vec<_> = next.captures().collect();
-    before.captures().filter(|capture| !kept.contains(capture)).cloned().collect()
+fn discarded(before: &Sandbox, next: &Sandbox) -> Vec<SavedStateId> {
+    let kept: Vec<_> = next.saved_states().collect();
+    before.saved_states().filter(|saved_state| !kept.contains(saved_state)).cloned().collect()
 }

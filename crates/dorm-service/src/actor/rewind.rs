@@ -1,8 +1,7 @@
 //! Rewinds: the request to the lifecycle, and the record of the state that a rewind abandons.
 
 use dorm_lifecycle::{
-    Abandoned, Actor as By, Command, Future, Input, Outcome, Resources, Rewind, Sandbox, SleepImage, SnapshotKind,
-    State,
+    Abandoned, Command, Future, Initiator, Input, Outcome, Resources, Rewind, Sandbox, SleepImage, SnapshotKind, State,
 };
 use dorm_store::{Code, Maker, Removal, SnapshotRecord, SnapshotStatus};
 
@@ -39,7 +38,7 @@ impl Actor {
             let _ = reply.send(Err(self.failed("rewind", Failure::new(Code::Internal, "it has no effect"))));
             return;
         };
-        match self.record_command(made, By::User).await {
+        match self.record_command(made, Initiator::User).await {
             Ok(()) => {
                 self.waiting.push(Waiting::View("rewind", reply));
                 self.begin(effect);
@@ -54,7 +53,7 @@ impl Actor {
         let RewindAsked { to, future } = asked;
         let own = to.source == self.record.sandbox.id;
         let copy = || SleepImage {
-            capture: self.shared.ids().capture(),
+            saved_state: self.shared.ids().saved_state(),
             generation: if own { to.generation } else { 0 },
             taken: to.created,
             bytes: to.bytes,
@@ -65,7 +64,7 @@ impl Actor {
             SnapshotKind::Filesystem => {
                 let own = self.record.sandbox.spec.resources;
                 let disk_bytes = own.disk_bytes.max(to.resources.disk_bytes);
-                (None, Some(to.capture.clone()), Resources { disk_bytes, ..own })
+                (None, Some(to.saved_state.clone()), Resources { disk_bytes, ..own })
             }
         };
         Rewind { to: to.id.clone(), target, layer, resources, future: future.clone() }
@@ -74,7 +73,7 @@ impl Actor {
     /// Forgets that a copy was verified, once nothing relies on that.
     pub(super) fn forget_verified(&self, before: &State, next: &State) {
         if let (Some(Rewind { target: Some(target), .. }), None) = (before.rewind(), next.rewind()) {
-            self.shared.removals.forget_verified(&target.capture);
+            self.shared.removals.forget_verified(&target.saved_state);
         }
     }
 }
@@ -90,7 +89,7 @@ pub(super) fn future_record(shared: &Shared, before: &Sandbox, abandoned: &Aband
         generation: image.generation,
         parent: before.parent().cloned(),
         kind: SnapshotKind::Memory,
-        capture: image.capture.clone(),
+        saved_state: image.saved_state.clone(),
         image: before.spec.image.clone(),
         layer: before.spec.layer.clone(),
         resources: before.spec.resources,

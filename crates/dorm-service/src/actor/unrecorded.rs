@@ -27,7 +27,7 @@ impl Actor {
         if dorm_steps::planted::is(dorm_steps::planted::Planted::CommitReportedFailed)
             && let Observation::Saved(image) = &observation
         {
-            let seen = effects::give_up_image(&self.task(), &image.capture, &reason).await;
+            let seen = effects::give_up_image(&self.task(), &image.saved_state, &reason).await;
             self.agent = seen.agent;
             return Some(seen.observation);
         }
@@ -43,10 +43,10 @@ impl Actor {
             // This failure could not be recorded either, so there may be no room for it. No record
             // names the files.
             failed @ (Observation::SaveFailed(_) | Observation::SnapshotFailed(_) | Observation::RunLost(_)) => {
-                if let Some(capture) = &self.capture
-                    && let Err(error) = self.shared.pool.remove(capture).await
+                if let Some(saved_state) = &self.saved_state
+                    && let Err(error) = self.shared.storage.remove(saved_state).await
                 {
-                    tracing::warn!(%capture, error = %chain(&error), "cannot remove an unrecorded saved state; the next start removes it");
+                    tracing::warn!(%saved_state, error = %chain(&error), "cannot remove an unrecorded saved state; the next start removes it");
                 }
                 failed
             }

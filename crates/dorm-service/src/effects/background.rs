@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use dorm_agent_client::{Agent, Busy};
 use dorm_lifecycle::{
-    Attachment, BackgroundWork, CaptureId, Observation, RunId, Sandbox, SleepImage, SnapshotId, SnapshotKind,
+    Attachment, BackgroundWork, Observation, RunId, Sandbox, SavedStateId, SleepImage, SnapshotId, SnapshotKind,
 };
 use dorm_store::Code;
 
@@ -89,7 +89,7 @@ pub(super) async fn evict(task: &Task, run: &RunId) -> Seen {
 
 /// Copies the saved state of a memory snapshot for the sandbox; the snapshot was verified to its
 /// last byte just before.
-pub(super) async fn prepare_rewind(task: &Task, to: &SnapshotId, target: &CaptureId) -> Seen {
+pub(super) async fn prepare_rewind(task: &Task, to: &SnapshotId, target: &SavedStateId) -> Seen {
     let copied = task.sandbox.state.background().and_then(|background| match &background.work {
         BackgroundWork::PrepareRewind(rewind) => rewind.target.as_ref(),
         BackgroundWork::Attach { .. } | BackgroundWork::Snapshot(_) => None,
@@ -98,8 +98,8 @@ pub(super) async fn prepare_rewind(task: &Task, to: &SnapshotId, target: &Captur
     let (shared, to, copy) = (task.shared.clone(), to.clone(), target.clone());
     let copied = async move {
         let snapshot = shared.store.snapshot(&to).await?.ok_or(ServiceError::NoSnapshot(to))?;
-        let copied = shared.pool.copy(&snapshot.capture, &copy).await?;
-        Ok(Written { bytes: copied.capture.bytes(), shares_data: copied.shares_data })
+        let copied = shared.storage.copy(&snapshot.saved_state, &copy).await?;
+        Ok(Written { bytes: copied.saved_state.bytes(), shares_data: copied.shares_data })
     };
     match to_its_end(task, "preparing a rewind", limit, target, copied).await {
         Ok(_) => {
@@ -115,36 +115,36 @@ pub(super) async fn prepare_rewind(task: &Task, to: &SnapshotId, target: &Captur
 /// when the snapshot is needed.
 pub(super) async fn snapshot_image(task: &Task, image: &SleepImage) -> Seen {
     let limit = task.shared.settings.limits.copy_of(std::iter::once(image));
-    let Some(capture) = task.capture.clone() else {
+    let Some(saved_state) = task.saved_state.clone() else {
         return Seen::failed(Observation::SnapshotFailed, unrecorded());
     };
-    let (own, image, to) = (task.clone(), image.clone(), capture.clone());
+    let (own, image, to) = (task.clone(), image.clone(), saved_state.clone());
     let made = async move {
         match own.kind {
             SnapshotKind::Memory => {
-                let copied = own.shared.pool.copy_checked(&image.capture, &to).await;
+                let copied = own.shared.storage.copy_checked(&image.saved_state, &to).await;
                 if let Err(error) = &copied {
                     own.shared.is_damaged(error).await;
                 }
                 let copied = copied?;
-                Ok(Written { bytes: copied.capture.bytes(), shares_data: copied.shares_data })
+                Ok(Written { bytes: copied.saved_state.bytes(), shares_data: copied.shares_data })
             }
             SnapshotKind::Filesystem => Ok(Written::of(files_of_image(&own, &image).await?.bytes())),
         }
     };
-    match to_its_end(task, "taking a snapshot", limit, &capture, made).await {
+    match to_its_end(task, "taking a snapshot", limit, &saved_state, made).await {
         Ok(written) => Seen { written, ..Seen::of(Observation::SnapshotTaken) },
         Err(failure) => Seen::failed(Observation::SnapshotFailed, failure),
     }
 }
 
-/// Waits for `work`, which writes `capture`, up to its limit. The disk may still write after that:
+/// Waits for `work`, which writes `saved_state`, up to its limit. The disk may still write after that:
 /// what it has written by its end is removed then, or at the next start.
 async fn to_its_end(
     task: &Task,
     what: &str,
     limit: Duration,
-    capture: &CaptureId,
+    saved_state: &SavedStateId,
     work: impl Future<Output = Result<Written, Failure>> + Send + 'static,
 ) -> Result<Written, Failure> {
     let mut working = task.shared.spawn(work);
@@ -152,11 +152,11 @@ async fn to_its_end(
         Ok(Ok(done)) => done,
         Ok(Err(unfinished)) => Err(Failure::new(Code::Internal, unfinished.to_string())),
         Err(_) => {
-            let (pool, capture) = (task.shared.pool.clone(), capture.clone());
+            let (storage, saved_state) = (task.shared.storage.clone(), saved_state.clone());
             task.shared.spawn(async move {
                 let _ = working.await;
-                if let Err(error) = pool.remove(&capture).await {
-                    tracing::warn!(%capture, error = %chain(&error), "cannot remove an incomplete saved state; the next start removes it");
+                if let Err(error) = storage.remove(&saved_state).await {
+                    tracing::warn!(%saved_state, error = %chain(&error), "cannot remove an incomplete saved state; the next start removes it");
                 }
             });
             Err(too_late(what, (limit, OPERATION_LIMIT)))

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use dorm_agent_client::{Agent, AgentError, ExitStatus, Offsets, Output, ProcessSpec, Signal, Target};
-use dorm_pool::ImageConfig;
+use dorm_storage::ImageConfig;
 use futures_util::StreamExt as _;
 
 use super::{Task, reach};

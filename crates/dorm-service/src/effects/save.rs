@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use dorm_agent_client::{Agent, AgentError};
-use dorm_engine::{CapturedFile, EngineError};
+use dorm_engine::{EngineError, SavedFile};
 #[cfg(feature = "planted-bugs")]
-use dorm_lifecycle::CaptureId;
+use dorm_lifecycle::SavedStateId;
 use dorm_lifecycle::{Access, Observation, Origin, RunId, SleepImage, SnapshotKind, State};
-use dorm_pool::{Capture, CaptureDraft, CaptureFacts, WrittenFile};
+use dorm_storage::{SavedState, SavedStateDraft, SavedStateFacts, WrittenFile};
 use dorm_store::Code;
 use dorm_volume::VolumeError;
 
@@ -67,11 +67,15 @@ pub(super) async fn save(task: &Task, run: &RunId) -> Seen {
     let limit = task.shared.settings.limits.suspend_of(&task.sandbox);
     let taken = task.shared.now();
     let mut progress = Progress::default();
-    let captured = within_limit((limit, OPERATION_LIMIT), "suspending", capture(task, run, &mut progress)).await;
-    match captured {
-        Ok(capture) => {
-            let image =
-                SleepImage { bytes: capture.bytes(), capture: capture.id, generation: task.sandbox.generation, taken };
+    let saved = within_limit((limit, OPERATION_LIMIT), "suspending", write_saved_state(task, run, &mut progress)).await;
+    match saved {
+        Ok(saved_state) => {
+            let image = SleepImage {
+                bytes: saved_state.bytes(),
+                saved_state: saved_state.id,
+                generation: task.sandbox.generation,
+                taken,
+            };
             for agent in [&task.agent, &progress.agent].into_iter().flatten() {
                 agent.close();
             }
@@ -116,22 +120,22 @@ pub(super) async fn snapshot(task: &Task, run: &RunId) -> Seen {
         return seen;
     }
     match within_limit(limit, "taking a snapshot", commit(task, written)).await {
-        Ok(capture) => Seen { written: super::Written::of(capture.bytes()), ..seen },
+        Ok(saved_state) => Seen { written: super::Written::of(saved_state.bytes()), ..seen },
         Err(failure) => {
-            remove_capture(task).await;
+            remove_saved_state(task).await;
             let Seen { observation, failure, .. } = Seen::failed(Observation::SnapshotFailed, failure);
             Seen { observation, failure, ..seen }
         }
     }
 }
 
-async fn capture(task: &Task, run: &RunId, progress: &mut Progress) -> Result<Capture, Failure> {
+async fn write_saved_state(task: &Task, run: &RunId, progress: &mut Progress) -> Result<SavedState, Failure> {
     commit(task, write(task, run, progress).await?).await
 }
 
 /// A memory image that is written, but not committed yet.
 struct Written {
-    draft: CaptureDraft,
+    draft: SavedStateDraft,
     files: Vec<WrittenFile>,
     /// The directory of the memory image.
     memory: PathBuf,
@@ -142,7 +146,7 @@ struct Written {
 /// Pauses the guest and has its memory image written.
 async fn write(task: &Task, run: &RunId, progress: &mut Progress) -> Result<Written, Failure> {
     let shared = &task.shared;
-    let Some(id) = &task.capture else { return Err(unrecorded()) };
+    let Some(id) = &task.saved_state else { return Err(unrecorded()) };
     if shared.paused_for_disk.leave(&task.sandbox.id) {
         // Its agent has to answer once more. If this fails, the next check of the disk pauses it
         // again.
@@ -152,13 +156,13 @@ async fn write(task: &Task, run: &RunId, progress: &mut Progress) -> Result<Writ
     make_ready(task, run, progress).await?;
     let began = Instant::now();
     let need = shared.engine.usage(run).await.map_err(|error| progress.met(error))?.memory_bytes;
-    let draft = shared.pool.begin(id, need).await?;
+    let draft = shared.storage.begin(id, need).await?;
     let into = match task.kind {
         SnapshotKind::Memory => draft.directory().to_owned(),
         SnapshotKind::Filesystem => draft.make_memory().await?,
     };
     progress.held = true;
-    let written = shared.engine.capture(run, &into).await;
+    let written = shared.engine.save(run, &into).await;
     let written = match written {
         Ok(written) => written,
         Err(error) => {
@@ -172,9 +176,9 @@ async fn write(task: &Task, run: &RunId, progress: &mut Progress) -> Result<Writ
         abandon(draft).await;
         return Err(why);
     }
-    tracing::debug!(%run, took = ?began.elapsed(), stopped = ?written.stopped, "captured");
+    tracing::debug!(%run, took = ?began.elapsed(), stopped = ?written.stopped, "saved");
     let build = written.build;
-    let files = written.files.into_iter().map(|CapturedFile { name, bytes }| WrittenFile { name, bytes });
+    let files = written.files.into_iter().map(|SavedFile { name, bytes }| WrittenFile { name, bytes });
     Ok(Written { draft, files: files.collect(), memory: into, build })
 }
 
@@ -193,27 +197,32 @@ fn unsynced(error: VolumeError) -> Failure {
 }
 
 /// Commits what was written as a saved state: durable and with hashes.
-async fn commit(task: &Task, written: Written) -> Result<Capture, Failure> {
+async fn commit(task: &Task, written: Written) -> Result<SavedState, Failure> {
     let began = Instant::now();
-    let facts = CaptureFacts { build: written.build.clone(), ..facts(task) };
-    let capture = match task.kind {
+    let facts = SavedStateFacts { build: written.build.clone(), ..facts(task) };
+    let saved_state = match task.kind {
         SnapshotKind::Memory => written.draft.commit(facts, &written.files).await,
         SnapshotKind::Filesystem => {
             written.draft.check_memory(&written.files).await?;
             return read_files(task, written.draft, &written.memory, facts).await;
         }
     };
-    let capture = capture?;
-    tracing::debug!(capture = %capture.id, bytes = capture.bytes(), took = ?began.elapsed(), "committed");
-    Ok(capture)
+    let saved_state = saved_state?;
+    tracing::debug!(saved_state = %saved_state.id, bytes = saved_state.bytes(), took = ?began.elapsed(), "committed");
+    Ok(saved_state)
 }
 
 /// Reads the files out of the memory image in `memory` and commits them as a saved state.
-async fn read_files(task: &Task, draft: CaptureDraft, memory: &Path, facts: CaptureFacts) -> Result<Capture, Failure> {
+async fn read_files(
+    task: &Task,
+    draft: SavedStateDraft,
+    memory: &Path,
+    facts: SavedStateFacts,
+) -> Result<SavedState, Failure> {
     let began = Instant::now();
     let read = async {
-        let pool = &task.shared.pool;
-        let below = pool.below(&facts.image, facts.layer.as_ref()).await?;
+        let storage = &task.shared.storage;
+        let below = storage.below(&facts.image, facts.layer.as_ref()).await?;
         let tree = draft.begin_tree(below).await?;
         let sink = Box::new(tree.clone());
         let left_out = task.shared.engine.read_files(memory, sink).await?;
@@ -227,20 +236,20 @@ async fn read_files(task: &Task, draft: CaptureDraft, memory: &Path, facts: Capt
         }
     };
     let reading = began.elapsed();
-    let capture = draft.commit_tree(facts, tree).await?;
+    let saved_state = draft.commit_tree(facts, tree).await?;
     let committing = began.elapsed() - reading;
-    tracing::debug!(capture = %capture.id, tree = ?capture.tree, ?left_out, ?reading, ?committing, "files committed");
-    Ok(capture)
+    tracing::debug!(saved_state = %saved_state.id, tree = ?saved_state.tree, ?left_out, ?reading, ?committing, "files committed");
+    Ok(saved_state)
 }
 
 /// Commits the files in the image of a suspended sandbox as a saved state. Nothing is run.
-pub(crate) async fn files_of_image(task: &Task, image: &SleepImage) -> Result<Capture, Failure> {
+pub(crate) async fn files_of_image(task: &Task, image: &SleepImage) -> Result<SavedState, Failure> {
     let shared = &task.shared;
-    let Some(id) = &task.capture else { return Err(unrecorded()) };
+    let Some(id) = &task.saved_state else { return Err(unrecorded()) };
     let attempt = async {
-        let source = shared.pool.check(&image.capture).await?;
-        let draft = shared.pool.begin(id, 0).await?;
-        let facts = CaptureFacts { generation: image.generation, taken: image.taken, ..facts(task) };
+        let source = shared.storage.check(&image.saved_state).await?;
+        let draft = shared.storage.begin(id, 0).await?;
+        let facts = SavedStateFacts { generation: image.generation, taken: image.taken, ..facts(task) };
         read_files(task, draft, &source.directory, facts).await
     };
     let limit = shared.settings.limits.copy_of(std::iter::once(image));
@@ -289,20 +298,20 @@ async fn make_ready(task: &Task, run: &RunId, progress: &mut Progress) -> Result
     Ok(())
 }
 
-async fn abandon(draft: CaptureDraft) {
+async fn abandon(draft: SavedStateDraft) {
     if let Err(error) = draft.abandon().await {
         tracing::warn!(error = %reason(&error), "cannot remove an incomplete saved state; the next start removes it");
     }
 }
 
-fn facts(task: &Task) -> CaptureFacts {
+fn facts(task: &Task) -> SavedStateFacts {
     let capabilities = task.shared.engine.capabilities();
     let parent = match (&task.sandbox.state.image(), &task.sandbox.origin) {
-        (Some(image), _) => Some(image.capture.clone()),
-        (None, Origin::Snapshot { capture, .. }) => Some(capture.clone()),
+        (Some(image), _) => Some(image.saved_state.clone()),
+        (None, Origin::Snapshot { saved_state, .. }) => Some(saved_state.clone()),
         (None, Origin::Image | Origin::Filesystem { .. }) => None,
     };
-    CaptureFacts {
+    SavedStateFacts {
         engine: capabilities.name.to_owned(),
         build: capabilities.build.clone(),
         cpu: capabilities.cpu.clone(),
@@ -358,11 +367,11 @@ async fn reached(task: &Task, run: &RunId, progress: Progress) -> Result<Option<
     }
 }
 
-async fn remove_capture(task: &Task) {
-    if let Some(capture) = &task.capture
-        && let Err(error) = task.shared.pool.remove(capture).await
+async fn remove_saved_state(task: &Task) {
+    if let Some(saved_state) = &task.saved_state
+        && let Err(error) = task.shared.storage.remove(saved_state).await
     {
-        tracing::warn!(%capture, error = %reason(&error), "cannot remove an incomplete saved state; the next start removes it");
+        tracing::warn!(%saved_state, error = %reason(&error), "cannot remove an incomplete saved state; the next start removes it");
     }
 }
 
@@ -374,7 +383,7 @@ async fn undo(
     report: fn(Reason) -> Observation,
     failure: Failure,
 ) -> Seen {
-    remove_capture(task).await;
+    remove_saved_state(task).await;
     let Seen { observation, failure, .. } = Seen::failed(report, failure);
     #[cfg(feature = "planted-bugs")]
     if dorm_steps::planted::is(dorm_steps::planted::Planted::MissedUndo) {
@@ -396,8 +405,8 @@ async fn undo(
 /// Removes an image of which it is not known whether it was recorded:
 /// [`dorm_steps::planted::Planted::CommitReportedFailed`].
 #[cfg(feature = "planted-bugs")]
-pub(crate) async fn give_up_image(task: &Task, capture: &CaptureId, why: &str) -> Seen {
-    let task = Task { capture: Some(capture.clone()), ..task.clone() };
+pub(crate) async fn give_up_image(task: &Task, saved_state: &SavedStateId, why: &str) -> Seen {
+    let task = Task { saved_state: Some(saved_state.clone()), ..task.clone() };
     let run = task.sandbox.run_id();
     let held = Progress { held: true, ..Progress::default() };
     undo(&task, &run, held, Observation::SaveFailed, Failure::new(Code::StoreFailed, why)).await

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use dorm_agent_client::{Agent, Identity, Variable};
 use dorm_engine::RunSpec;
-use dorm_lifecycle::{CaptureId, Observation, OnUnrestorable, Restored, RunId, SleepImage};
-use dorm_pool::{Capture, Expected, PoolError};
+use dorm_lifecycle::{Observation, OnUnrestorable, Restored, RunId, SavedStateId, SleepImage};
+use dorm_storage::{Expected, SavedState, StorageError};
 use dorm_store::Code;
 
 use super::{
@@ -50,7 +50,7 @@ pub(super) async fn wake(task: &Task, parked: &RunId, fresh: &RunId, image: &Sle
 
 /// Returns the additional time needed if the image has not been read since the daemon started.
 async fn first_use(task: &Task) -> Duration {
-    match task.shared.pool.unread_bytes(&task.sandbox.spec.image).await {
+    match task.shared.storage.unread_bytes(&task.sandbox.spec.image).await {
         0 => Duration::ZERO,
         unread => task.shared.settings.limits.start_of(unread),
     }
@@ -58,7 +58,7 @@ async fn first_use(task: &Task) -> Duration {
 
 /// Restores the guest from `target`. Of the present state, only the run is ended, whose image is on
 /// record.
-pub(super) async fn rewind(task: &Task, parked: &RunId, fresh: &RunId, target: Option<&CaptureId>) -> Seen {
+pub(super) async fn rewind(task: &Task, parked: &RunId, fresh: &RunId, target: Option<&SavedStateId>) -> Seen {
     let limits = &task.shared.settings.limits;
     let limit = match task.sandbox.state.rewind() {
         Some(rewind) => limits.rewind_of(&task.sandbox, rewind),
@@ -121,7 +121,7 @@ async fn from_best(task: &Task, run: &RunId, newest: &SleepImage) -> Result<(Res
     let mut unusable: Vec<Reason> = Vec::new();
     let mut first: Option<Failure> = None;
     for image in std::iter::once(newest).chain(&task.sandbox.older) {
-        match restore(task, &spec, &image.capture).await {
+        match restore(task, &spec, &image.saved_state).await {
             Ok(()) => {
                 let because = (!unusable.is_empty()).then(|| {
                     let gone = newest.taken.since(image.taken).as_secs();
@@ -139,7 +139,7 @@ async fn from_best(task: &Task, run: &RunId, newest: &SleepImage) -> Result<(Res
         }
     }
     let why = unusable.join("; ");
-    match task.sandbox.spec.keeping.on_unrestorable {
+    match task.sandbox.spec.retention.on_unrestorable {
         OnUnrestorable::Fail => Err(match first {
             Some(first) => first.told_as(|_| why),
             None => Failure::new(Code::Damaged, why),
@@ -179,40 +179,44 @@ impl NotRestored {
 
 /// Verifies a saved state to its last byte, then starts a run from it. No code of the guest runs
 /// before that.
-pub(super) async fn restore(task: &Task, spec: &RunSpec, capture: &CaptureId) -> Result<(), NotRestored> {
+pub(super) async fn restore(task: &Task, spec: &RunSpec, saved_state: &SavedStateId) -> Result<(), NotRestored> {
     let began = Instant::now();
-    let capture = match task.shared.removals.is_verified(capture) {
-        true => task.shared.pool.capture(capture).await,
-        false => verify(&task.shared, capture).await,
+    let saved_state = match task.shared.removals.is_verified(saved_state) {
+        true => task.shared.storage.saved_state(saved_state).await,
+        false => verify(&task.shared, saved_state).await,
     };
-    let capture = capture.map_err(|error| match error {
-        PoolError::Missing(_)
-        | PoolError::Damaged { .. }
-        | PoolError::Incompatible { .. }
-        | PoolError::MissingImage { .. } => NotRestored::Unusable(error.into()),
+    let saved_state = saved_state.map_err(|error| match error {
+        StorageError::Missing(_)
+        | StorageError::Damaged { .. }
+        | StorageError::Incompatible { .. }
+        | StorageError::MissingImage { .. } => NotRestored::Unusable(error.into()),
         _ => NotRestored::Failed(error.into()),
     })?;
     let verified = Instant::now();
-    let spec = &RunSpec { build: Some(capture.facts.build.clone()), ..spec.clone() };
-    task.shared.engine.restore(spec, &capture.directory).await.map_err(|error| NotRestored::Failed(error.into()))?;
+    let spec = &RunSpec { build: Some(saved_state.facts.build.clone()), ..spec.clone() };
+    task.shared
+        .engine
+        .restore(spec, &saved_state.directory)
+        .await
+        .map_err(|error| NotRestored::Failed(error.into()))?;
     let (verifying, restoring) = (verified - began, verified.elapsed());
-    tracing::debug!(run = %spec.run, bytes = capture.bytes(), ?verifying, ?restoring, "restored");
+    tracing::debug!(run = %spec.run, bytes = saved_state.bytes(), ?verifying, ?restoring, "restored");
     Ok(())
 }
 
 /// Reads a saved state to its last byte, and checks that it is what was written and that this
 /// host's engine can use it.
-pub(crate) async fn verify(shared: &Arc<Shared>, capture: &CaptureId) -> Result<Capture, PoolError> {
+pub(crate) async fn verify(shared: &Arc<Shared>, saved_state: &SavedStateId) -> Result<SavedState, StorageError> {
     let capabilities = shared.engine.capabilities();
     // The storage reports what is wrong with one that cannot be read.
-    let written_by = shared.pool.capture(capture).await.map(|capture| capture.facts.build);
+    let written_by = shared.storage.saved_state(saved_state).await.map(|saved_state| saved_state.facts.build);
     let build = written_by.ok().filter(|build| capabilities.restores(build));
     let expected = Expected {
         engine: capabilities.name.to_owned(),
         build: build.unwrap_or_else(|| capabilities.build.clone()),
         cpu: capabilities.cpu.clone(),
     };
-    let verified = shared.pool.verify(capture, &expected).await;
+    let verified = shared.storage.verify(saved_state, &expected).await;
     if let Err(error) = &verified {
         shared.is_damaged(error).await;
     }

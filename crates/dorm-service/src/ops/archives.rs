@@ -7,7 +7,7 @@ use std::pin::pin;
 use std::time::Duration;
 
 use bytes::Bytes;
-use dorm_pool::{BlobDigest, Image, PoolError, Spool};
+use dorm_storage::{BlobDigest, Image, Spool, StorageError};
 use futures_util::{Stream, StreamExt as _};
 use tokio::fs::File;
 use tokio::io::AsyncWriteExt as _;
@@ -60,8 +60,8 @@ impl Service {
     ) -> Result<Spool, ServiceError> {
         is_allowed(length.unwrap_or(0))?;
         self.shared.admit_write(IMPORT, length.unwrap_or(0)).await?;
-        let spool = self.shared.pool.spool().await?;
-        let wrong = |operation, source| PoolError::of_file(operation, spool.path(), source);
+        let spool = self.shared.storage.spool().await?;
+        let wrong = |operation, source| StorageError::of_file(operation, spool.path(), source);
         let mut file = File::create_new(spool.path()).await.map_err(|error| wrong("make", error))?;
         let (mut received, mut looked) = (0, 0);
         loop {
@@ -97,10 +97,10 @@ impl Service {
         image: &Image,
     ) -> Result<(ExportFile<impl Stream<Item = io::Result<Bytes>> + Send + use<>>, BlobDigest), ServiceError> {
         self.shared.admit_write("export an image", image.bytes).await?;
-        let spool = self.shared.pool.spool().await?;
-        let exported = self.shared.pool.export_image(&image.digest, spool.path()).await?;
+        let spool = self.shared.storage.spool().await?;
+        let exported = self.shared.storage.export_image(&image.digest, spool.path()).await?;
         let opened = File::open(spool.path()).await;
-        let file = opened.map_err(|source| PoolError::of_file("open", spool.path(), source))?;
+        let file = opened.map_err(|source| StorageError::of_file("open", spool.path(), source))?;
         // The file is removed with its directory, and stays readable while it is open.
         drop(spool);
         let name = format!("{}.tar", image.digest.as_str().chars().take(12).collect::<String>());
@@ -114,7 +114,7 @@ fn is_allowed(bytes: u64) -> Result<(), ServiceError> {
         return Ok(());
     }
     let what = format!("it has more than {} GiB", BYTES_MAX >> 30);
-    Err(PoolError::Source { path: uploaded(), what, source: None }.into())
+    Err(StorageError::Source { path: uploaded(), what, source: None }.into())
 }
 
 fn uploaded() -> PathBuf {
@@ -123,5 +123,5 @@ fn uploaded() -> PathBuf {
 
 fn broken(received: u64, source: io::Error) -> ServiceError {
     let what = format!("it was cut short after {received} bytes");
-    PoolError::Source { path: uploaded(), what, source: Some(source) }.into()
+    StorageError::Source { path: uploaded(), what, source: Some(source) }.into()
 }

@@ -1,7 +1,7 @@
 //! Attaches volumes to sandboxes and detaches them.
 
 use dorm_lifecycle::{
-    Access, Actor as By, Attachment, AttachmentError, MountPath, SandboxId, SpecError, SubPath, free_slot,
+    Access, Attachment, AttachmentError, Initiator, MountPath, SandboxId, SpecError, SubPath, free_slot,
 };
 
 use crate::actor::Message;
@@ -83,7 +83,7 @@ impl Service {
     async fn change_attachments(&self, id: &SandboxId, change: AttachmentChange) -> Result<SandboxView, ServiceError> {
         self.record(id).await?;
         self.shared.refuse_paused(id)?;
-        self.ask(id, |reply| Message::Attachments { change, by: By::User, reply }).await
+        self.ask(id, |reply| Message::Attachments { change, by: Initiator::User, reply }).await
     }
 
     /// Returns the requested attachments, each with a container slot of its own.

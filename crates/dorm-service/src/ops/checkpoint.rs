@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use dorm_lifecycle::{Actor as By, Name, Sandbox, SandboxId, SnapshotId, SnapshotKind, State, Timestamp};
-use dorm_pool::Sizes;
+use dorm_lifecycle::{Initiator, Name, Sandbox, SandboxId, SnapshotId, SnapshotKind, State, Timestamp};
+use dorm_storage::Sizes;
 use dorm_store::{
     Change, OperationKind, OperationRecord, OperationResult, Removal, SnapshotFilter, SnapshotRecord, SnapshotStatus,
 };
@@ -263,7 +263,7 @@ impl Service {
     /// its files cannot be read.
     pub async fn snapshot_sizes(&self, snapshot: &SnapshotRecord) -> Option<Sizes> {
         match snapshot.status {
-            SnapshotStatus::Completed => self.shared.pool.sizes(&snapshot.capture).await.ok(),
+            SnapshotStatus::Completed => self.shared.storage.sizes(&snapshot.saved_state).await.ok(),
             SnapshotStatus::InProgress | SnapshotStatus::Failed(_) | SnapshotStatus::Deleting => None,
         }
     }
@@ -321,8 +321,12 @@ impl Service {
         }
         let now = self.shared.now();
         let operation = OperationRecord {
-            capture: Some(snapshot.capture.clone()),
-            ..self.shared.operation(OperationKind::DeleteSnapshot, By::User, self.shared.settings.limits.terminate)
+            saved_state: Some(snapshot.saved_state.clone()),
+            ..self.shared.operation(
+                OperationKind::DeleteSnapshot,
+                Initiator::User,
+                self.shared.settings.limits.terminate,
+            )
         };
         snapshot.status = SnapshotStatus::Deleting;
         let began = Change { snapshots: vec![snapshot], operations: vec![operation.clone()], ..Change::default() };
@@ -348,11 +352,11 @@ impl Service {
             if is_starting && sandbox.origin.snapshot() == Some(&snapshot.id) {
                 return Some(format!("sandbox {}, which is starting from it", sandbox.id));
             }
-            let stands_on_it = sandbox.layers().any(|layer| *layer == snapshot.capture);
+            let stands_on_it = sandbox.layers().any(|layer| *layer == snapshot.saved_state);
             stands_on_it.then(|| format!("sandbox {}", sandbox.id))
         };
         holders.extend(self.shared.of_living(needs).await?);
-        let above = SnapshotFilter { layer: Some(snapshot.capture.clone()), ..SnapshotFilter::default() };
+        let above = SnapshotFilter { layer: Some(snapshot.saved_state.clone()), ..SnapshotFilter::default() };
         for other in self.shared.store.find_snapshots(&above).await? {
             if !matches!(other.status, SnapshotStatus::Failed(_)) {
                 holders.push(format!("snapshot {}", other.id));
@@ -366,7 +370,8 @@ impl Service {
     async fn delete_again(&self, snapshot: &SnapshotRecord) -> Result<(), ServiceError> {
         let open = self.shared.store.open_operations().await?.into_iter();
         let mut deletions = open.filter(|operation| {
-            operation.kind == OperationKind::DeleteSnapshot && operation.capture.as_ref() == Some(&snapshot.capture)
+            operation.kind == OperationKind::DeleteSnapshot
+                && operation.saved_state.as_ref() == Some(&snapshot.saved_state)
         });
         match deletions.next() {
             Some(operation) => finish_deletion(&self.shared, operation, vec![snapshot.id.clone()]).await,
@@ -380,8 +385,8 @@ pub(crate) async fn finish_deletion(
     mut operation: OperationRecord,
     snapshots: Vec<SnapshotId>,
 ) -> Result<(), ServiceError> {
-    if let Some(capture) = &operation.capture {
-        shared.pool.remove(capture).await?;
+    if let Some(saved_state) = &operation.saved_state {
+        shared.storage.remove(saved_state).await?;
     }
     operation.ended = Some((shared.now(), OperationResult::Done));
     let change = Change { operations: vec![operation], forgotten: snapshots, ..Change::default() };

@@ -1,7 +1,7 @@
 //! Snapshots taken by a policy: setting the policy, taking a snapshot, and applying the retention
 //! policy.
 
-use dorm_lifecycle::{Actor as By, Checkpoints, Command, SandboxId, SnapshotId, SnapshotKind, Timestamp};
+use dorm_lifecycle::{Checkpoints, Command, Initiator, SandboxId, SnapshotId, SnapshotKind, Timestamp};
 use dorm_store::{Maker, Removal, SnapshotFilter, SnapshotRecord, SnapshotStatus};
 
 use super::checkpoint::SnapshotSettings;
@@ -24,7 +24,7 @@ impl Service {
         checkpoints: Option<Checkpoints>,
     ) -> Result<SandboxView, ServiceError> {
         checkpoints.as_ref().map_or(Ok(()), Checkpoints::check)?;
-        self.command(id, Command::SetCheckpoints(checkpoints), By::User).await
+        self.command(id, Command::SetCheckpoints(checkpoints), Initiator::User).await
     }
 
     /// Takes a snapshot of a running sandbox before an action in it. It is subject to the retention
@@ -37,14 +37,14 @@ impl Service {
     pub async fn checkpoint_before(&self, id: &SandboxId, kind: SnapshotKind) -> Result<SnapshotRecord, ServiceError> {
         // Its deadline must not pass in between.
         let (_, _in_use) = self.agent(id, Use::Exec).await?;
-        Ok(self.shared.shown_snapshot(self.policy_snapshot(id, kind, By::User).await?))
+        Ok(self.shared.shown_snapshot(self.policy_snapshot(id, kind, Initiator::User).await?))
     }
 
     pub(crate) async fn policy_snapshot(
         &self,
         id: &SandboxId,
         kind: SnapshotKind,
-        by: By,
+        by: Initiator,
     ) -> Result<SnapshotRecord, ServiceError> {
         let shared = &self.shared;
         shared.checkpointing.begun(id, shared.now());
@@ -68,7 +68,7 @@ impl Service {
     /// Deletes the snapshots that the retention policy does not keep, each as soon as nothing uses
     /// it.
     async fn thin(&self, id: &SandboxId) -> Result<(), ServiceError> {
-        let ladder = self.record(id).await?.sandbox.spec.checkpoints.map(|policy| policy.keep).unwrap_or_default();
+        let policy = self.record(id).await?.sandbox.spec.checkpoints.map(|policy| policy.keep).unwrap_or_default();
         let shared = &self.shared;
         if shared.now() < shared.clock.held_until() {
             // The clock is in doubt: this is done with the next snapshot.
@@ -86,7 +86,7 @@ impl Service {
                 SnapshotStatus::InProgress | SnapshotStatus::Deleting => {}
             }
         }
-        let mut spent = ladder.spent(&complete, self.shared.now());
+        let mut spent = policy.spent(&complete, self.shared.now());
         spent.extend(outdated(failed, &complete));
         for snapshot in spent {
             match self.delete_snapshot_when_free(&snapshot).await {

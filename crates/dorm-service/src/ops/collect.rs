@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use dorm_lifecycle::CaptureId;
+use dorm_lifecycle::SavedStateId;
 use dorm_store::{OperationRecord, SandboxRecord, SnapshotRecord, SnapshotStatus};
 
 use super::images;
@@ -12,23 +12,23 @@ use crate::shared::Service;
 
 /// The kind of a thing on the disk.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum ArtefactKind {
+pub enum CollectorItemKind {
     /// An image that sandboxes start from.
     Image,
     /// A saved state: a sleep image, or the content of a snapshot.
-    Capture,
+    SavedState,
     /// An incomplete saved state.
     Draft,
     /// A run on this host that no record of this data directory names.
     Run,
 }
 
-impl ArtefactKind {
+impl CollectorItemKind {
     /// Returns the word for it in answers.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Image => "image",
-            Self::Capture => "capture",
+            Self::SavedState => "saved_state",
             Self::Draft => "draft",
             Self::Run => "run",
         }
@@ -37,7 +37,7 @@ impl ArtefactKind {
 
 /// What happens to a thing on the disk.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Fate {
+pub enum Verdict {
     /// A record needs it.
     Kept,
     /// A record marks it for deletion.
@@ -47,7 +47,7 @@ pub enum Fate {
     Unknown,
 }
 
-impl Fate {
+impl Verdict {
     /// Returns the word for it in answers.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -60,15 +60,15 @@ impl Fate {
 
 /// A thing on the disk.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub struct Artefact {
+pub struct CollectorItem {
     /// Its kind.
-    pub kind: ArtefactKind,
+    pub kind: CollectorItemKind,
     /// Its name or id.
     pub id: String,
     /// Its size in bytes; 0 if unknown.
     pub bytes: u64,
     /// What happens to it.
-    pub fate: Fate,
+    pub verdict: Verdict,
     /// Why, one line for each record that needs it.
     pub why: Vec<String>,
 }
@@ -80,12 +80,12 @@ impl Service {
     /// # Errors
     ///
     /// Fails if records or the disk cannot be read.
-    pub async fn artefacts(&self) -> Result<Vec<Artefact>, ServiceError> {
+    pub async fn items(&self) -> Result<Vec<CollectorItem>, ServiceError> {
         let shared = &self.shared;
         // The disk is read first: what is created meanwhile is recorded before it is on the disk.
-        let captures = shared.pool.captures().await?;
-        let drafts = shared.pool.drafts().await?;
-        let images = shared.pool.images().await?;
+        let saved_states = shared.storage.saved_states().await?;
+        let drafts = shared.storage.drafts().await?;
+        let images = shared.storage.images().await?;
         // Then the records, in the order in which a saved state passes from one holder to the next,
         // so that none is missed in between.
         let operations = shared.store.open_operations().await?;
@@ -93,34 +93,40 @@ impl Service {
         let holders = holders(&operations, &living, &snapshots);
         let freed = shared.store.to_discard().await?;
         let unreadable = shared.look_for_unreadable().await?;
-        let mut artefacts = Vec::new();
-        let ids = captures.into_iter().map(|id| (ArtefactKind::Capture, id));
-        for (kind, id) in ids.chain(drafts.into_iter().map(|id| (ArtefactKind::Draft, id))) {
-            let bytes = shared.pool.capture(&id).await.map_or(0, |capture| capture.bytes());
-            let (fate, why) = match (holders.get(&id), freed.contains(&id)) {
-                (_, true) if unreadable.may_hold_captures() => (Fate::Kept, unreadable.holders()),
-                (_, true) => (Fate::Freed, vec!["a record marks it for deletion".to_owned()]),
-                (Some(why), false) => (Fate::Kept, why.clone()),
-                (None, false) if unreadable.may_hold_captures() => (Fate::Kept, unreadable.holders()),
-                (None, false) => (Fate::Unknown, vec!["no record knows it: it is left alone".to_owned()]),
+        let mut items = Vec::new();
+        let ids = saved_states.into_iter().map(|id| (CollectorItemKind::SavedState, id));
+        for (kind, id) in ids.chain(drafts.into_iter().map(|id| (CollectorItemKind::Draft, id))) {
+            let bytes = shared.storage.saved_state(&id).await.map_or(0, |saved_state| saved_state.bytes());
+            let (verdict, why) = match (holders.get(&id), freed.contains(&id)) {
+                (_, true) if unreadable.may_hold_saved_states() => (Verdict::Kept, unreadable.holders()),
+                (_, true) => (Verdict::Freed, vec!["a record marks it for deletion".to_owned()]),
+                (Some(why), false) => (Verdict::Kept, why.clone()),
+                (None, false) if unreadable.may_hold_saved_states() => (Verdict::Kept, unreadable.holders()),
+                (None, false) => (Verdict::Unknown, vec!["no record knows it: it is left alone".to_owned()]),
             };
-            artefacts.push(Artefact { kind, id: id.to_string(), bytes, fate, why });
+            items.push(CollectorItem { kind, id: id.to_string(), bytes, verdict, why });
         }
         for image in images {
             let holders = images::holders(&image.digest, &living, &snapshots);
             let mut why: Vec<_> = holders.into_iter().map(|holder| format!("{holder} is based on it")).collect();
-            let foreign = shared.pool.foreign_references(&image.digest).await?;
+            let foreign = shared.storage.foreign_references(&image.digest).await?;
             why.extend(foreign.iter().map(|foreign| format!("{foreign} refers to it")));
             why.extend(image.tags.iter().map(|tag| format!("it is tagged '{tag}'")));
             if why.is_empty() {
                 why.push("it was imported, and is kept until it is removed by name".to_owned());
             }
             let id = image.digest.to_string();
-            artefacts.push(Artefact { kind: ArtefactKind::Image, id, bytes: image.bytes, fate: Fate::Kept, why });
+            items.push(CollectorItem {
+                kind: CollectorItemKind::Image,
+                id,
+                bytes: image.bytes,
+                verdict: Verdict::Kept,
+                why,
+            });
         }
-        artefacts.extend(shared.left_alone.artefacts());
-        artefacts.sort();
-        Ok(artefacts)
+        items.extend(shared.left_alone.items());
+        items.sort();
+        Ok(items)
     }
 
     /// Deletes what records mark for deletion; returns what was deleted. Deletion is attempted as
@@ -129,16 +135,15 @@ impl Service {
     /// # Errors
     ///
     /// Fails if records or the disk cannot be read.
-    pub async fn collect(&self) -> Result<Vec<Artefact>, ServiceError> {
-        let before: Vec<_> =
-            self.artefacts().await?.into_iter().filter(|artefact| artefact.fate == Fate::Freed).collect();
+    pub async fn collect(&self) -> Result<Vec<CollectorItem>, ServiceError> {
+        let before: Vec<_> = self.items().await?.into_iter().filter(|item| item.verdict == Verdict::Freed).collect();
         self.shared.make_room_to_free().await;
         let doomed = self.shared.store.to_discard().await?;
-        if !self.shared.look_for_unreadable().await?.may_hold_captures() {
+        if !self.shared.look_for_unreadable().await?.may_hold_saved_states() {
             self.shared.discard(doomed).await;
         }
-        let left: Vec<_> = self.shared.store.to_discard().await?.iter().map(CaptureId::to_string).collect();
-        Ok(before.into_iter().filter(|artefact| !left.contains(&artefact.id)).collect())
+        let left: Vec<_> = self.shared.store.to_discard().await?.iter().map(SavedStateId::to_string).collect();
+        Ok(before.into_iter().filter(|item| !left.contains(&item.id)).collect())
     }
 }
 
@@ -147,12 +152,12 @@ fn holders(
     operations: &[OperationRecord],
     living: &[SandboxRecord],
     snapshots: &[SnapshotRecord],
-) -> BTreeMap<CaptureId, Vec<String>> {
-    let mut holders: BTreeMap<CaptureId, Vec<String>> = BTreeMap::new();
-    let mut hold = |capture: &CaptureId, why: String| holders.entry(capture.clone()).or_default().push(why);
+) -> BTreeMap<SavedStateId, Vec<String>> {
+    let mut holders: BTreeMap<SavedStateId, Vec<String>> = BTreeMap::new();
+    let mut hold = |saved_state: &SavedStateId, why: String| holders.entry(saved_state.clone()).or_default().push(why);
     for operation in operations {
-        if let Some(capture) = &operation.capture {
-            hold(capture, format!("operation {} ({}) is in progress", operation.id, operation.kind.as_str()));
+        if let Some(saved_state) = &operation.saved_state {
+            hold(saved_state, format!("operation {} ({}) is in progress", operation.id, operation.kind.as_str()));
         }
     }
     for SandboxRecord { sandbox, .. } in living {
@@ -162,13 +167,13 @@ fn holders(
                 "sandbox {} ({state}) has it as its sleep image of generation {}",
                 sandbox.id, image.generation
             );
-            hold(&image.capture, why);
+            hold(&image.saved_state, why);
         }
         if let Some(rewind) = sandbox.state.rewind() {
             let why =
                 format!("sandbox {} is being rewound to snapshot {}, of which it is a copy", sandbox.id, rewind.to);
             if let Some(target) = &rewind.target {
-                hold(&target.capture, why);
+                hold(&target.saved_state, why);
             }
         }
         for layer in sandbox.layers() {
@@ -176,12 +181,12 @@ fn holders(
         }
         for image in &sandbox.older {
             let why = format!("sandbox {} keeps it to fall back to generation {}", sandbox.id, image.generation);
-            hold(&image.capture, why);
+            hold(&image.saved_state, why);
         }
     }
     for snapshot in snapshots {
         if snapshot.status == SnapshotStatus::Completed {
-            hold(&snapshot.capture, format!("it is the content of snapshot {}", snapshot.id));
+            hold(&snapshot.saved_state, format!("it is the content of snapshot {}", snapshot.id));
             if let Some(layer) = &snapshot.layer {
                 hold(layer, format!("snapshot {} is based on its files", snapshot.id));
             }

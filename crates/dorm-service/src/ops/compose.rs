@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dorm_agent_client::{GuestPath, ProcessStatus, User};
-use dorm_lifecycle::{Actor as By, OnTimeout, SandboxId, SnapshotKind, Timeouts};
-use dorm_pool::{Image, ImageConfig, Progress, Stage};
+use dorm_lifecycle::{Initiator, OnTimeout, SandboxId, SnapshotKind, Timeouts};
+use dorm_storage::{Image, ImageConfig, Progress, Stage};
 
 use super::create::{CreateFrom, CreateSandbox};
 use super::settings::fits_host;
@@ -66,7 +66,7 @@ impl Service {
     async fn compose(&self, asked: Composition, report: Report) -> Result<Image, ServiceError> {
         check(&asked.config)?;
         self.shared.admit_write("make an image", 0).await?;
-        let pool = &self.shared.pool;
+        let storage = &self.shared.storage;
         if let Some(image) = self.tried(asked.build.as_deref()).await? {
             return self.named(image, asked.tag.as_deref()).await;
         }
@@ -76,17 +76,22 @@ impl Service {
         let tell = move |progress| tell(progress);
         let image = match &asked.from {
             CreateFrom::Image(reference) => {
-                let base = pool.resolve(reference).await?;
+                let base = storage.resolve(reference).await?;
                 fits_host(&base)?;
-                pool.compose_image(&base.digest, None, asked.config, asked.build, tell).await?
+                storage.compose_image(&base.digest, None, asked.config, asked.build, tell).await?
             }
             CreateFrom::Snapshot(id) => {
                 let (_using, snapshot) = self.use_snapshot(id).await?;
                 if snapshot.kind != SnapshotKind::Filesystem {
                     return Err(ServiceError::MemorySnapshot(id.clone()));
                 }
-                let made =
-                    pool.compose_image(&snapshot.image, Some(&snapshot.capture), asked.config, asked.build, tell);
+                let made = storage.compose_image(
+                    &snapshot.image,
+                    Some(&snapshot.saved_state),
+                    asked.config,
+                    asked.build,
+                    tell,
+                );
                 made.await.map_err(host_part)?
             }
         };
@@ -107,14 +112,14 @@ impl Service {
     /// not have been tried yet.
     async fn tried(&self, build: Option<&str>) -> Result<Option<Image>, ServiceError> {
         let Some(build) = build else { return Ok(None) };
-        let images = self.shared.pool.images().await?.into_iter();
+        let images = self.shared.storage.images().await?.into_iter();
         let mut same = images.filter(|image| image.source.build.as_deref() == Some(build) && !image.tags.is_empty());
         Ok(same.next())
     }
 
     async fn named(&self, image: Image, tag: Option<&str>) -> Result<Image, ServiceError> {
         match tag {
-            Some(tag) => Ok(self.shared.pool.tag(&image.digest, tag).await?),
+            Some(tag) => Ok(self.shared.storage.tag(&image.digest, tag).await?),
             None => Ok(image),
         }
     }
@@ -148,7 +153,7 @@ impl Service {
         let before = self.all_processes(id).await?;
         self.suspend(id).await?;
         self.evict(id).await?;
-        self.resume(id, By::User).await?;
+        self.resume(id, Initiator::User).await?;
         let after = self.all_processes(id).await?;
         let same = |(old, new): (&ProcessStatus, &ProcessStatus)| old.process == new.process && old.pid == new.pid;
         if before.len() != after.len() || !before.iter().zip(&after).all(same) {

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use dorm_lifecycle::{
-    Actor as By, CaptureId, Checkpoints, Context, Digest, Effect, Egress, FirstProgram, Keeping, Name,
-    OnSuspendFailure, OnTimeout, Origin, PortAccess, Resources, SandboxId, SandboxSpec, SnapshotId, SnapshotKind,
-    Timeouts, Variables, create_with,
+    Checkpoints, Context, Digest, Effect, Egress, FirstProgram, Initiator, Name, OnSuspendFailure, OnTimeout, Origin,
+    PortAccess, Resources, SandboxId, SandboxSpec, SavedStateId, SleepRetention, SnapshotId, SnapshotKind, Timeouts,
+    Variables, create_with,
 };
 use dorm_store::{Change, NewEvent, SandboxRecord, SnapshotRecord};
 use tokio::sync::oneshot;
@@ -58,7 +58,7 @@ pub struct CreateSandbox {
     /// Its time limits.
     pub timeouts: Timeouts,
     /// Which sleep images are kept to restore it from.
-    pub keeping: Keeping,
+    pub retention: SleepRetention,
     /// The policy for automatic snapshots.
     pub checkpoints: Option<Checkpoints>,
     /// The volumes that are attached to it.
@@ -84,7 +84,7 @@ impl CreateSandbox {
             auto_resume: true,
             port_access: None,
             timeouts: Timeouts::default(),
-            keeping: Keeping::default(),
+            retention: SleepRetention::default(),
             checkpoints: None,
             attachments: Vec::new(),
             labels: BTreeMap::new(),
@@ -101,7 +101,7 @@ impl CreateSandbox {
             port_access: Some(source.port_access),
             on_suspend_failure: source.on_suspend_failure,
             timeouts: source.timeouts,
-            keeping: source.keeping,
+            retention: source.retention,
             checkpoints: source.checkpoints.clone(),
             attachments: following(&source.attachments, FollowingVolumes::Same),
             labels: source.labels.clone(),
@@ -162,7 +162,7 @@ impl Service {
             sandbox: made.next.id.clone(),
             at: context.now,
             kind: *kind,
-            actor: By::User,
+            initiator: Initiator::User,
             operation: Some(context.operation.clone()),
             generation: made.next.generation,
             detail: detail.clone(),
@@ -171,7 +171,7 @@ impl Service {
         });
         let change = Change {
             sandboxes: vec![SandboxRecord { sandbox: made.next.clone(), revision: 0 }],
-            operations: first_operation(&made.next, By::User).into_iter().collect(),
+            operations: first_operation(&made.next, Initiator::User).into_iter().collect(),
             events: events.collect(),
             ..Change::default()
         };
@@ -187,7 +187,7 @@ impl Service {
                 return Err(error.into());
             }
             drop(leasing);
-            Actor::spawn_in(seat, &own, record, By::User, First::Effect(effect, Some(reply)), Open::default());
+            Actor::spawn_in(seat, &own, record, Initiator::User, First::Effect(effect, Some(reply)), Open::default());
             Ok(())
         };
         shared.spawn(begin).await.unwrap_or(Err(ServiceError::Stopping))?;
@@ -198,7 +198,7 @@ impl Service {
     async fn source(&self, asked: &CreateSandbox) -> Result<Source, ServiceError> {
         match &asked.from {
             CreateFrom::Image(reference) => {
-                let image = self.shared.pool.resolve(reference).await?;
+                let image = self.shared.storage.resolve(reference).await?;
                 fits_host(&image)?;
                 self.shared.refuse_damaged(&image.digest, None).await?;
                 let resources = asked.resources.unwrap_or_default();
@@ -208,7 +208,7 @@ impl Service {
                 let snapshot = self.complete(id).await?;
                 self.can_restore(&snapshot).await?;
                 let layer = match snapshot.kind {
-                    SnapshotKind::Filesystem => Some(&snapshot.capture),
+                    SnapshotKind::Filesystem => Some(&snapshot.saved_state),
                     SnapshotKind::Memory => snapshot.layer.as_ref(),
                 };
                 self.shared.refuse_damaged(&snapshot.image, layer).await?;
@@ -221,7 +221,7 @@ impl Service {
 /// What a new sandbox is made from.
 struct Source {
     image: Digest,
-    layer: Option<CaptureId>,
+    layer: Option<SavedStateId>,
     resources: Resources,
     origin: Origin,
     /// How many bytes of memory are read before it runs.
@@ -229,14 +229,14 @@ struct Source {
 }
 
 fn from_snapshot(snapshot: SnapshotRecord, asked: Option<Resources>) -> Result<Source, ServiceError> {
-    let SnapshotRecord { id, kind, source, capture, image, layer, resources, bytes, .. } = snapshot;
+    let SnapshotRecord { id, kind, source, saved_state, image, layer, resources, bytes, .. } = snapshot;
     match kind {
         SnapshotKind::Memory if asked.is_some_and(|asked| asked != resources) => {
             let what = "the resource limits (cpu, memory, disk, processes)";
             Err(ServiceError::FixedBySnapshot { snapshot: id, what })
         }
         SnapshotKind::Memory => {
-            let origin = Origin::Snapshot { snapshot: id, capture, source };
+            let origin = Origin::Snapshot { snapshot: id, saved_state, source };
             Ok(Source { image, layer, resources, origin, bytes })
         }
         SnapshotKind::Filesystem => {
@@ -245,12 +245,12 @@ fn from_snapshot(snapshot: SnapshotRecord, asked: Option<Resources>) -> Result<S
                 return Err(ServiceError::DiskShrinks { snapshot: id, asked: asked.disk_bytes, least });
             }
             let origin = Origin::Filesystem { snapshot: id, source };
-            Ok(Source { image, layer: Some(capture), resources: asked, origin, bytes: 0 })
+            Ok(Source { image, layer: Some(saved_state), resources: asked, origin, bytes: 0 })
         }
     }
 }
 
-fn spec(asked: CreateSandbox, image: Digest, layer: Option<CaptureId>, resources: Resources) -> SandboxSpec {
+fn spec(asked: CreateSandbox, image: Digest, layer: Option<SavedStateId>, resources: Resources) -> SandboxSpec {
     let defaults = SandboxSpec::new(image, asked.name);
     SandboxSpec {
         layer,
@@ -263,7 +263,7 @@ fn spec(asked: CreateSandbox, image: Digest, layer: Option<CaptureId>, resources
         suspendable: asked.suspendable.unwrap_or(defaults.suspendable),
         auto_resume: asked.auto_resume,
         timeouts: asked.timeouts,
-        keeping: asked.keeping,
+        retention: asked.retention,
         checkpoints: asked.checkpoints,
         labels: asked.labels,
         ..defaults

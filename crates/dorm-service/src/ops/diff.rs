@@ -1,7 +1,7 @@
 //! Compares the files of two snapshots or sandboxes.
 
-use dorm_lifecycle::{CaptureId, Digest, SandboxId, SandboxSpec, SnapshotId, SnapshotKind, State};
-use dorm_pool::{Differing, Listed, Lister};
+use dorm_lifecycle::{Digest, SandboxId, SandboxSpec, SavedStateId, SnapshotId, SnapshotKind, State};
+use dorm_storage::{Differing, Listed, Lister};
 use dorm_store::{Removal, SnapshotRecord};
 
 use crate::actor::SnapshotAsked;
@@ -38,7 +38,7 @@ impl Service {
         if before.image != after.image {
             return Err(ServiceError::NotComparable { first: before.image, second: after.image });
         }
-        self.shared.pool.diff(&before.image, before.stack, after.stack).await.map_err(host_part)
+        self.shared.storage.diff(&before.image, before.stack, after.stack).await.map_err(host_part)
     }
 
     async fn files_at(&self, moment: &Moment) -> Result<Files, ServiceError> {
@@ -51,7 +51,7 @@ impl Service {
         };
         let sandbox = self.record(id).await?.sandbox;
         if let State::Suspended { image, .. } = &sandbox.state {
-            return self.files_of(&sandbox.spec, &image.capture).await;
+            return self.files_of(&sandbox.spec, &image.saved_state).await;
         }
         let passing = self.shared.ids().snapshot();
         let _using = Using::of(&self.shared, &passing);
@@ -61,32 +61,34 @@ impl Service {
     }
 
     async fn files_in(&self, snapshot: SnapshotRecord) -> Result<Files, ServiceError> {
-        let SnapshotRecord { kind, capture, image, layer, .. } = snapshot;
+        let SnapshotRecord { kind, saved_state, image, layer, .. } = snapshot;
         let mut spec = SandboxSpec::new(image, None);
         match kind {
             SnapshotKind::Memory => {
                 spec.layer = layer;
-                self.files_of(&spec, &capture).await
+                self.files_of(&spec, &saved_state).await
             }
-            SnapshotKind::Filesystem => Ok(Files { stack: self.listings(Some(&capture)).await?, image: spec.image }),
+            SnapshotKind::Filesystem => {
+                Ok(Files { stack: self.listings(Some(&saved_state)).await?, image: spec.image })
+            }
         }
     }
 
     /// Returns the files in a memory image of a sandbox like `spec`.
-    async fn files_of(&self, spec: &SandboxSpec, memory: &CaptureId) -> Result<Files, ServiceError> {
+    async fn files_of(&self, spec: &SandboxSpec, memory: &SavedStateId) -> Result<Files, ServiceError> {
         let mut stack = self.listings(spec.layer.as_ref()).await?;
-        let capture = self.shared.pool.check(memory).await?;
+        let saved_state = self.shared.storage.check(memory).await?;
         let lister = Lister::default();
-        self.shared.engine.read_files(&capture.directory, lister.sink()).await?;
+        self.shared.engine.read_files(&saved_state.directory, lister.sink()).await?;
         stack.push(lister.into_list());
         Ok(Files { image: spec.image.clone(), stack })
     }
 
-    async fn listings(&self, top: Option<&CaptureId>) -> Result<Vec<Vec<Listed>>, ServiceError> {
+    async fn listings(&self, top: Option<&SavedStateId>) -> Result<Vec<Vec<Listed>>, ServiceError> {
         let Some(top) = top else { return Ok(Vec::new()) };
         let mut stack = Vec::new();
-        for layer in self.shared.pool.layers(top).await?.iter().rev() {
-            stack.push(self.shared.pool.listing(&layer.id).await?);
+        for layer in self.shared.storage.layers(top).await?.iter().rev() {
+            stack.push(self.shared.storage.listing(&layer.id).await?);
         }
         Ok(stack)
     }

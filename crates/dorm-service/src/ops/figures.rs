@@ -31,7 +31,7 @@ pub struct Figures {
     /// The sum of the disk sizes of running sandboxes and of volumes, in bytes.
     pub disks_bytes: u64,
     /// The size of sleep images and snapshots, in bytes.
-    pub captures_bytes: u64,
+    pub saved_states_bytes: u64,
     /// The number of runs that are left alone because no record names them.
     pub unrecorded_runs: usize,
     /// The number of runs that are left alone because they belong to another data directory.
@@ -65,10 +65,10 @@ impl Service {
             parked_bytes,
             committed_bytes: shared.ledger.committed().memory_bytes,
             available_bytes: shared.settings.host.available_memory(),
-            disk_free_bytes: shared.pool.free_bytes().await?,
+            disk_free_bytes: shared.storage.free_bytes().await?,
             paused_for_disk: shared.paused_for_disk.count(),
             disks_bytes: shared.ledger.committed().disk_bytes.saturating_add(shared.volumes_bytes().await?),
-            captures_bytes: shared.captures_bytes().await?,
+            saved_states_bytes: shared.saved_states_bytes().await?,
             unrecorded_runs,
             foreign_runs,
             quarantined: shared.quarantined.counts(),

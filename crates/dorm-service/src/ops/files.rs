@@ -1,7 +1,7 @@
 //! Filesystem snapshots of memory snapshots, whose files are usable where their memory is not.
 
-use dorm_lifecycle::{Actor as By, CaptureId, SnapshotId, SnapshotKind};
-use dorm_pool::{Capture, CaptureFacts};
+use dorm_lifecycle::{Initiator, SavedStateId, SnapshotId, SnapshotKind};
+use dorm_storage::{SavedState, SavedStateFacts};
 use dorm_store::{
     Change, Maker, OperationKind, OperationRecord, OperationResult, Removal, SnapshotRecord, SnapshotStatus,
 };
@@ -33,21 +33,23 @@ impl Service {
             return Err(ServiceError::NoMemory(id.clone()));
         }
         let now = shared.now();
-        let to = shared.ids().capture();
+        let to = shared.ids().saved_state();
         let limits = &shared.settings.limits;
         let limit = limits.snapshot + limits.time_for(source.bytes);
-        let mut operation =
-            OperationRecord { capture: Some(to.clone()), ..shared.operation(OperationKind::Snapshot, By::User, limit) };
+        let mut operation = OperationRecord {
+            saved_state: Some(to.clone()),
+            ..shared.operation(OperationKind::Snapshot, Initiator::User, limit)
+        };
         shared.commit(Change { operations: vec![operation.clone()], ..Change::default() }).await?;
         let error = match self.read_files(&source, &to).await {
-            Ok(capture) => {
+            Ok(saved_state) => {
                 let record = SnapshotRecord {
                     id: shared.ids().snapshot(),
                     parent: Some(source.id.clone()),
                     kind: SnapshotKind::Filesystem,
-                    capture: to.clone(),
+                    saved_state: to.clone(),
                     created: now,
-                    bytes: capture.bytes(),
+                    bytes: saved_state.bytes(),
                     shares_data: false,
                     removal: Removal::Asked,
                     made_by: match source.made_by {
@@ -78,14 +80,14 @@ impl Service {
         Err(error)
     }
 
-    async fn read_files(&self, source: &SnapshotRecord, to: &CaptureId) -> Result<Capture, ServiceError> {
+    async fn read_files(&self, source: &SnapshotRecord, to: &SavedStateId) -> Result<SavedState, ServiceError> {
         let shared = &self.shared;
-        let memory = shared.pool.check(&source.capture).await?;
-        let below = shared.pool.below(&source.image, source.layer.as_ref()).await.map_err(host_part)?;
-        let draft = shared.pool.begin(to, 0).await?;
+        let memory = shared.storage.check(&source.saved_state).await?;
+        let below = shared.storage.below(&source.image, source.layer.as_ref()).await.map_err(host_part)?;
+        let draft = shared.storage.begin(to, 0).await?;
         let tree = draft.begin_tree(below).await?;
         shared.engine.read_files(&memory.directory, Box::new(tree.clone())).await?;
-        let facts = CaptureFacts { parent: Some(memory.id.clone()), ..memory.facts.clone() };
+        let facts = SavedStateFacts { parent: Some(memory.id.clone()), ..memory.facts.clone() };
         Ok(draft.commit_tree(facts, tree).await?)
     }
 }

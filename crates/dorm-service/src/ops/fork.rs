@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use dorm_lifecycle::{Actor as By, CaptureId, Command, EventKind, Name, SandboxId, SandboxSpec, SnapshotKind};
+use dorm_lifecycle::{Command, EventKind, Initiator, Name, SandboxId, SandboxSpec, SavedStateId, SnapshotKind};
 use dorm_store::{
     Change, FailureRecord, ForkPlan, NewEvent, OperationKind, OperationRecord, OperationResult, Removal, StoreError,
     Together,
@@ -137,7 +137,7 @@ impl Service {
             fork: Some(plan.clone()),
             ..shared.operation(
                 OperationKind::Fork,
-                By::User,
+                Initiator::User,
                 limits.snapshot + limits.time_for(content) + limits.start_of(content),
             )
         };
@@ -145,7 +145,7 @@ impl Service {
         shared.commit(Change { operations: vec![operation.clone()], ..Change::default() }).await?;
         let snapshot = SnapshotAsked::new(plan.snapshot.clone(), SnapshotKind::Memory, Removal::WhenFree);
         let taken = match self.snapshot_as(id, snapshot).await {
-            Ok(snapshot) => Verified::read(shared, snapshot.capture).await,
+            Ok(snapshot) => Verified::read(shared, snapshot.saved_state).await,
             Err(error) => Err(error),
         };
         let _verified = match taken {
@@ -172,7 +172,7 @@ impl Service {
             }
         };
         if plan.together == Together::AllOrNone && failed > 0 {
-            if self.end_children(&plan, By::Host).await == Recorded::NotYet
+            if self.end_children(&plan, Initiator::Host).await == Recorded::NotYet
                 || close(shared, operation, result, None).await == Recorded::NotYet
             {
                 return Err(ServiceError::ForkNotRecorded { sandbox: id.clone() });
@@ -187,7 +187,7 @@ impl Service {
             sandbox: id.clone(),
             at: shared.now(),
             kind: EventKind::Forked,
-            actor: By::User,
+            initiator: Initiator::User,
             operation: Some(operation.id.clone()),
             generation,
             detail: Some(format!("into {}", if ids.is_empty() { "no children".to_owned() } else { ids.join(", ") })),
@@ -202,7 +202,7 @@ impl Service {
     }
 
     /// Terminates every child of `plan` that exists.
-    async fn end_children(&self, plan: &ForkPlan, by: By) -> Recorded {
+    async fn end_children(&self, plan: &ForkPlan, by: Initiator) -> Recorded {
         for child in &plan.children {
             if self.end_child(child, by).await == Recorded::NotYet {
                 return Recorded::NotYet;
@@ -212,7 +212,7 @@ impl Service {
     }
 
     /// Terminates a child, if it exists. Retries until termination has begun or the daemon stops.
-    pub(super) async fn end_child(&self, child: &SandboxId, by: By) -> Recorded {
+    pub(super) async fn end_child(&self, child: &SandboxId, by: Initiator) -> Recorded {
         let mut again = Backoff::new(AGAIN);
         loop {
             match self.command(child, Command::Terminate, by).await {
@@ -247,7 +247,9 @@ impl Service {
     /// Ends a fork during which a daemon died.
     pub(crate) async fn end_fork(&self, operation: OperationRecord) {
         let Some(plan) = operation.fork.clone() else { return };
-        if plan.together == Together::AllOrNone && self.end_children(&plan, By::Recovery).await == Recorded::NotYet {
+        if plan.together == Together::AllOrNone
+            && self.end_children(&plan, Initiator::Recovery).await == Recorded::NotYet
+        {
             return;
         }
         let result = OperationResult::Failed(stopped());
@@ -268,21 +270,21 @@ pub(super) enum Recorded {
 /// While it exists, the children of a fork need not verify its saved state again.
 struct Verified {
     shared: Arc<Shared>,
-    capture: CaptureId,
+    saved_state: SavedStateId,
 }
 
 impl Verified {
     /// Verifies the saved state once for all children.
-    async fn read(shared: &Arc<Shared>, capture: CaptureId) -> Result<Self, ServiceError> {
-        effects::verify(shared, &capture).await?;
-        shared.removals.note_verified(&capture);
-        Ok(Self { shared: shared.clone(), capture })
+    async fn read(shared: &Arc<Shared>, saved_state: SavedStateId) -> Result<Self, ServiceError> {
+        effects::verify(shared, &saved_state).await?;
+        shared.removals.note_verified(&saved_state);
+        Ok(Self { shared: shared.clone(), saved_state })
     }
 }
 
 impl Drop for Verified {
     fn drop(&mut self) {
-        self.shared.removals.forget_verified(&self.capture);
+        self.shared.removals.forget_verified(&self.saved_state);
     }
 }
 

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use dorm_lifecycle::Digest;
-use dorm_pool::{Image, Progress, Stored};
+use dorm_storage::{Image, Progress, Stored};
 use dorm_store::{SandboxRecord, SnapshotFilter, SnapshotRecord};
 
 use crate::error::ServiceError;
@@ -22,7 +22,7 @@ impl Service {
         progress: impl Fn(Progress) + Send + 'static,
     ) -> Result<Image, ServiceError> {
         self.shared.admit_write("import an image", 0).await?;
-        let image = self.shared.pool.import(source, tag, progress).await?;
+        let image = self.shared.storage.import(source, tag, progress).await?;
         self.shared.is_sound(&Stored::Image(image.digest.clone())).await;
         self.prepare(&image.digest);
         Ok(image)
@@ -33,7 +33,7 @@ impl Service {
         let (shared, image) = (self.shared.clone(), image.clone());
         self.shared.spawn(async move {
             let work = async {
-                let found = shared.pool.owned_image(&image).await.map_err(|error| chain(&error))?;
+                let found = shared.storage.owned_image(&image).await.map_err(|error| chain(&error))?;
                 shared.engine.prepare(&image, &found.rootfs).await.map_err(|error| error.chain())
             };
             let prepared = tokio::select! {
@@ -61,7 +61,7 @@ impl Service {
         let mut held_by = holders(image, &living, &snapshots);
         held_by.extend(self.shared.unreadable().await?.holders());
         self.shared.make_room_to_free().await;
-        self.shared.pool.remove_image(image, &held_by).await?;
+        self.shared.storage.remove_image(image, &held_by).await?;
         self.shared.is_sound(&Stored::Image(image.clone())).await;
         Ok(())
     }

@@ -5,8 +5,8 @@
 //! old one, and only if nothing is based on the old one: running sandboxes keep the layers they
 //! started with.
 
-use dorm_lifecycle::{Actor as By, CaptureId, SnapshotId, SnapshotKind};
-use dorm_pool::Capture;
+use dorm_lifecycle::{Initiator, SavedStateId, SnapshotId, SnapshotKind};
+use dorm_storage::SavedState;
 use dorm_store::{
     Change, Code, FailureRecord, OperationKind, OperationRecord, OperationResult, SnapshotRecord, SnapshotStatus,
 };
@@ -56,7 +56,7 @@ impl Service {
     async fn depth(&self, snapshot: &SnapshotRecord) -> usize {
         match (snapshot.kind, &snapshot.status, &snapshot.layer) {
             (SnapshotKind::Filesystem, SnapshotStatus::Completed, Some(_)) => {
-                self.shared.pool.depth(&snapshot.capture).await.unwrap_or(0)
+                self.shared.storage.depth(&snapshot.saved_state).await.unwrap_or(0)
             }
             (_, _, _) => 0,
         }
@@ -70,15 +70,15 @@ impl Service {
         if self.depth(&snapshot).await <= MANY || !self.holders(&snapshot).await?.is_empty() {
             return Ok(());
         }
-        let to = shared.ids().capture();
+        let to = shared.ids().saved_state();
         let limits = &shared.settings.limits;
         let limit = limits.snapshot + limits.time_for(snapshot.bytes);
         let mut operation = OperationRecord {
-            capture: Some(to.clone()),
-            ..shared.operation(OperationKind::MergeLayers, By::Host, limit)
+            saved_state: Some(to.clone()),
+            ..shared.operation(OperationKind::MergeLayers, Initiator::Host, limit)
         };
         shared.commit(Change { operations: vec![operation.clone()], ..Change::default() }).await?;
-        let merged = match shared.pool.flatten(&snapshot.capture, &to).await {
+        let merged = match shared.storage.flatten(&snapshot.saved_state, &to).await {
             Ok(flat) => self.replace(id, &flat, &operation).await,
             Err(error) => Err(error.into()),
         };
@@ -98,7 +98,7 @@ impl Service {
     async fn replace(
         &self,
         id: &SnapshotId,
-        flat: &Capture,
+        flat: &SavedState,
         operation: &OperationRecord,
     ) -> Result<bool, ServiceError> {
         let shared = &self.shared;
@@ -108,7 +108,7 @@ impl Service {
         if snapshot.status != SnapshotStatus::Completed || !self.holders(&snapshot).await?.is_empty() {
             return Ok(false);
         }
-        let old: CaptureId = std::mem::replace(&mut snapshot.capture, flat.id.clone());
+        let old: SavedStateId = std::mem::replace(&mut snapshot.saved_state, flat.id.clone());
         snapshot.layer = None;
         snapshot.bytes = flat.bytes();
         let mut operation = operation.clone();

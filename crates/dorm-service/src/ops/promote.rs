@@ -8,7 +8,7 @@
 //! A daemon that dies in between leaves an open promotion. The next daemon finishes it if the
 //! parent has been rewound, and abandons it otherwise: then both sandboxes continue as they were.
 
-use dorm_lifecycle::{Actor as By, Denied, EventKind, Sandbox, SandboxId, SnapshotId, SnapshotKind, State};
+use dorm_lifecycle::{Denied, EventKind, Initiator, Sandbox, SandboxId, SnapshotId, SnapshotKind, State};
 use dorm_store::{Change, NewEvent, OperationKind, OperationRecord, OperationResult, PromotePlan, Removal};
 
 use super::fork::{Recorded, close};
@@ -87,7 +87,7 @@ impl Service {
         let operation = OperationRecord {
             sandbox: Some(parent.clone()),
             promote: Some(plan.clone()),
-            ..shared.operation(OperationKind::Promote, By::User, limit)
+            ..shared.operation(OperationKind::Promote, Initiator::User, limit)
         };
         let _using = Using::of(shared, &plan.snapshot);
         shared.commit(Change { operations: vec![operation.clone()], ..Change::default() }).await?;
@@ -99,7 +99,7 @@ impl Service {
         match rewound {
             Ok(RewoundSandbox { sandbox, future, .. }) => {
                 // If the daemon stops before this is recorded, the next start finishes it.
-                self.finish_promotion(operation, &plan, By::User).await;
+                self.finish_promotion(operation, &plan, Initiator::User).await;
                 Ok(Promoted { sandbox, child, future })
             }
             Err(error) => {
@@ -111,7 +111,7 @@ impl Service {
 
     /// Finishes a promotion: the child's memory and files are in the parent's place, and the child
     /// is terminated.
-    async fn finish_promotion(&self, operation: OperationRecord, plan: &PromotePlan, by: By) -> Recorded {
+    async fn finish_promotion(&self, operation: OperationRecord, plan: &PromotePlan, by: Initiator) -> Recorded {
         if self.end_child(&plan.child, by).await == Recorded::NotYet {
             return Recorded::NotYet;
         }
@@ -121,7 +121,7 @@ impl Service {
                 sandbox: parent.clone(),
                 at: self.shared.now(),
                 kind: EventKind::Promoted,
-                actor: by,
+                initiator: by,
                 operation: Some(operation.id.clone()),
                 generation: self.record(parent).await.map_or(0, |record| record.sandbox.generation),
                 detail: Some(format!("{} took its place", plan.child)),
@@ -138,7 +138,7 @@ impl Service {
         let Some(plan) = operation.promote.clone() else { return };
         let id = operation.id.clone();
         let ended = match self.was_taken_back(&operation, &plan.snapshot).await {
-            Ok(true) => Ok(self.finish_promotion(operation, &plan, By::Recovery).await),
+            Ok(true) => Ok(self.finish_promotion(operation, &plan, Initiator::Recovery).await),
             Ok(false) => {
                 let result = OperationResult::Failed(stopped());
                 Ok(close(&self.shared, operation, result, None).await)

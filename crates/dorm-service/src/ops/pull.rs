@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use dorm_pool::{Image, PoolError, Progress, Stage, Stored};
+use dorm_storage::{Image, Progress, Stage, StorageError, Stored};
 
 use crate::error::ServiceError;
 use crate::registry::{Pull, PullProgress};
@@ -39,7 +39,7 @@ impl Service {
     ///
     /// # Errors
     ///
-    /// [`PoolError::NoImage`] if it is not on this host and no registry is to be asked; any
+    /// [`StorageError::NoImage`] if it is not on this host and no registry is to be asked; any
     /// [`RegistryError`](crate::RegistryError).
     pub async fn find_image(
         &self,
@@ -57,11 +57,11 @@ impl Service {
         let registry = self.shared.settings.registry.as_ref();
         let named = registry.is_some_and(|registry| registry.names_registry(&asked.reference));
         match policy {
-            PullPolicy::Never => Err(self.shared.pool.resolve(&asked.reference).await.err().map_or_else(
-                || ServiceError::from(PoolError::NoImage { reference: asked.reference, available: Vec::new() }),
+            PullPolicy::Never => Err(self.shared.storage.resolve(&asked.reference).await.err().map_or_else(
+                || ServiceError::from(StorageError::NoImage { reference: asked.reference, available: Vec::new() }),
                 ServiceError::from,
             )),
-            PullPolicy::Missing if !named => Ok(self.shared.pool.resolve(&asked.reference).await?),
+            PullPolicy::Missing if !named => Ok(self.shared.storage.resolve(&asked.reference).await?),
             PullPolicy::Missing | PullPolicy::Always => self.pull_image(asked, None, policy, progress).await,
         }
     }
@@ -104,7 +104,7 @@ impl Service {
                 }
             };
             match tag {
-                Some(tag) => Ok(service.shared.pool.tag(&image.digest, &tag).await?),
+                Some(tag) => Ok(service.shared.storage.tag(&image.digest, &tag).await?),
                 None => Ok(image),
             }
         };
@@ -129,14 +129,14 @@ impl Service {
             names.push(whole);
         }
         for name in names {
-            match self.shared.pool.resolve(&name).await {
+            match self.shared.storage.resolve(&name).await {
                 Ok(image) => {
                     let found = image.config.architecture.as_deref();
                     let fits =
                         asked.architecture.as_deref().is_none_or(|wanted| found.is_none_or(|found| found == wanted));
                     return Ok(fits.then_some(image));
                 }
-                Err(PoolError::NoImage { .. }) => {}
+                Err(StorageError::NoImage { .. }) => {}
                 Err(error) => return Err(error.into()),
             }
         }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use dorm_agent_client::Agent;
 use dorm_engine::{BoxStream, EngineError};
-use dorm_lifecycle::{Actor, SandboxId, StateName};
+use dorm_lifecycle::{Initiator, SandboxId, StateName};
 
 use crate::activity::{InUse, Use};
 use crate::actor::Message;
@@ -93,7 +93,7 @@ impl Service {
                 Err(ServiceError::NotRunning { state: StateName::Suspended | StateName::Suspending, .. })
                     if self.describe(id).await?.sandbox.spec.auto_resume =>
                 {
-                    self.resume(id, Actor::Traffic).await?;
+                    self.resume(id, Initiator::Traffic).await?;
                 }
                 other => return other,
             }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use dorm_lifecycle::SnapshotId;
-use dorm_pool::Progress;
+use dorm_storage::Progress;
 use dorm_store::SnapshotRecord;
 use futures_util::StreamExt as _;
 use tokio::sync::mpsc;

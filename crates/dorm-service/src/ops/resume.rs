@@ -1,6 +1,6 @@
 //! Resuming.
 
-use dorm_lifecycle::{Actor, Command, SandboxId, State};
+use dorm_lifecycle::{Command, Initiator, SandboxId, State};
 
 use crate::admission::Share;
 use crate::error::ServiceError;
@@ -14,9 +14,9 @@ impl Service {
     /// # Errors
     ///
     /// `Denied` for a terminated sandbox; `OperationFailed` if it could not be restored: it stays
-    /// suspended, with its sleep image intact. `Pool` if its image or a layer is damaged: nothing
+    /// suspended, with its sleep image intact. `Storage` if its image or a layer is damaged: nothing
     /// was started.
-    pub async fn resume(&self, id: &SandboxId, by: Actor) -> Result<SandboxView, ServiceError> {
+    pub async fn resume(&self, id: &SandboxId, by: Initiator) -> Result<SandboxView, ServiceError> {
         let sandbox = self.record(id).await?.sandbox;
         if let State::Suspended { .. } = &sandbox.state {
             if !self.shared.parking.holds(id) {

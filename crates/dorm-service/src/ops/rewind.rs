@@ -83,8 +83,8 @@ impl Service {
         }
         self.shared.admit_write("rewind a sandbox", 0).await?;
         let verified = match snapshot.kind {
-            SnapshotKind::Memory => effects::verify(&self.shared, &snapshot.capture).await.map(drop),
-            SnapshotKind::Filesystem => self.shared.pool.layers(&snapshot.capture).await.map(drop),
+            SnapshotKind::Memory => effects::verify(&self.shared, &snapshot.saved_state).await.map(drop),
+            SnapshotKind::Filesystem => self.shared.storage.layers(&snapshot.saved_state).await.map(drop),
         };
         verified.map_err(|source| ServiceError::SnapshotUnusable { snapshot: to.clone(), source })?;
         // A running sandbox already has room, but perhaps not for everything that it may use

@@ -11,7 +11,7 @@ use dorm_engine::ForeignRun;
 use dorm_lifecycle::{RunId, SandboxId};
 use dorm_store::StoreError;
 
-use super::collect::{Artefact, ArtefactKind, Fate};
+use super::collect::{CollectorItem, CollectorItemKind, Verdict};
 use crate::error::ServiceError;
 use crate::shared::{Service, Shared, chain};
 
@@ -65,15 +65,21 @@ impl LeftAlone {
         (own, all.len() - own)
     }
 
-    pub(super) fn artefacts(&self) -> Vec<Artefact> {
-        let artefact = |(run, owner): (&RunId, &Option<String>)| {
+    pub(super) fn items(&self) -> Vec<CollectorItem> {
+        let item = |(run, owner): (&RunId, &Option<String>)| {
             let why = match owner {
                 None => "no record names its sandbox: it is left alone until `dorm gc --runs`".to_owned(),
                 Some(owner) => format!("it belongs to the data directory {owner}: it is left alone"),
             };
-            Artefact { kind: ArtefactKind::Run, id: run.to_string(), bytes: 0, fate: Fate::Unknown, why: vec![why] }
+            CollectorItem {
+                kind: CollectorItemKind::Run,
+                id: run.to_string(),
+                bytes: 0,
+                verdict: Verdict::Unknown,
+                why: vec![why],
+            }
         };
-        self.lock().iter().map(artefact).collect()
+        self.lock().iter().map(item).collect()
     }
 }
 
@@ -98,7 +104,7 @@ impl Service {
     /// # Errors
     ///
     /// Fails if the engine cannot end one. Those before it are ended.
-    pub async fn end_unrecorded_runs(&self) -> Result<Vec<Artefact>, ServiceError> {
+    pub async fn end_unrecorded_runs(&self) -> Result<Vec<CollectorItem>, ServiceError> {
         let mut ended = Vec::new();
         let unreadable = self.shared.look_for_unreadable().await?;
         for run in self.shared.left_alone.own() {
@@ -110,7 +116,13 @@ impl Service {
             self.shared.left_alone.forget(&run);
             tracing::info!(%run, "a run that no record names was ended on request");
             let why = vec!["no record names its sandbox".to_owned()];
-            ended.push(Artefact { kind: ArtefactKind::Run, id: run.to_string(), bytes: 0, fate: Fate::Freed, why });
+            ended.push(CollectorItem {
+                kind: CollectorItemKind::Run,
+                id: run.to_string(),
+                bytes: 0,
+                verdict: Verdict::Freed,
+                why,
+            });
         }
         Ok(ended)
     }
@@ -118,10 +130,10 @@ impl Service {
 
 /// Lets a run without a record continue that was paused because of memory pressure: there is no
 /// sandbox to choose an OOM victim in.
-pub(crate) async fn relieve_unrecorded(shared: &Shared, run: &RunId) {
+pub(crate) async fn relieve_pressure_unrecorded(shared: &Shared, run: &RunId) {
     /// An id that no process has.
     const NO_PROCESS: u32 = u32::MAX >> 1;
-    if let Err(error) = shared.engine.relieve(run, Some(NO_PROCESS)).await {
+    if let Err(error) = shared.engine.relieve_memory_pressure(run, Some(NO_PROCESS)).await {
         tracing::warn!(%run, error = %chain(&error), "cannot continue a run without a record that is paused because of memory pressure");
     }
 }

@@ -3,7 +3,7 @@
 
 use dorm_agent_client::{FirstReader, GuestPath, GuestString, ProcessSpec, ProcessStarted, User};
 use dorm_lifecycle::{Digest, SandboxId};
-use dorm_pool::{Image, ImageConfig, PoolError, host_architecture};
+use dorm_storage::{Image, ImageConfig, StorageError, host_architecture};
 
 use crate::activity::Use;
 use crate::error::ServiceError;
@@ -34,10 +34,10 @@ fn guest_words<'a>(
 impl Shared {
     /// Returns how programs of an image are run; the defaults if that cannot be read.
     pub(crate) async fn image_config(&self, image: &Digest) -> ImageConfig {
-        match self.pool.image_config(image).await {
+        match self.storage.image_config(image).await {
             Ok(config) => config,
             // A sandbox that is restored from memory needs nothing else of its image.
-            Err(PoolError::NoImage { .. }) => ImageConfig::default(),
+            Err(StorageError::NoImage { .. }) => ImageConfig::default(),
             Err(error) => {
                 tracing::warn!(%image, error = %chain(&error), "cannot read the configuration of an image; using the defaults");
                 ImageConfig::default()

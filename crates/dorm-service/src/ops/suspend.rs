@@ -1,6 +1,6 @@
 //! Suspending, and releasing the memory of suspended sandboxes.
 
-use dorm_lifecycle::{Actor, Command, SandboxId};
+use dorm_lifecycle::{Command, Initiator, SandboxId};
 
 use crate::actor::Message;
 use crate::error::ServiceError;
@@ -16,7 +16,7 @@ impl Service {
     /// `Denied` for an ephemeral sandbox; `OperationFailed` if it could not be saved: it keeps
     /// running then.
     pub async fn suspend(&self, id: &SandboxId) -> Result<SandboxView, ServiceError> {
-        self.command(id, Command::Suspend, Actor::User).await
+        self.command(id, Command::Suspend, Initiator::User).await
     }
 
     /// Releases the memory that a suspended sandbox still holds; its sleep image is on disk. Does

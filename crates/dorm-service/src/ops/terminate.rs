@@ -1,6 +1,6 @@
 //! Terminating.
 
-use dorm_lifecycle::{Actor, Command, SandboxId};
+use dorm_lifecycle::{Command, Initiator, SandboxId};
 
 use crate::error::ServiceError;
 use crate::shared::Service;
@@ -14,6 +14,6 @@ impl Service {
     ///
     /// Fails if the change could not be recorded; nothing has changed then.
     pub async fn terminate(&self, id: &SandboxId) -> Result<SandboxView, ServiceError> {
-        self.command(id, Command::Terminate, Actor::User).await
+        self.command(id, Command::Terminate, Initiator::User).await
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use dorm_lifecycle::{Actor, Command, Hold, HoldId, Keeping, SandboxId, Timeouts};
+use dorm_lifecycle::{Command, Hold, HoldId, Initiator, SandboxId, SleepRetention, Timeouts};
 
 use crate::error::ServiceError;
 use crate::shared::Service;
@@ -17,7 +17,7 @@ impl Service {
     /// `Spec` for a limit of zero, `Denied` for a terminated sandbox.
     pub async fn set_timeouts(&self, id: &SandboxId, timeouts: Timeouts) -> Result<SandboxView, ServiceError> {
         timeouts.check()?;
-        self.command(id, Command::SetTimeouts(timeouts), Actor::User).await
+        self.command(id, Command::SetTimeouts(timeouts), Initiator::User).await
     }
 
     /// Changes how many sleep images of a sandbox are kept, and what happens if none can be
@@ -26,9 +26,9 @@ impl Service {
     /// # Errors
     ///
     /// `Spec` for a number that is out of range, `Denied` for a terminated sandbox.
-    pub async fn set_keeping(&self, id: &SandboxId, keeping: Keeping) -> Result<SandboxView, ServiceError> {
-        keeping.check()?;
-        self.command(id, Command::SetKeeping(keeping), Actor::User).await
+    pub async fn set_retention(&self, id: &SandboxId, retention: SleepRetention) -> Result<SandboxView, ServiceError> {
+        retention.check()?;
+        self.command(id, Command::SetRetention(retention), Initiator::User).await
     }
 
     /// Keeps a sandbox awake for `ttl` from now, regardless of its time limits except `max_run`.
@@ -46,7 +46,7 @@ impl Service {
     ) -> Result<(SandboxView, Hold), ServiceError> {
         let hold =
             Hold { id: renew.unwrap_or_else(|| self.shared.ids().hold()), reason, until: self.shared.now().after(ttl) };
-        let view = self.command(id, Command::Hold(hold.clone()), Actor::User).await?;
+        let view = self.command(id, Command::Hold(hold.clone()), Initiator::User).await?;
         Ok((view, hold))
     }
 
@@ -56,6 +56,6 @@ impl Service {
     ///
     /// `Denied` for a terminated sandbox.
     pub async fn release(&self, id: &SandboxId, hold: HoldId) -> Result<SandboxView, ServiceError> {
-        self.command(id, Command::Release(hold), Actor::User).await
+        self.command(id, Command::Release(hold), Initiator::User).await
     }
 }

@@ -14,8 +14,8 @@ use std::pin::pin;
 use std::time::Duration;
 
 use bytes::Bytes;
-use dorm_lifecycle::{Actor as By, SandboxId, SnapshotId, SnapshotKind};
-use dorm_pool::{ExportNote, Exported, ImportAs, Imported, PoolError};
+use dorm_lifecycle::{Initiator, SandboxId, SnapshotId, SnapshotKind};
+use dorm_storage::{ExportNote, Exported, ImportAs, Imported, StorageError};
 use dorm_store::{
     Change, Maker, OperationKind, OperationRecord, OperationResult, Removal, SnapshotRecord, SnapshotStatus,
 };
@@ -79,7 +79,7 @@ impl Service {
             parents: self.parents(&snapshot).await?,
             labels: snapshot.labels.clone(),
         };
-        let export = self.shared.pool.export(&snapshot.capture, note).await.map_err(host_part)?;
+        let export = self.shared.storage.export(&snapshot.saved_state, note).await.map_err(host_part)?;
         let (bytes, name) = (export.bytes(), format!("{id}.dorm"));
         let (send, receive) = mpsc::channel(PIECES);
         tokio::task::spawn_blocking(move || {
@@ -98,7 +98,7 @@ impl Service {
     ///
     /// # Errors
     ///
-    /// `ImageToImport` if its image is not on this host; `Pool` if the file does not match its
+    /// `ImageToImport` if its image is not on this host; `Storage` if the file does not match its
     /// manifest, or there is no room. Nothing of it is left then.
     pub async fn import_snapshot(
         &self,
@@ -125,18 +125,18 @@ impl Service {
 
     async fn take_in(&self, from: ArrivingBytes, settings: ImportSettings) -> Result<SnapshotRecord, ServiceError> {
         let shared = &self.shared;
-        let incoming = shared.pool.open_export(from).await?;
+        let incoming = shared.storage.open_export(from).await?;
         let about = incoming.about().clone();
         drop(self.has_image(&about).await?);
         shared.admit_write("import a snapshot", about.need_bytes().unwrap_or(u64::MAX)).await?;
-        let name = ImportAs { capture: shared.ids().capture(), layer: shared.ids().capture() };
-        let mut captures = vec![name.capture.clone()];
-        captures.extend((about.is_of_memory() && about.tree.is_some()).then(|| name.layer.clone()));
+        let name = ImportAs { saved_state: shared.ids().saved_state(), layer: shared.ids().saved_state() };
+        let mut saved_states = vec![name.saved_state.clone()];
+        saved_states.extend((about.is_of_memory() && about.tree.is_some()).then(|| name.layer.clone()));
         let limits = &shared.settings.limits;
         let limit = limits.snapshot + limits.time_for(about.need_bytes().unwrap_or_default());
-        let operations = captures.iter().map(|capture| OperationRecord {
-            capture: Some(capture.clone()),
-            ..shared.operation(OperationKind::Import, By::User, limit)
+        let operations = saved_states.iter().map(|saved_state| OperationRecord {
+            saved_state: Some(saved_state.clone()),
+            ..shared.operation(OperationKind::Import, Initiator::User, limit)
         });
         let operations: Vec<_> = operations.collect();
         let ended = |result: &OperationResult| {
@@ -149,7 +149,7 @@ impl Service {
         };
         shared.commit(Change { operations: operations.clone(), ..Change::default() }).await?;
         let taken = async {
-            let imported = shared.pool.import_export(incoming, &name).await?;
+            let imported = shared.storage.import_export(incoming, &name).await?;
             // An image is not removed while a saved state is based on it; before there was one, it
             // may have been removed.
             let _referring = self.has_image(&about).await?;
@@ -168,9 +168,9 @@ impl Service {
             Err(error) if error.is_unknown() => Err(error),
             Err(error) => {
                 let operations = ended(&OperationResult::Failed(error.record()));
-                shared.commit(Change { operations, discard: captures.clone(), ..Change::default() }).await?;
+                shared.commit(Change { operations, discard: saved_states.clone(), ..Change::default() }).await?;
                 // When the caller is told of the refusal, nothing of the snapshot is left.
-                shared.discard(captures).await;
+                shared.discard(saved_states).await;
                 Err(error)
             }
         }
@@ -196,12 +196,12 @@ impl Service {
             generation: about.facts.generation,
             parent: about.note.parents.first().cloned(),
             kind: if about.is_of_memory() { SnapshotKind::Memory } else { SnapshotKind::Filesystem },
-            capture: imported.capture.id.clone(),
+            saved_state: imported.saved_state.id.clone(),
             image: about.facts.image.clone(),
             layer: layer.map(|layer| layer.id.clone()),
             resources: about.facts.resources,
             created: now,
-            bytes: imported.capture.bytes(),
+            bytes: imported.saved_state.bytes(),
             shares_data: false,
             labels,
             removal: settings.expires.map_or(Removal::Asked, |after| Removal::At(now.after(after))),
@@ -211,7 +211,7 @@ impl Service {
         let layer = layer.map(|layer| SnapshotRecord {
             id: shared.ids().snapshot(),
             kind: SnapshotKind::Filesystem,
-            capture: layer.id.clone(),
+            saved_state: layer.id.clone(),
             layer: None,
             bytes: layer.bytes(),
             shares_data: false,
@@ -224,7 +224,7 @@ impl Service {
     async fn has_image(&self, about: &Exported) -> Result<Referring, ServiceError> {
         let image = &about.facts.image;
         match self.shared.refer(image).await {
-            Err(PoolError::NoImage { .. }) => {
+            Err(StorageError::NoImage { .. }) => {
                 Err(ServiceError::ImageToImport { image: image.clone(), tags: about.image_tags.clone() })
             }
             other => Ok(other?),
@@ -270,8 +270,8 @@ impl Service {
             return Ok(());
         }
         // The restore reports what is wrong with a saved state that cannot be read.
-        let Ok(capture) = self.shared.pool.capture(&snapshot.capture).await else { return Ok(()) };
-        let (needs, has) = (capture.facts, self.shared.engine.capabilities());
+        let Ok(saved_state) = self.shared.storage.saved_state(&snapshot.saved_state).await else { return Ok(()) };
+        let (needs, has) = (saved_state.facts, self.shared.engine.capabilities());
         let build = if has.restores(&needs.build) { needs.build.clone() } else { has.build.clone() };
         let rows = [
             ("engine", needs.engine, has.name.to_owned()),
@@ -281,7 +281,7 @@ impl Service {
         match rows.into_iter().find(|(_, needs, has)| needs != has) {
             None => Ok(()),
             Some((what, needs, has)) => {
-                let source = PoolError::Incompatible { capture: capture.id, what, has, needs };
+                let source = StorageError::Incompatible { saved_state: saved_state.id, what, has, needs };
                 Err(ServiceError::SnapshotUnusable { snapshot: snapshot.id.clone(), source })
             }
         }

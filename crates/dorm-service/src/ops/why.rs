@@ -1,6 +1,6 @@
 //! Explains why a sandbox is in its state.
 
-use dorm_lifecycle::{Facts, Happening, SandboxId, Why};
+use dorm_lifecycle::{Facts, PastEvent, SandboxId, Why};
 use dorm_store::{EventFilter, SnapshotFilter, SnapshotStatus};
 
 use crate::error::ServiceError;
@@ -22,10 +22,10 @@ impl Service {
         // Times are of the service clock, like all recorded times, until they are shown.
         let mut sandbox = self.record(id).await?.sandbox;
         let filter = EventFilter { sandbox: Some(id.clone()), newest: EVENTS, ..EventFilter::default() };
-        let events = shared.store.events(&filter).await?.into_iter().map(|record| Happening {
+        let events = shared.store.events(&filter).await?.into_iter().map(|record| PastEvent {
             at: record.event.at,
             kind: record.event.kind,
-            actor: record.event.actor,
+            initiator: record.event.initiator,
             detail: record.event.detail,
         });
         let filter = SnapshotFilter { source: Some(id.clone()), ..SnapshotFilter::default() };

@@ -4,8 +4,8 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use dorm_lifecycle::{Actor as By, CaptureId, RunCondition, RunId, Sandbox, prefer_run, preferred_run};
-use dorm_pool::PoolError;
+use dorm_lifecycle::{Initiator, RunCondition, RunId, Sandbox, SavedStateId, prefer_run, preferred_run};
+use dorm_storage::StorageError;
 use dorm_store::{Change, Code, FailureRecord, NewEvent, OperationResult, SandboxRecord};
 
 use super::{RecoveryReport, end_all};
@@ -24,7 +24,7 @@ pub(super) async fn prefer(
         return Ok((record, None));
     }
     let gone = gone(shared, &record.sandbox).await;
-    let is_gone = |capture: &CaptureId| gone.contains(capture);
+    let is_gone = |saved_state: &SavedStateId| gone.contains(saved_state);
     let Some(run) = preferred_run(&record.sandbox, found, is_gone) else { return Ok((record, None)) };
     let now = shared.now();
     let step = prefer_run(&record.sandbox, &run, is_gone, now);
@@ -35,7 +35,7 @@ pub(super) async fn prefer(
         sandbox: sandbox.id.clone(),
         at: now,
         kind,
-        actor: By::Recovery,
+        initiator: Initiator::Recovery,
         operation: operation.clone(),
         generation: sandbox.generation,
         detail,
@@ -63,11 +63,11 @@ pub(super) async fn prefer(
 }
 
 /// Returns the saved states of a sandbox whose files are known to be gone.
-async fn gone(shared: &Shared, sandbox: &Sandbox) -> BTreeSet<CaptureId> {
+async fn gone(shared: &Shared, sandbox: &Sandbox) -> BTreeSet<SavedStateId> {
     let mut gone = BTreeSet::new();
     for image in sandbox.images() {
-        if matches!(shared.pool.capture(&image.capture).await, Err(PoolError::Missing(_))) {
-            gone.insert(image.capture.clone());
+        if matches!(shared.storage.saved_state(&image.saved_state).await, Err(StorageError::Missing(_))) {
+            gone.insert(image.saved_state.clone());
         }
     }
     gone

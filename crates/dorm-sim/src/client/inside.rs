@@ -10,18 +10,18 @@ use dorm_lifecycle::SandboxId;
 use dorm_service::{Service, ServiceError, Use};
 use futures_util::StreamExt as _;
 
-use super::{Client, Deed};
+use super::{Action, Client};
 use crate::model::{Bounds, Counter, Hold};
 
 const FILE: &str = "/value";
 
 impl Client {
     /// Asks the counter for its next number, after starting it where there is none.
-    pub(super) async fn count(&mut self, deed: &Deed, id: &SandboxId) {
+    pub(super) async fn count(&mut self, action: &Action, id: &SandboxId) {
         let world = self.world.clone();
         let Some(hold) = world.model.hold(id) else { return };
         if let Err(error) = self.count_once(&hold, id).await {
-            self.refused(deed, &error);
+            self.refused(action, &error);
         }
     }
 
@@ -101,15 +101,15 @@ impl Client {
         }
     }
 
-    pub(super) async fn write(&mut self, deed: &Deed, id: &SandboxId) {
+    pub(super) async fn write(&mut self, action: &Action, id: &SandboxId) {
         let world = self.world.clone();
         let Some(hold) = world.model.hold(id) else { return };
         if let Err(error) = write_value(&self.service, &hold, id, world.model.fresh_value()).await {
-            self.refused(deed, &error);
+            self.refused(action, &error);
         }
     }
 
-    pub(super) async fn read(&mut self, deed: &Deed, id: &SandboxId) {
+    pub(super) async fn read(&mut self, action: &Action, id: &SandboxId) {
         let world = self.world.clone();
         let Some(hold) = world.model.hold(id) else { return };
         let Some((epoch, before)) = hold.memory() else { return };
@@ -122,28 +122,28 @@ impl Client {
                     world.trace.wrong(format_args!("{id} holds the value {value}, not {least} to {most}"));
                 }
             }
-            Err(error) => self.refused(deed, &error),
+            Err(error) => self.refused(action, &error),
         }
     }
 
     /// Starts a program and leaves it alone.
-    pub(super) async fn start(&mut self, deed: &Deed, id: &SandboxId, words: [&str; 2]) {
+    pub(super) async fn start(&mut self, action: &Action, id: &SandboxId, words: [&str; 2]) {
         let words = words.into_iter().filter_map(|word| GuestString::new(word).ok()).collect();
         let started = match self.service.agent(id, Use::Process).await {
             Ok((agent, _in_use)) => agent.start(&ProcessSpec::new(words)).await.map_err(ServiceError::from),
             Err(error) => Err(error),
         };
         if let Err(error) = started {
-            self.refused(deed, &error);
+            self.refused(action, &error);
         }
     }
 
-    pub(super) async fn run(&mut self, deed: &Deed, id: &SandboxId) {
+    pub(super) async fn run(&mut self, action: &Action, id: &SandboxId) {
         let words = ["echo", "hello"].into_iter().filter_map(|word| GuestString::new(word).ok()).collect();
         let limit = Some(Duration::from_secs(5));
         let mut running = match self.service.exec(id, ProcessSpec::new(words), None, limit).await {
             Ok(running) => running,
-            Err(error) => return self.refused(deed, &error),
+            Err(error) => return self.refused(action, &error),
         };
         let mut said = Vec::new();
         while let Some(item) = running.next().await {
@@ -157,7 +157,7 @@ impl Client {
                     }
                 }
                 Ok(Output::Stderr { .. } | Output::Lost { .. }) => {}
-                Err(error) => return self.refused(deed, &error.into()),
+                Err(error) => return self.refused(action, &error.into()),
             }
         }
     }

@@ -3,32 +3,32 @@
 use dorm_lifecycle::{MountPath, SandboxId, Writers};
 use dorm_service::{AttachVolume, Code};
 
-use super::{Client, Deed};
+use super::{Action, Client};
 
 /// How many volumes there are.
 const VOLUMES: u64 = 3;
 const BYTES: u64 = 64 << 20;
 
 impl Client {
-    pub(super) fn choose_volume(&mut self, id: SandboxId) -> Deed {
+    pub(super) fn choose_volume(&mut self, id: SandboxId) -> Action {
         let number = self.random.below(VOLUMES);
         match self.random.below(10) {
-            0..2 => Deed::MakeVolume(number, self.random.chance(50)),
-            2..7 => Deed::Attach(id, number),
-            _ => Deed::Detach(id, number),
+            0..2 => Action::MakeVolume(number, self.random.chance(50)),
+            2..7 => Action::Attach(id, number),
+            _ => Action::Detach(id, number),
         }
     }
 
-    pub(super) async fn use_volume(&mut self, deed: &Deed, since: u64) {
-        match deed {
-            Deed::MakeVolume(number, many) => {
+    pub(super) async fn use_volume(&mut self, action: &Action, since: u64) {
+        match action {
+            Action::MakeVolume(number, many) => {
                 let writers = if *many { Writers::Many } else { Writers::One };
                 let Ok(name) = volume(*number).parse() else { return };
                 if let Err(error) = self.service.create_volume(name, BYTES, writers).await {
-                    self.refused(deed, &error);
+                    self.refused(action, &error);
                 }
             }
-            Deed::Attach(id, number) => {
+            Action::Attach(id, number) => {
                 let Some(path) = place(*number) else { return };
                 let asked = AttachVolume::new(volume(*number), path.clone());
                 let mut answer = self.service.attach(id, asked.clone()).await;
@@ -37,16 +37,20 @@ impl Client {
                 {
                     let writers = if many { Writers::Many } else { Writers::One };
                     if let Err(error) = self.service.create_volume(name, BYTES, writers).await {
-                        return self.refused(deed, &error);
+                        return self.refused(action, &error);
                     }
                     answer = self.service.attach(id, asked).await;
                 }
-                self.viewed(deed, answer, since, |sandbox| sandbox.spec.attachments.iter().any(|one| one.path == path));
+                self.viewed(action, answer, since, |sandbox| {
+                    sandbox.spec.attachments.iter().any(|one| one.path == path)
+                });
             }
-            Deed::Detach(id, number) => {
+            Action::Detach(id, number) => {
                 let Some(path) = place(*number) else { return };
                 let answer = self.service.detach(id, path.clone()).await;
-                self.viewed(deed, answer, since, |sandbox| sandbox.spec.attachments.iter().all(|one| one.path != path));
+                self.viewed(action, answer, since, |sandbox| {
+                    sandbox.spec.attachments.iter().all(|one| one.path != path)
+                });
             }
             _ => {}
         }
@@ -58,7 +62,7 @@ impl Client {
             let record = self.world.model.record(id);
             let attachments = record.map(|record| record.sandbox.spec.attachments).unwrap_or_default();
             if attachments.iter().any(|one| Some(&one.path) == place(number).as_ref()) {
-                self.insist(&Deed::Detach(id.clone(), number)).await;
+                self.insist(&Action::Detach(id.clone(), number)).await;
             }
         }
     }

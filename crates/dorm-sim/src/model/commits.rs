@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use dorm_lifecycle::{
-    Actor, CaptureId, Cause, EventKind, FirstProgram, Origin, Restored, RunCondition, Sandbox, SandboxId, SnapshotKind,
-    State as Life, StateName,
+    Cause, EventKind, FirstProgram, Initiator, Origin, Restored, RunCondition, Sandbox, SandboxId, SavedStateId,
+    SnapshotKind, State as Life, StateName,
 };
 use dorm_store::{
     Change, EventRecord, OperationRecord, OperationResult, Removal, SandboxRecord, SnapshotRecord, SnapshotStatus,
@@ -43,14 +43,14 @@ impl Model {
             }
         }
         self.volumes_committed(&mut state, change, events);
-        for capture in &change.discard {
-            self.trace.note(format_args!("commit: {capture} is to be discarded"));
-            if let Some(owner) = needs(&state, capture) {
-                self.trace.wrong(format_args!("capture {capture} is released while {owner} needs it"));
+        for saved_state in &change.discard {
+            self.trace.note(format_args!("commit: {saved_state} is to be discarded"));
+            if let Some(owner) = needs(&state, saved_state) {
+                self.trace.wrong(format_args!("saved state {saved_state} is released while {owner} needs it"));
             }
-            state.discard.push(capture.clone());
+            state.discard.push(saved_state.clone());
         }
-        state.discard.retain(|capture| !change.discarded.contains(capture));
+        state.discard.retain(|saved_state| !change.discarded.contains(saved_state));
         state.discard.sort();
         state.discard.dedup();
     }
@@ -98,7 +98,7 @@ impl Model {
         if let (None, Some(rewind)) = (before.state.rewind(), sandbox.state.rewind()) {
             let memory = state.snapshots.get(&rewind.to).map(|known| known.memory.clone()).unwrap_or_default();
             if let Some(target) = &rewind.target {
-                known.images.insert(target.capture.clone(), memory);
+                known.images.insert(target.saved_state.clone(), memory);
             }
         }
         if before.rewound != sandbox.rewound {
@@ -117,8 +117,8 @@ impl Model {
             return self.trace.wrong(format_args!("{} was taken back, and was not on the way", before.id));
         };
         let Some(future) = &rewind.future else { return };
-        let kept = state.snapshots.get(&future.snapshot).map(|known| &known.record.capture);
-        if kept.is_none() || kept != before.state.image().map(|image| &image.capture) {
+        let kept = state.snapshots.get(&future.snapshot).map(|known| &known.record.saved_state);
+        if kept.is_none() || kept != before.state.image().map(|image| &image.saved_state) {
             self.trace.wrong(format_args!("{} was taken back, and what it was is not kept", before.id));
         }
     }
@@ -133,7 +133,7 @@ impl Model {
     }
 
     fn is_allowed(&self, known: &Known, before: &Sandbox, after: &Sandbox, events: &[EventRecord]) {
-        let recovery = events.iter().any(|event| event.event.actor == Actor::Recovery);
+        let recovery = events.iter().any(|event| event.event.initiator == Initiator::Recovery);
         let id = &before.id;
         let (was, is) = (before.state.name(), after.state.name());
         let strict = self.misfortune == Misfortune::OnlyDeaths;
@@ -201,10 +201,10 @@ impl Model {
             (Life::Suspending { .. }, Life::Suspended { image, .. } | Life::Resuming { image, .. })
                 if saved(before, after).is_some() =>
             {
-                let directory = self.captures.join(image.capture.as_str());
+                let directory = self.saved_states.join(image.saved_state.as_str());
                 match known.live.in_image(&known.live, &directory) {
                     Ok(memory) => {
-                        known.images.insert(image.capture.clone(), memory.clone());
+                        known.images.insert(image.saved_state.clone(), memory.clone());
                         known.live = memory;
                     }
                     Err(what) => self.trace.wrong(format_args!("{id} sleeps, but {what}")),
@@ -215,14 +215,16 @@ impl Model {
                 Life::Running { .. } | Life::Snapshotting { .. } | Life::Suspending { .. },
                 Life::Suspended { image, .. },
             ) => {
-                known.live = known.images.get(&image.capture).cloned().unwrap_or_default();
+                known.live = known.images.get(&image.saved_state).cloned().unwrap_or_default();
                 known.epoch += 1;
             }
             (Life::Resuming { rewind: Some(rewinding), .. }, Life::Running { image, .. }) => {
                 let target = rewinding.rewind.target.as_ref();
                 known.epoch += 1;
                 let (held, restored) = match target {
-                    Some(target) => (known.images.get(&target.capture).cloned(), Restored::Memory { generation: None }),
+                    Some(target) => {
+                        (known.images.get(&target.saved_state).cloned(), Restored::Memory { generation: None })
+                    }
                     None => (Some(root), Restored::Filesystem),
                 };
                 known.live = held.unwrap_or_default();
@@ -235,7 +237,7 @@ impl Model {
             (Life::Resuming { image: newest, .. }, Life::Running { image, .. }) if after.run != before.run => {
                 known.epoch += 1;
                 known.live = match image {
-                    Some(image) => known.images.get(&image.capture).cloned().unwrap_or_default(),
+                    Some(image) => known.images.get(&image.saved_state).cloned().unwrap_or_default(),
                     None => root,
                 };
                 let told = match after.restored {
@@ -276,7 +278,7 @@ impl Model {
         let before = state.snapshots.remove(&record.id);
         let is_going = record.status == SnapshotStatus::Deleting;
         let stands_on = |known: &&Known| {
-            !is_over(known.state()) && known.record.sandbox.layers().any(|layer| *layer == record.capture)
+            !is_over(known.state()) && known.record.sandbox.layers().any(|layer| *layer == record.saved_state)
         };
         if let Some(known) = state.sandboxes.values().find(stands_on).filter(|_| is_going) {
             let id = &known.record.sandbox.id;
@@ -290,13 +292,13 @@ impl Model {
             && !was_complete
             && let Some(source) = state.sandboxes.get(&record.source)
         {
-            let abandoned = source.images.get(&record.capture);
+            let abandoned = source.images.get(&record.saved_state);
             // A suspended source's memory is that of its image.
             let asleep = source.state() == StateName::Suspended;
             let (latest, earliest) =
                 if asleep { (&source.live, &source.live) } else { (&source.live, &source.earliest) };
             let held = match record.kind {
-                SnapshotKind::Memory => latest.in_image(earliest, &self.captures.join(record.capture.as_str())),
+                SnapshotKind::Memory => latest.in_image(earliest, &self.saved_states.join(record.saved_state.as_str())),
                 SnapshotKind::Filesystem => Ok(latest.files_since(earliest)),
             };
             match held {
@@ -307,7 +309,7 @@ impl Model {
             }
         }
         if record.kind == SnapshotKind::Filesystem && record.status == SnapshotStatus::Completed {
-            state.layers.insert(record.capture.clone(), memory.clone());
+            state.layers.insert(record.saved_state.clone(), memory.clone());
         }
         let known = KnownSnapshot { record: record.clone(), memory, seen, deletion_asked };
         state.snapshots.insert(record.id.clone(), known);
@@ -345,9 +347,9 @@ fn note_promotions(state: &mut State, child: &SandboxId) {
 }
 
 /// The image that a suspend has just made.
-fn saved(before: &Sandbox, after: &Sandbox) -> Option<CaptureId> {
-    let newest = &after.state.image()?.capture;
-    before.captures().all(|kept| kept != newest).then(|| newest.clone())
+fn saved(before: &Sandbox, after: &Sandbox) -> Option<SavedStateId> {
+    let newest = &after.state.image()?.saved_state;
+    before.saved_states().all(|kept| kept != newest).then(|| newest.clone())
 }
 
 /// No image goes before another has taken its place, and then the oldest.
@@ -356,11 +358,11 @@ fn keeps_images(before: &Sandbox, after: &Sandbox) -> Result<(), String> {
         return Ok(());
     }
     let most = match saved(before, after) {
-        Some(_) => usize::try_from(after.spec.keeping.generations).unwrap_or(usize::MAX).saturating_sub(1),
+        Some(_) => usize::try_from(after.spec.retention.generations).unwrap_or(usize::MAX).saturating_sub(1),
         None => usize::MAX,
     };
-    let target = before.state.rewind().and_then(|rewind| Some(&rewind.target.as_ref()?.capture));
-    let is_there = |capture: &CaptureId| after.captures().any(|kept| kept == capture);
+    let target = before.state.rewind().and_then(|rewind| Some(&rewind.target.as_ref()?.saved_state));
+    let is_there = |saved_state: &SavedStateId| after.saved_states().any(|kept| kept == saved_state);
     if before.rewound != after.rewound {
         return match target {
             Some(target) if after.spec.suspendable && !is_there(target) => {
@@ -375,28 +377,29 @@ fn keeps_images(before: &Sandbox, after: &Sandbox) -> Result<(), String> {
         return Err(format!("the image {target} that it is taken back to is forgotten"));
     }
     match before
-        .captures()
-        .filter(|capture| Some(*capture) != target)
+        .saved_states()
+        .filter(|saved_state| Some(*saved_state) != target)
         .take(most)
-        .find(|capture| after.captures().all(|kept| kept != *capture))
+        .find(|saved_state| after.saved_states().all(|kept| kept != *saved_state))
     {
-        Some(capture) => Err(format!("its image {capture} is forgotten")),
+        Some(saved_state) => Err(format!("its image {saved_state} is forgotten")),
         None => Ok(()),
     }
 }
 
 /// A snapshot that is deleted in the moment it is used.
 fn is_missing_snapshot(sandbox: &Sandbox, reason: &str) -> bool {
-    matches!(sandbox.origin, Origin::Snapshot { .. }) && reason.contains("there is no capture")
+    matches!(sandbox.origin, Origin::Snapshot { .. }) && reason.contains("there is no saved state")
 }
 
-/// Who needs a capture, by what is on record.
-fn needs(state: &State, capture: &CaptureId) -> Option<String> {
-    let sandbox = state.sandboxes.values().find(|known| known.record.sandbox.captures().any(|kept| kept == capture));
+/// Who needs a saved state, by what is on record.
+fn needs(state: &State, saved_state: &SavedStateId) -> Option<String> {
+    let sandbox =
+        state.sandboxes.values().find(|known| known.record.sandbox.saved_states().any(|kept| kept == saved_state));
     let snapshot = state
         .snapshots
         .values()
-        .find(|known| known.record.capture == *capture && known.record.status == SnapshotStatus::Completed);
+        .find(|known| known.record.saved_state == *saved_state && known.record.status == SnapshotStatus::Completed);
     let sandbox = sandbox.map(|known| format!("sandbox {}", known.record.sandbox.id));
     sandbox.or_else(|| snapshot.map(|known| format!("snapshot {}", known.record.id)))
 }

@@ -1,6 +1,6 @@
 //! Volumes: who may write to one, and what a run has of them.
 
-use dorm_lifecycle::{Access, Actor, EventKind, RunId, SandboxId, State as Life, VolumeId, Writers, leases};
+use dorm_lifecycle::{Access, EventKind, Initiator, RunId, SandboxId, State as Life, VolumeId, Writers, leases};
 use dorm_store::{Change, EventRecord};
 
 use super::{Misfortune, Model, State};
@@ -17,7 +17,7 @@ impl Model {
         }
         for EventRecord { event, .. } in events {
             let failed = matches!(event.kind, EventKind::AttachFailed | EventKind::RewindFailed);
-            if failed && self.misfortune == Misfortune::OnlyDeaths && event.actor != Actor::Recovery {
+            if failed && self.misfortune == Misfortune::OnlyDeaths && event.initiator != Initiator::Recovery {
                 let (what, why) = (event.kind.as_str(), event.detail.as_deref().unwrap_or_default());
                 self.trace.wrong(format_args!("{}: {what} although nothing went wrong: {why}", event.sandbox));
             }

@@ -66,8 +66,8 @@ CREATE TABLE snapshots (
         (CASE WHEN json_valid(document) THEN json_extract(document, '$.created') END) VIRTUAL,
     source TEXT GENERATED ALWAYS AS
         (CASE WHEN json_valid(document) THEN json_extract(document, '$.source') END) VIRTUAL,
-    capture TEXT GENERATED ALWAYS AS
-        (CASE WHEN json_valid(document) THEN json_extract(document, '$.capture') END) VIRTUAL,
+    saved_state TEXT GENERATED ALWAYS AS
+        (CASE WHEN json_valid(document) THEN json_extract(document, '$.saved_state') END) VIRTUAL,
     layer TEXT GENERATED ALWAYS AS
         (CASE WHEN json_valid(document) THEN json_extract(document, '$.layer') END) VIRTUAL,
     image TEXT GENERATED ALWAYS AS
@@ -86,15 +86,15 @@ CREATE TABLE snapshots (
 CREATE INDEX snapshots_of_project ON snapshots (project, id);
 CREATE INDEX snapshots_in_order ON snapshots (project, created, id);
 CREATE INDEX snapshots_of_source ON snapshots (source, created, id);
-CREATE INDEX snapshots_of_capture ON snapshots (capture);
+CREATE INDEX snapshots_of_saved_state ON snapshots (saved_state);
 CREATE INDEX snapshots_of_layer ON snapshots (layer) WHERE layer IS NOT NULL;
 CREATE INDEX snapshots_of_image ON snapshots (image);
 CREATE INDEX snapshots_leaving ON snapshots (id) WHERE leaving = 1;
 CREATE INDEX snapshots_complete ON snapshots (bytes) WHERE bytes IS NOT NULL;
 
--- Captures whose files are to be deleted, until they have been.
+-- Saved states whose files are to be deleted, until they have been.
 CREATE TABLE discards (
-    capture TEXT NOT NULL PRIMARY KEY
+    saved_state TEXT NOT NULL PRIMARY KEY
 ) STRICT, WITHOUT ROWID;
 
 -- AUTOINCREMENT: a number is never used again, whatever is deleted.

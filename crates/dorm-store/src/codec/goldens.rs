@@ -9,11 +9,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use dorm_lifecycle::{
-    Access, Actor, ApiKeyId, Attachment, Background, BackgroundWork, CaptureId, Cause, Checkpoints, Egress, EventKind,
-    FirstProgram, Future, Hold, HoldId, Keeping, Ladder, OnSuspendFailure, OnTimeout, OnUnrestorable, OperationId,
-    Origin, PortAccess, ProjectId, Resources, Restored, Rewind, RewindFrom, Rewinding, Rewound, Sandbox, SandboxId,
-    SandboxSpec, SleepImage, SnapshotId, SnapshotKind, State, SuspendFailures, Timeouts, Timestamp, Unreachable,
-    VolumeId, WebhookId, Writers,
+    Access, ApiKeyId, Attachment, Background, BackgroundWork, Cause, Checkpoints, Egress, EventKind, FirstProgram,
+    Future, Hold, HoldId, Initiator, OnSuspendFailure, OnTimeout, OnUnrestorable, OperationId, Origin, PortAccess,
+    ProjectId, Resources, Restored, RetentionPolicy, Rewind, RewindFrom, Rewinding, Rewound, Sandbox, SandboxId,
+    SandboxSpec, SavedStateId, SleepImage, SleepRetention, SnapshotId, SnapshotKind, State, SuspendFailures, Timeouts,
+    Timestamp, Unreachable, VolumeId, WebhookId, Writers,
 };
 use serde_json::Value;
 
@@ -39,7 +39,7 @@ fn at(millis: u64) -> Timestamp {
 
 fn image() -> SleepImage {
     SleepImage {
-        capture: CaptureId::from_random([3; 20]),
+        saved_state: SavedStateId::from_random([3; 20]),
         generation: 4,
         taken: at(1_790_000_003_000),
         bytes: 73_400_320,
@@ -133,7 +133,7 @@ fn sandboxes() -> Vec<(String, Sandbox)> {
     ephemeral.spec.on_timeout = OnTimeout::Terminate;
     ephemeral.origin = Origin::Snapshot {
         snapshot: SnapshotId::from_random([5; 20]),
-        capture: CaptureId::from_random([6; 20]),
+        saved_state: SavedStateId::from_random([6; 20]),
         source: SandboxId::from_random([13; 20]),
     };
     ephemeral.state = State::Running { since: at(1_790_000_000_500), image: None, background: None };
@@ -155,13 +155,13 @@ fn settled_sandboxes() -> Vec<(String, Sandbox)> {
         })
         .to_vec();
     let mut older = base;
-    older.spec.keeping = Keeping { generations: 3, on_unrestorable: OnUnrestorable::Fresh };
+    older.spec.retention = SleepRetention { generations: 3, on_unrestorable: OnUnrestorable::Fresh };
     older.restored = Restored::Memory { generation: Some(3) };
-    older.older = vec![SleepImage { generation: 3, capture: CaptureId::from_random([11; 20]), ..image() }];
+    older.older = vec![SleepImage { generation: 3, saved_state: SavedStateId::from_random([11; 20]), ..image() }];
     older.state = State::Suspended { image: image(), background: None };
     let mut fresh = older.clone();
     let mut layered = fresh.clone();
-    layered.spec.layer = Some(CaptureId::from_random([13; 20]));
+    layered.spec.layer = Some(SavedStateId::from_random([13; 20]));
     layered.origin =
         Origin::Filesystem { snapshot: SnapshotId::from_random([5; 20]), source: SandboxId::from_random([13; 20]) };
     layered.restored = Restored::Filesystem;
@@ -185,7 +185,7 @@ fn rewound_sandboxes() -> Vec<(String, Sandbox)> {
     let (operation, deadline) = (OperationId::from_random([2; 20]), at(1_790_000_300_000));
     let rewind = |keep| Rewind {
         to: SnapshotId::from_random([4; 20]),
-        target: Some(SleepImage { generation: 2, capture: CaptureId::from_random([15; 20]), ..image() }),
+        target: Some(SleepImage { generation: 2, saved_state: SavedStateId::from_random([15; 20]), ..image() }),
         layer: None,
         resources: Resources::default(),
         future: Some(Future { snapshot: SnapshotId::from_random([16; 20]), keep }),
@@ -215,9 +215,12 @@ fn rewound_sandboxes() -> Vec<(String, Sandbox)> {
         kind: SnapshotKind::Memory,
         keep: "2,24x1h,7x1d".parse().unwrap(),
     });
-    let mut ladder = base.clone();
-    ladder.spec.checkpoints =
-        Some(Checkpoints { every: Duration::from_secs(10), kind: SnapshotKind::Filesystem, keep: Ladder::default() });
+    let mut policy = base.clone();
+    policy.spec.checkpoints = Some(Checkpoints {
+        every: Duration::from_secs(10),
+        kind: SnapshotKind::Filesystem,
+        keep: RetentionPolicy::default(),
+    });
     vec![
         ("sandbox-suspending-to-rewind".to_owned(), Sandbox { state: saving, ..base.clone() }),
         (
@@ -227,7 +230,7 @@ fn rewound_sandboxes() -> Vec<(String, Sandbox)> {
         ("sandbox-resuming-to-rewind-slept".to_owned(), Sandbox { state: slept, ..base }),
         ("sandbox-rewound".to_owned(), rewound),
         ("sandbox-with-checkpoints".to_owned(), checkpointed),
-        ("sandbox-with-default-ladder".to_owned(), ladder),
+        ("sandbox-with-default-retention_policy".to_owned(), policy),
     ]
 }
 
@@ -248,10 +251,10 @@ fn operations() -> Vec<(String, OperationRecord)> {
             id: OperationId::from_random([2; 20]),
             kind,
             sandbox: (!deletes).then(|| SandboxId::from_random([1; 20])),
-            actor: Actor::User,
+            initiator: Initiator::User,
             began: at(1_790_000_000_000),
             deadline: at(1_790_000_060_000),
-            capture: (!deletes).then(|| CaptureId::from_random([3; 20])),
+            saved_state: (!deletes).then(|| SavedStateId::from_random([3; 20])),
             fork: (kind == OperationKind::Fork).then(|| fork_plan(Together::AllOrNone)),
             promote: (kind == OperationKind::Promote).then(|| PromotePlan {
                 child: SandboxId::from_random([13; 20]),
@@ -293,7 +296,7 @@ fn kept_snapshots() -> Vec<(String, SnapshotRecord)> {
     let base = snapshots().remove(1).1;
     let labels = [("team".to_owned(), "Bücher".to_owned())].into();
     let removal = Removal::At(at(1_790_000_900_000));
-    let layer = Some(CaptureId::from_random([13; 20]));
+    let layer = Some(SavedStateId::from_random([13; 20]));
     let policy = SnapshotRecord { made_by: Maker::Policy, ..base.clone() };
     let import = SnapshotRecord { made_by: Maker::Import, ..base.clone() };
     let files = SnapshotRecord { kind: SnapshotKind::Filesystem, layer, ..base.clone() };
@@ -323,7 +326,7 @@ fn snapshots() -> Vec<(String, SnapshotRecord)> {
         generation: 5,
         parent: (status == SnapshotStatus::Completed).then(|| SnapshotId::from_random([5; 20])),
         kind: SnapshotKind::Memory,
-        capture: CaptureId::from_random([3; 20]),
+        saved_state: SavedStateId::from_random([3; 20]),
         image: "0123456789abcdef".repeat(4).parse().unwrap(),
         layer: None,
         resources: Resources::default(),
@@ -339,20 +342,20 @@ fn snapshots() -> Vec<(String, SnapshotRecord)> {
 }
 
 fn events() -> Vec<(String, NewEvent)> {
-    let actors = Actor::ALL.into_iter().cycle();
+    let actors = Initiator::ALL.into_iter().cycle();
     EventKind::ALL
         .iter()
         .zip(actors)
-        .map(|(kind, actor)| {
+        .map(|(kind, initiator)| {
             let event = NewEvent {
                 project: ProjectId::local(),
                 sandbox: SandboxId::from_random([1; 20]),
                 at: at(1_790_000_000_000),
                 kind: *kind,
-                actor,
-                operation: (actor == Actor::User).then(|| OperationId::from_random([2; 20])),
+                initiator,
+                operation: (initiator == Initiator::User).then(|| OperationId::from_random([2; 20])),
                 generation: 5,
-                detail: (actor == Actor::Host).then(|| "out of memory".to_owned()),
+                detail: (initiator == Initiator::Host).then(|| "out of memory".to_owned()),
                 took: None,
                 bytes: None,
             };

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use dorm_lifecycle::{
-    Access, Actor, Attachment, Background, BackgroundWork, CaptureId, Cause, Checkpoints, Egress, EventKind,
-    FirstProgram, Future, Hold, HoldId, Keeping, OnSuspendFailure, OnTimeout, OnUnrestorable, OperationId, Origin,
-    PortAccess, ProjectId, Resources, Restored, Rewind, RewindFrom, Rewinding, Rewound, Sandbox, SandboxId,
-    SandboxSpec, SleepImage, SnapshotId, SnapshotKind, State, SubPath, SuspendFailures, Timeouts, Timestamp,
+    Access, Attachment, Background, BackgroundWork, Cause, Checkpoints, Egress, EventKind, FirstProgram, Future, Hold,
+    HoldId, Initiator, OnSuspendFailure, OnTimeout, OnUnrestorable, OperationId, Origin, PortAccess, ProjectId,
+    Resources, Restored, Rewind, RewindFrom, Rewinding, Rewound, Sandbox, SandboxId, SandboxSpec, SavedStateId,
+    SleepImage, SleepRetention, SnapshotId, SnapshotKind, State, SubPath, SuspendFailures, Timeouts, Timestamp,
     Unreachable, Variables, VolumeId,
 };
 use proptest::collection::vec;
@@ -33,8 +33,8 @@ fn operation_id() -> impl Strategy<Value = OperationId> {
     any::<[u8; 20]>().prop_map(OperationId::from_random)
 }
 
-fn capture_id() -> impl Strategy<Value = CaptureId> {
-    any::<[u8; 20]>().prop_map(CaptureId::from_random)
+fn saved_state_id() -> impl Strategy<Value = SavedStateId> {
+    any::<[u8; 20]>().prop_map(SavedStateId::from_random)
 }
 
 fn snapshot_id() -> impl Strategy<Value = SnapshotId> {
@@ -50,12 +50,8 @@ fn project() -> impl Strategy<Value = ProjectId> {
 }
 
 fn image() -> impl Strategy<Value = SleepImage> {
-    (capture_id(), any::<u64>(), time(), any::<u64>()).prop_map(|(capture, generation, taken, bytes)| SleepImage {
-        capture,
-        generation,
-        taken,
-        bytes,
-    })
+    (saved_state_id(), any::<u64>(), time(), any::<u64>())
+        .prop_map(|(saved_state, generation, taken, bytes)| SleepImage { saved_state, generation, taken, bytes })
 }
 
 fn cause() -> impl Strategy<Value = Cause> {
@@ -153,7 +149,7 @@ fn background() -> impl Strategy<Value = Background> {
 
 fn rewind() -> impl Strategy<Value = Rewind> {
     let future = (snapshot_id(), option::of(length())).prop_map(|(snapshot, keep)| Future { snapshot, keep });
-    (snapshot_id(), option::of(image()), option::of(capture_id()), resources(), option::of(future))
+    (snapshot_id(), option::of(image()), option::of(saved_state_id()), resources(), option::of(future))
         .prop_map(|(to, target, layer, resources, future)| Rewind { to, target, layer, resources, future })
 }
 
@@ -185,7 +181,7 @@ fn egress() -> impl Strategy<Value = Egress> {
 fn spec() -> impl Strategy<Value = SandboxSpec> {
     (
         (
-            (option::of("[a-z][a-z0-9]{0,8}"), "[0-9a-f]{64}", option::of(capture_id())),
+            (option::of("[a-z][a-z0-9]{0,8}"), "[0-9a-f]{64}", option::of(saved_state_id())),
             (resources(), egress(), texts(), texts(), vec(attachment(), 0..3)),
         ),
         (any::<[bool; 4]>(), [(); 3].map(|()| option::of(length())), any::<u32>(), texts(), option::of(checkpoints())),
@@ -209,7 +205,7 @@ fn spec() -> impl Strategy<Value = SandboxSpec> {
                     auto_resume,
                     port_access: if suspend { PortAccess::Private } else { PortAccess::Public },
                     timeouts: Timeouts { total, idle, max_run },
-                    keeping: Keeping {
+                    retention: SleepRetention {
                         generations,
                         on_unrestorable: if afresh { OnUnrestorable::Fresh } else { OnUnrestorable::Fail },
                     },
@@ -230,11 +226,11 @@ fn checkpoints() -> impl Strategy<Value = Checkpoints> {
 }
 
 fn sandbox() -> impl Strategy<Value = Sandbox> {
-    let from = (snapshot_id(), option::of(capture_id()), sandbox_id());
+    let from = (snapshot_id(), option::of(saved_state_id()), sandbox_id());
     let origin = option::of(from).prop_map(|from| match from {
         None => Origin::Image,
         Some((snapshot, None, source)) => Origin::Filesystem { snapshot, source },
-        Some((snapshot, Some(capture), source)) => Origin::Snapshot { snapshot, capture, source },
+        Some((snapshot, Some(saved_state), source)) => Origin::Snapshot { snapshot, saved_state, source },
     });
     let rewound = option::of((snapshot_id(), any::<u64>()).prop_map(|(to, generation)| Rewound { to, generation }));
     let since =
@@ -286,18 +282,23 @@ fn operation() -> impl Strategy<Value = OperationRecord> {
         Some(failure) => OperationResult::Failed(failure),
     });
     (
-        (operation_id(), select(OperationKind::ALL.to_vec()), option::of(sandbox_id()), select(Actor::ALL.to_vec())),
+        (
+            operation_id(),
+            select(OperationKind::ALL.to_vec()),
+            option::of(sandbox_id()),
+            select(Initiator::ALL.to_vec()),
+        ),
         (
             time(),
             time(),
-            option::of(capture_id()),
+            option::of(saved_state_id()),
             option::of(fork_plan()),
             promote_plan(),
             option::of((time(), result)),
         ),
     )
-        .prop_map(|((id, kind, sandbox, actor), (began, deadline, capture, fork, promote, ended))| {
-            OperationRecord { id, kind, sandbox, actor, began, deadline, capture, fork, promote, ended }
+        .prop_map(|((id, kind, sandbox, initiator), (began, deadline, saved_state, fork, promote, ended))| {
+            OperationRecord { id, kind, sandbox, initiator, began, deadline, saved_state, fork, promote, ended }
         })
 }
 
@@ -325,11 +326,11 @@ fn snapshot() -> impl Strategy<Value = SnapshotRecord> {
     let removal = prop_oneof![Just(Removal::Asked), Just(Removal::WhenFree), time().prop_map(Removal::At)];
     (
         (snapshot_id(), project(), sandbox_id(), any::<u64>(), option::of(snapshot_id())),
-        (capture_id(), "[0-9a-f]{64}", resources(), time(), any::<u64>(), status),
+        (saved_state_id(), "[0-9a-f]{64}", resources(), time(), any::<u64>(), status),
         (prop::collection::btree_map(any::<String>(), any::<String>(), 0..3), removal),
         (
             any::<bool>(),
-            option::of(capture_id()),
+            option::of(saved_state_id()),
             select(vec![Maker::Request, Maker::Policy, Maker::Import]),
             any::<bool>(),
         ),
@@ -337,7 +338,7 @@ fn snapshot() -> impl Strategy<Value = SnapshotRecord> {
         .prop_map(
             |(
                 (id, project, source, generation, parent),
-                (capture, image, resources, created, bytes, status),
+                (saved_state, image, resources, created, bytes, status),
                 (labels, removal),
                 (is_memory, layer, made_by, shares_data),
             )| {
@@ -348,7 +349,7 @@ fn snapshot() -> impl Strategy<Value = SnapshotRecord> {
                     generation,
                     parent,
                     kind: if is_memory { SnapshotKind::Memory } else { SnapshotKind::Filesystem },
-                    capture,
+                    saved_state,
                     image: image.parse().unwrap(),
                     layer,
                     resources,
@@ -366,7 +367,7 @@ fn snapshot() -> impl Strategy<Value = SnapshotRecord> {
 
 fn event() -> impl Strategy<Value = NewEvent> {
     (
-        (project(), sandbox_id(), time(), select(EventKind::ALL.to_vec()), select(Actor::ALL.to_vec())),
+        (project(), sandbox_id(), time(), select(EventKind::ALL.to_vec()), select(Initiator::ALL.to_vec())),
         (
             option::of(operation_id()),
             any::<u64>(),
@@ -375,17 +376,8 @@ fn event() -> impl Strategy<Value = NewEvent> {
             option::of(any::<u64>()),
         ),
     )
-        .prop_map(|((project, sandbox, at, kind, actor), (operation, generation, detail, took, bytes))| NewEvent {
-            project,
-            sandbox,
-            at,
-            kind,
-            actor,
-            operation,
-            generation,
-            detail,
-            took,
-            bytes,
+        .prop_map(|((project, sandbox, at, kind, initiator), (operation, generation, detail, took, bytes))| {
+            NewEvent { project, sandbox, at, kind, initiator, operation, generation, detail, took, bytes }
         })
 }
 
@@ -472,7 +464,7 @@ fn what_has_no_version_is_refused() {
 
 #[test]
 fn wrong_values_are_refused_with_their_reason() {
-    let event = r#"{"v":1,"project":"local","sandbox":"ID","at":1,"kind":"KIND","actor":"user","operation":null,"generation":1,"detail":null,"took":null,"bytes":null}"#;
+    let event = r#"{"v":1,"project":"local","sandbox":"ID","at":1,"kind":"KIND","initiator":"user","operation":null,"generation":1,"detail":null,"took":null,"bytes":null}"#;
     let reason = |text: &str| match decode_event(text).unwrap_err() {
         CodecError::Shape { version: 1, source } => source.to_string(),
         other => panic!("{other}"),

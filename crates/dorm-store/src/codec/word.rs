@@ -6,7 +6,7 @@ use std::fmt::Display;
 use std::str::FromStr;
 use std::time::Duration;
 
-use dorm_lifecycle::{Actor, EventKind, Timestamp};
+use dorm_lifecycle::{EventKind, Initiator, Timestamp};
 use serde::de::{Deserialize, Deserializer, Error as _};
 use serde::ser::{Serialize, Serializer};
 
@@ -36,9 +36,9 @@ pub(super) trait Words: Copy + 'static {
     fn word(self) -> &'static str;
 }
 
-impl Words for Actor {
-    const WHAT: &'static str = "an actor";
-    const ALL: &'static [Self] = &Actor::ALL;
+impl Words for Initiator {
+    const WHAT: &'static str = "an initiator";
+    const ALL: &'static [Self] = &Initiator::ALL;
     fn word(self) -> &'static str {
         self.as_str()
     }

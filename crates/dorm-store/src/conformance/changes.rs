@@ -95,7 +95,7 @@ pub(super) async fn a_refused_change_leaves_nothing_of_any_part(store: Arc<dyn S
                 operations: vec![operation(1, 1_000)],
                 snapshots: vec![snapshot(8, 1_000)],
                 forgotten: vec![kept.id.clone()],
-                discard: vec![kept.capture.clone()],
+                discard: vec![kept.saved_state.clone()],
                 discarded: Vec::new(),
                 events: vec![event(2, "never")],
                 ..Change::default()
@@ -158,7 +158,7 @@ pub(super) async fn what_was_committed_is_there_after_reopening(open: impl Async
         operations: vec![operation(1, 1_000), ended],
         snapshots: vec![snapshot(1, 1_000)],
         forgotten: Vec::new(),
-        discard: vec![snapshot(7, 1_000).capture, snapshot(8, 1_000).capture],
+        discard: vec![snapshot(7, 1_000).saved_state, snapshot(8, 1_000).saved_state],
         discarded: Vec::new(),
         events: vec![event(1, "first"), event(1, "second")],
         ..Change::default()

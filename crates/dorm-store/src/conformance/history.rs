@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use dorm_lifecycle::{CaptureId, EventKind, Origin, SnapshotId, State, StateName};
+use dorm_lifecycle::{EventKind, Origin, SavedStateId, SnapshotId, State, StateName};
 
 use super::sample::{at, bytes, change_of, event, operation, project, sandbox, sandbox_id, snapshot};
 use crate::{
@@ -44,7 +44,7 @@ pub(super) async fn only_sandboxes_that_were_terminated_long_ago_are_removed(sto
 pub(super) async fn a_sandbox_something_came_from_stays(store: Arc<dyn Store>) -> Checked {
     let mut child = sandbox(3, None, StateName::Running);
     child.sandbox.origin = Origin::Filesystem { snapshot: snapshot(9, 0).id, source: sandbox_id(2) };
-    child.sandbox.spec.layer = Some(CaptureId::from_random(bytes(9)));
+    child.sandbox.spec.layer = Some(SavedStateId::from_random(bytes(9)));
     let records = vec![terminated(1, 5_000), terminated(2, 5_000), child.clone()];
     let snapshots = vec![snapshot(1, 1_000)];
     store.commit(Change { sandboxes: records, snapshots, ..Change::default() }).await?;
@@ -146,7 +146,7 @@ pub(super) async fn the_event_of_a_snapshot_is_found(store: Arc<dyn Store>) -> C
 pub(super) async fn snapshots_are_found_by_what_they_are_about(store: Arc<dyn Store>) -> Checked {
     let mut all: Vec<SnapshotRecord> = (1..9).map(|number| snapshot(number, 1_000 + u64::from(number % 3))).collect();
     all[1].source = all[0].source.clone();
-    all[2].layer = Some(all[0].capture.clone());
+    all[2].layer = Some(all[0].saved_state.clone());
     all[3].made_by = Maker::Policy;
     all[4].removal = Removal::At(at(9_000));
     all[5].removal = Removal::WhenFree;
@@ -158,8 +158,8 @@ pub(super) async fn snapshots_are_found_by_what_they_are_about(store: Arc<dyn St
     let none = SnapshotFilter::default;
     let cases: [(SnapshotFilter, &[usize]); 9] = [
         (SnapshotFilter { source: Some(all[0].source.clone()), ..none() }, &[0, 1]),
-        (SnapshotFilter { capture: Some(all[4].capture.clone()), ..none() }, &[4]),
-        (SnapshotFilter { layer: Some(all[0].capture.clone()), ..none() }, &[2]),
+        (SnapshotFilter { saved_state: Some(all[4].saved_state.clone()), ..none() }, &[4]),
+        (SnapshotFilter { layer: Some(all[0].saved_state.clone()), ..none() }, &[2]),
         (SnapshotFilter { image: Some(all[7].image.clone()), ..none() }, &[7]),
         (SnapshotFilter { made_by: Some(Maker::Policy), ..none() }, &[3]),
         (SnapshotFilter { leaving: true, ..none() }, &[4, 5, 6]),
@@ -200,9 +200,9 @@ pub(super) async fn sandboxes_are_found_by_the_snapshot_they_started_from(store:
     let (files, memory) = (snapshot(1, 0), snapshot(2, 0));
     let mut records = [1, 2, 3].map(|number| sandbox(number, None, StateName::Running));
     records[0].sandbox.origin = Origin::Filesystem { snapshot: files.id.clone(), source: sandbox_id(9) };
-    records[0].sandbox.spec.layer = Some(files.capture.clone());
+    records[0].sandbox.spec.layer = Some(files.saved_state.clone());
     records[1].sandbox.origin =
-        Origin::Snapshot { snapshot: memory.id.clone(), capture: memory.capture, source: sandbox_id(8) };
+        Origin::Snapshot { snapshot: memory.id.clone(), saved_state: memory.saved_state, source: sandbox_id(8) };
     store.commit(change_of(records.to_vec())).await?;
     let of_nine = SandboxFilter { origin_source: Some(sandbox_id(9)), ..SandboxFilter::default() };
     assert_eq!(store.sandboxes(&of_nine).await?.len(), 1);

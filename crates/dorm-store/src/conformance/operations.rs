@@ -15,7 +15,7 @@ pub(super) async fn an_operation_is_open_until_it_has_ended(store: Arc<dyn Store
     let mut first = operation(1, 1_000);
     let mut second = operation(2, 2_000);
     second.sandbox = None;
-    second.capture = None;
+    second.saved_state = None;
     write(&*store, vec![first.clone(), second.clone()]).await?;
     assert_eq!(store.open_operations().await?, [first.clone(), second.clone()]);
 

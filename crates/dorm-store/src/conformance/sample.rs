@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use dorm_lifecycle::{
-    Actor, CaptureId, Cause, EventKind, FirstProgram, Name, OnTimeout, OperationId, Origin, ProjectId, Resources,
-    Restored, Sandbox, SandboxId, SandboxSpec, SleepImage, SnapshotId, SnapshotKind, State, StateName, Timestamp,
+    Cause, EventKind, FirstProgram, Initiator, Name, OnTimeout, OperationId, Origin, ProjectId, Resources, Restored,
+    Sandbox, SandboxId, SandboxSpec, SavedStateId, SleepImage, SnapshotId, SnapshotKind, State, StateName, Timestamp,
 };
 
 use crate::{
@@ -40,7 +40,8 @@ pub(super) fn state(state: StateName) -> State {
     let operation = OperationId::from_random([2; 20]);
     let deadline = at(9_000);
     let since = at(2_000);
-    let image = SleepImage { capture: CaptureId::from_random([3; 20]), generation: 1, taken: at(3_000), bytes: 4_096 };
+    let image =
+        SleepImage { saved_state: SavedStateId::from_random([3; 20]), generation: 1, taken: at(3_000), bytes: 4_096 };
     match state {
         StateName::Pending => State::Pending { operation, deadline, program: FirstProgram::None },
         StateName::Running => State::Running { since, image: None, background: None },
@@ -89,7 +90,7 @@ pub(super) fn event(of: u32, detail: &str) -> NewEvent {
         sandbox: sandbox_id(of),
         at: at(6_000),
         kind: EventKind::Created,
-        actor: Actor::User,
+        initiator: Initiator::User,
         operation: Some(OperationId::from_random([2; 20])),
         generation: 1,
         detail: Some(detail.to_owned()),
@@ -103,10 +104,10 @@ pub(super) fn operation(number: u32, began: u64) -> OperationRecord {
         id: OperationId::from_random(bytes(number)),
         kind: OperationKind::Suspend,
         sandbox: Some(sandbox_id(number)),
-        actor: Actor::Timer,
+        initiator: Initiator::Timer,
         began: at(began),
         deadline: at(began + 60_000),
-        capture: Some(CaptureId::from_random(bytes(number))),
+        saved_state: Some(SavedStateId::from_random(bytes(number))),
         fork: None,
         promote: None,
         ended: None,
@@ -122,7 +123,7 @@ pub(super) fn snapshot(number: u32, created: u64) -> SnapshotRecord {
         parent: None,
         kind: SnapshotKind::Memory,
         layer: None,
-        capture: CaptureId::from_random(bytes(number)),
+        saved_state: SavedStateId::from_random(bytes(number)),
         image: "fedcba9876543210".repeat(4).parse().expect("a legal digest"),
         resources: Resources::default(),
         created: at(created),

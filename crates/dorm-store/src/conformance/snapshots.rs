@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use dorm_lifecycle::{CaptureId, SnapshotId};
+use dorm_lifecycle::{SavedStateId, SnapshotId};
 
 use super::sample::{bytes, project, snapshot};
 use crate::{Change, Code, FailureRecord, SnapshotRecord, SnapshotStatus, Store, StoreError};
@@ -53,9 +53,9 @@ pub(super) async fn snapshots_come_in_the_order_they_were_asked_for(store: Arc<d
     Ok(())
 }
 
-pub(super) async fn a_capture_is_to_be_discarded_until_it_has_been(store: Arc<dyn Store>) -> Checked {
-    let [first, second] = [snapshot(1, 1_000).capture, snapshot(2, 1_000).capture];
-    let discard = |captures: &[CaptureId]| Change { discard: captures.to_vec(), ..Change::default() };
+pub(super) async fn a_saved_state_is_to_be_discarded_until_it_has_been(store: Arc<dyn Store>) -> Checked {
+    let [first, second] = [snapshot(1, 1_000).saved_state, snapshot(2, 1_000).saved_state];
+    let discard = |saved_states: &[SavedStateId]| Change { discard: saved_states.to_vec(), ..Change::default() };
     store.commit(discard(&[first.clone(), second.clone()])).await?;
     store.commit(discard(std::slice::from_ref(&first))).await?;
     let mut both = vec![first.clone(), second.clone()];

@@ -35,7 +35,7 @@ pub(super) async fn the_other_rows_are_listed(store: Arc<dyn Store>, spoil: impl
     let change = Change {
         snapshots: (1..=3).map(|number| snapshot(number, 1_000)).collect(),
         operations: (1..=3).map(|number| operation(number, 1_000)).collect(),
-        discard: (1..=3).map(|number| snapshot(number, 0).capture).collect(),
+        discard: (1..=3).map(|number| snapshot(number, 0).saved_state).collect(),
         webhooks: (1..=3).map(webhook).collect(),
         events: (1..=3).map(|number| event(number, "x")).collect(),
         ..Change::default()

@@ -14,7 +14,7 @@ pub(super) async fn no_memory_is_left(stage: &dyn Stage) -> Result<()> {
             stage.act(&id, verb).await?;
         }
         stage.is(&id, "terminated").await?;
-        stage.has_captures(0).await?;
+        stage.has_saved_states(0).await?;
     }
     Ok(())
 }
@@ -51,7 +51,7 @@ pub(super) async fn its_room_is_free_again(stage: &dyn Stage) -> Result<()> {
     stage.act(&id, "suspend").await?;
     stage.act(&id, "terminate").await?;
     stage.has_all_room().await?;
-    stage.has_captures(0).await
+    stage.has_saved_states(0).await
 }
 
 pub(super) async fn its_volume_stays_and_is_free_again(stage: &dyn Stage) -> Result<()> {

@@ -52,7 +52,7 @@ pub(super) async fn children_without_room_leave_nothing(stage: &dyn Stage) -> Re
     ensure!(answer.status == 507, "{} {}", answer.status, answer.body);
     let living = stage.daemon().get("/sandboxes?state=running").await?;
     ensure!(living["sandboxes"].as_array().map(Vec::len) == Some(1), "{living}");
-    stage.has_captures(0).await?;
+    stage.has_saved_states(0).await?;
     stage.act(&id, "terminate").await?;
     stage.has_all_room().await
 }

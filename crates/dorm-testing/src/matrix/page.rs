@@ -7,7 +7,7 @@ use super::{Aspect, CELLS, State};
 /// The page. `engines` are an engine's name and what stands before the names of its tests.
 pub fn page(engines: &[(&str, &str)]) -> String {
     let mut text = String::from(
-        "# The lifecycle matrix\n\nWritten from the table of checks in `crates/dorm-testing/src/matrix.rs` by `DORM_REWRITE=1 cargo nextest run \
+        "# The lifecycle matrix\n\nWritten from the table of checks in `crates/dorm-testing/src/matrix.rs` by `DORM_UPDATE=1 cargo nextest run \
          --release -p dorm matrix`; do not edit. Every sentence is checked over HTTP on each engine, by the test of that name:\n\n",
     );
     for (engine, before) in engines {

@@ -46,9 +46,9 @@ pub(super) async fn it_takes_disk_alone(stage: &dyn Stage) -> Result<()> {
     stage.has_no_room("/sandboxes", stage.small()).await?;
     for kind in ["memory", "filesystem"] {
         let snapshot = stage.snapshot(&id, kind).await?;
-        stage.has_captures(1).await?;
+        stage.has_saved_states(1).await?;
         stage.daemon().ask(Method::DELETE, &format!("/snapshots/{snapshot}"), None).await?;
-        stage.has_captures(0).await?;
+        stage.has_saved_states(0).await?;
     }
     Ok(())
 }

@@ -187,16 +187,17 @@ impl dyn Stage + '_ {
         Ok(())
     }
 
-    /// The captures on the disk.
-    pub(super) async fn captures(&self) -> Result<usize> {
+    /// The saved states on the disk.
+    pub(super) async fn saved_states(&self) -> Result<usize> {
         let all = self.daemon().get("/gc").await?;
-        let all = all["artefacts"].as_array().into_iter().flatten();
-        Ok(all.filter(|artefact| artefact["kind"] != "image").count())
+        let all = all["items"].as_array().into_iter().flatten();
+        Ok(all.filter(|item| item["kind"] != "image").count())
     }
 
-    /// No capture is left on the disk, soon.
-    pub(super) async fn has_captures(&self, count: usize) -> Result<()> {
-        until(PATIENCE, "only what is needed is on the disk", || async { Ok(self.captures().await? == count) }).await
+    /// No saved state is left on the disk, soon.
+    pub(super) async fn has_saved_states(&self, count: usize) -> Result<()> {
+        until(PATIENCE, "only what is needed is on the disk", || async { Ok(self.saved_states().await? == count) })
+            .await
     }
 
     pub(super) async fn becomes(&self, id: &str, state: &str) -> Result<Value> {

@@ -9,7 +9,7 @@ pub(super) async fn memory_is_on_disk_when_it_is_answered(stage: &dyn Stage) -> 
     let (id, mut witness) = stage.begin().await?;
     let answered = stage.act(&id, "suspend").await?;
     ensure!(answered["state"] == "suspended", "it answers that it is {}", answered["state"]);
-    stage.has_captures(1).await?;
+    stage.has_saved_states(1).await?;
     let evicted = stage.act(&id, "evict").await?;
     ensure!(evicted["residence"] == "evicted", "it is {}", evicted["residence"]);
     stage.act(&id, "resume").await?;

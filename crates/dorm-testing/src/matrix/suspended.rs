@@ -39,13 +39,13 @@ pub(super) async fn nothing_of_it_runs(stage: &dyn Stage) -> Result<()> {
 }
 
 pub(super) async fn it_counts_on_disk_alone(stage: &dyn Stage) -> Result<()> {
-    stage.has_captures(0).await?;
+    stage.has_saved_states(0).await?;
     for _ in 0..2 {
         let id = stage.create(stage.large()).await?;
         stage.act(&id, "suspend").await?;
     }
     stage.has_all_room().await?;
-    stage.has_captures(2).await
+    stage.has_saved_states(2).await
 }
 
 pub(super) async fn it_keeps_its_wish_and_nothing_else(stage: &dyn Stage) -> Result<()> {

@@ -40,16 +40,16 @@ async fn saved_states_travel_too_when_they_are_asked_for_and_outlive_their_colle
     let to = elsewhere.path().join("backup");
     let written = backup(place.data(), &to, true).await.unwrap();
     assert_eq!(written.saved_states, 2);
-    fs::remove_dir_all(place.data().join(CAPTURES)).unwrap();
+    fs::remove_dir_all(place.data().join(SAVED_STATES)).unwrap();
     let empty = tempfile::tempdir().unwrap();
     restore(&to, empty.path(), false).await.unwrap();
     let restored = Place { directory: empty };
     assert_eq!(restored.records().await, all());
-    let pool = dorm_pool::Pool::open(restored.data(), &restored.data().join("images")).unwrap();
-    for id in pool.captures().await.unwrap() {
-        pool.check(&id).await.unwrap();
+    let storage = dorm_storage::Storage::open(restored.data(), &restored.data().join("images")).unwrap();
+    for id in storage.saved_states().await.unwrap() {
+        storage.check(&id).await.unwrap();
     }
-    assert_eq!(pool.captures().await.unwrap().len(), 2);
+    assert_eq!(storage.saved_states().await.unwrap().len(), 2);
 }
 
 #[tokio::test]

@@ -91,7 +91,7 @@ fn row(event: &wire::Event) -> [String; 7] {
         event.sandbox.clone(),
         event.kind.clone(),
         event.generation.to_string(),
-        event.actor.clone(),
+        event.initiator.clone(),
         detail(event),
     ]
 }
@@ -105,7 +105,7 @@ fn detail(event: &wire::Event) -> String {
 
 /// Returns a row with fixed column widths, since later rows are not known yet.
 fn line(cells: &[String; 7]) -> String {
-    let [number, at, sandbox, kind, generation, actor, detail] = cells;
-    let text = format!("{number:<6}  {at:<20}  {sandbox:<20}  {kind:<17}  {generation:<10}  {actor:<9}  {detail}");
+    let [number, at, sandbox, kind, generation, initiator, detail] = cells;
+    let text = format!("{number:<6}  {at:<20}  {sandbox:<20}  {kind:<17}  {generation:<10}  {initiator:<9}  {detail}");
     format!("{}\n", harmless(text.trim_end()).replace('\n', " "))
 }

@@ -37,14 +37,14 @@ pub(crate) async fn run(options: GcOptions) -> Done {
     if options.verify {
         return verify(&client, options.connection.output).await;
     }
-    let artefacts = if options.dry_run { client.artefacts().await? } else { client.collect(options.runs).await? };
+    let items = if options.dry_run { client.items().await? } else { client.collect(options.runs).await? };
     match options.connection.output {
-        Format::Json => output::json(&artefacts)?,
-        Format::Table => output::table(&TITLES, &artefacts.iter().map(row).collect::<Vec<_>>())?,
+        Format::Json => output::json(&items)?,
+        Format::Table => output::table(&TITLES, &items.iter().map(row).collect::<Vec<_>>())?,
     }
     if !options.dry_run {
-        let bytes = artefacts.iter().map(|artefact| artefact.bytes).sum();
-        output::talk(&format!("deleted {} items, {}", artefacts.len(), shown::size(bytes)));
+        let bytes = items.iter().map(|item| item.bytes).sum();
+        output::talk(&format!("deleted {} items, {}", items.len(), shown::size(bytes)));
     }
     Ok(exit::OK)
 }
@@ -84,14 +84,14 @@ async fn verify(client: &Client, format: Format) -> Done {
 
 fn verified(one: &wire::Verified) -> Vec<String> {
     let wire::Verified { kind, id, verdict, bytes, files } = one;
-    let id = if kind == "capture" { id.clone() } else { shown::digest(id) };
+    let id = if kind == "saved_state" { id.clone() } else { shown::digest(id) };
     let files: Vec<_> = files.iter().map(|damaged| format!("{} {}", damaged.file, damaged.what)).collect();
     vec![kind.replace('_', " "), id, shown::size(*bytes), verdict.clone(), files.join("; ")]
 }
 
-fn row(artefact: &wire::Artefact) -> Vec<String> {
-    let wire::Artefact { kind, id, bytes, fate, why } = artefact;
+fn row(item: &wire::CollectorItem) -> Vec<String> {
+    let wire::CollectorItem { kind, id, bytes, verdict, why } = item;
     // The digest of an image is shortened as everywhere else.
     let id = if kind == "image" { shown::digest(id) } else { id.clone() };
-    vec![kind.clone(), id, shown::size(*bytes), fate.clone(), why.join("; ")]
+    vec![kind.clone(), id, shown::size(*bytes), verdict.clone(), why.join("; ")]
 }

@@ -151,7 +151,7 @@ fn print_walked(walked: &Walked, options: &ProveOptions) -> Done {
     match options.output {
         Format::Json => output::json(&PrintedWalks { holds, walked })?,
         Format::Table => {
-            let rows = walked.deeds.iter().map(|done| vec![done.deed.clone(), done.times.to_string()]);
+            let rows = walked.actions.iter().map(|done| vec![done.action.clone(), done.times.to_string()]);
             output::table(&["ACTION", "TIMES"], &rows.collect::<Vec<_>>())?;
         }
     }

@@ -1,5 +1,5 @@
 //! `docs/reference/cli.md`, generated from the clap definitions. The committed page must be
-//! identical; `DORM_REWRITE=1` rewrites it.
+//! identical; `DORM_UPDATE=1` rewrites it.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -10,7 +10,7 @@ use super::{Arguments, exit};
 
 const HEAD: &str = "# The command line
 
-Generated from `dorm` itself by `DORM_REWRITE=1 cargo nextest run --release -p dorm reference`; do not edit.
+Generated from `dorm` itself by `DORM_UPDATE=1 cargo nextest run --release -p dorm reference`; do not edit.
 
 ";
 
@@ -18,11 +18,11 @@ Generated from `dorm` itself by `DORM_REWRITE=1 cargo nextest run --release -p d
 fn the_committed_reference_is_what_the_program_says() {
     let page = page();
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/cli.md");
-    if std::env::var_os("DORM_REWRITE").is_some() {
+    if std::env::var_os("DORM_UPDATE").is_some() {
         std::fs::write(&path, &page).unwrap();
     }
     let committed = std::fs::read_to_string(&path).unwrap_or_default();
-    assert!(committed == page, "docs/reference/cli.md is stale: run this test with DORM_REWRITE=1");
+    assert!(committed == page, "docs/reference/cli.md is stale: run this test with DORM_UPDATE=1");
 }
 
 #[test]

@@ -46,7 +46,7 @@ pub(crate) enum ClientError {
         /// The HTTP status.
         status: u16,
         /// The error that the daemon returned.
-        error: wire::Problem,
+        error: Box<wire::Problem>,
     },
     /// The response does not come from a daemon.
     #[error("{server} answered with status {status} but is not a Dormouse daemon")]
@@ -70,6 +70,6 @@ pub(crate) enum ClientError {
 impl ClientError {
     /// Returns the refusal that an event in a stream reports, where only its body has a status.
     pub(crate) fn refused_in_stream(error: wire::Problem) -> Self {
-        Self::Refused { status: error.status, error }
+        Self::Refused { status: error.status, error: Box::new(error) }
     }
 }

@@ -134,12 +134,12 @@ impl Client {
         self.read(self.request(Method::DELETE, &path)).await
     }
 
-    pub(crate) async fn set_keeping(
+    pub(crate) async fn set_retention(
         &self,
         sandbox: &str,
-        asked: &wire::SetKeeping,
+        asked: &wire::SetRetention,
     ) -> Result<wire::Sandbox, ClientError> {
-        self.post(&format!("/sandboxes/{}/keeping", segment(sandbox)), asked).await
+        self.post(&format!("/sandboxes/{}/retention", segment(sandbox)), asked).await
     }
 
     pub(crate) async fn set_checkpoints(
@@ -218,13 +218,13 @@ impl Client {
         self.tell(self.request(Method::DELETE, &format!("/images/{}", segment(reference)))).await
     }
 
-    pub(crate) async fn artefacts(&self) -> Result<Vec<wire::Artefact>, ClientError> {
-        Ok(self.get::<wire::ArtefactList>("/gc").await?.artefacts)
+    pub(crate) async fn items(&self) -> Result<Vec<wire::CollectorItem>, ClientError> {
+        Ok(self.get::<wire::ArtefactList>("/gc").await?.items)
     }
 
-    pub(crate) async fn collect(&self, runs: bool) -> Result<Vec<wire::Artefact>, ClientError> {
+    pub(crate) async fn collect(&self, runs: bool) -> Result<Vec<wire::CollectorItem>, ClientError> {
         let path = if runs { "/gc?runs=true" } else { "/gc" };
-        Ok(self.post::<wire::ArtefactList>(path, &json!({})).await?.artefacts)
+        Ok(self.post::<wire::ArtefactList>(path, &json!({})).await?.items)
     }
 
     pub(crate) async fn stored(&self) -> Result<Vec<wire::Stored>, ClientError> {

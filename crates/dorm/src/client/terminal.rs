@@ -62,7 +62,7 @@ impl Client {
                 let body = answer.body().as_deref().unwrap_or_default();
                 let status = answer.status().as_u16();
                 match serde_json::from_slice::<wire::Problem>(body) {
-                    Ok(error) => Err(ClientError::Refused { status, error }),
+                    Ok(error) => Err(ClientError::Refused { status, error: Box::new(error) }),
                     Err(_) => Err(ClientError::Foreign { server: self.server.clone(), status }),
                 }
             }

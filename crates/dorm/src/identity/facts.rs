@@ -83,7 +83,7 @@ impl Facts {
         let engine = data.join("gvisor");
         let runs = dorm_engine_gvisor::noted_runs(&engine).map_err(wrong("read the notes in", &engine))?;
         let leavings = Leavings {
-            saved: entries(&data.join("captures"))?,
+            saved: entries(&data.join("saved_states"))?,
             runs: runs.iter().filter(|run| run.run.is_some()).count(),
             volumes: entries(&data.join("volumes"))?,
         };

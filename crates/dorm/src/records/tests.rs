@@ -80,7 +80,7 @@ async fn what_changes_while_files_are_caught_up_with_is_not_written_over() {
     let mut over = named(2, "other");
     over.state = State::Terminated { cause: dorm_lifecycle::Cause::Requested, at: Timestamp::from_millis(2_000) };
     store.commit(change(over, 1)).await.unwrap();
-    store.write_unchanged(fates(&old));
+    store.write_unchanged(verdicts(&old));
     store.close().await;
     let files = RecordFile::all(directory.path()).unwrap().0;
     let found: Vec<_> = files.iter().map(|file| (file.id.as_str(), file.revision)).collect();

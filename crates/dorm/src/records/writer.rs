@@ -9,12 +9,12 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use super::{Fate, Key, Keyed, name};
+use super::{Key, Keyed, Verdict, name};
 
 /// How long shutdown waits for the files.
 const CLOSING: Duration = Duration::from_secs(5);
 
-type Waiting = BTreeMap<Key, Fate>;
+type Waiting = BTreeMap<Key, Verdict>;
 
 #[derive(Default)]
 struct Queue {
@@ -50,13 +50,13 @@ impl Writer {
         Self(shared)
     }
 
-    pub(super) fn write(&self, fates: Vec<Keyed>) {
-        if fates.is_empty() {
+    pub(super) fn write(&self, verdicts: Vec<Keyed>) {
+        if verdicts.is_empty() {
             return;
         }
         let mut queue = self.0.queue();
         if !queue.is_closing {
-            queue.waiting.extend(fates);
+            queue.waiting.extend(verdicts);
             self.0.news.notify_all();
         }
     }
@@ -105,9 +105,9 @@ fn write(directory: &Path, batch: &Waiting) -> io::Result<()> {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
         _ => {}
     }
-    for ((kind, id), fate) in batch {
+    for ((kind, id), verdict) in batch {
         let path = directory.join(name(*kind, id));
-        match fate {
+        match verdict {
             Some(file) => {
                 let text = file.text();
                 // At a start most files are up to date.

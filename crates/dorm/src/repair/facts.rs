@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use dorm_engine_gvisor::NotedRun;
-use dorm_lifecycle::{CaptureId, RunId, SandboxId, SleepImage};
-use dorm_pool::{Capture, Pool, PoolError};
+use dorm_lifecycle::{RunId, SandboxId, SavedStateId, SleepImage};
+use dorm_storage::{SavedState, Storage, StorageError};
 use dorm_store::{
     OperationRecord, RowKind, SandboxFilter, SandboxRecord, SnapshotRecord, SnapshotStatus, Store as _, UnreadableRow,
     VolumeRecord, WebhookRecord,
@@ -25,12 +25,12 @@ pub(super) struct Facts {
     pub(super) operations: Vec<OperationRecord>,
     pub(super) webhooks: Vec<WebhookRecord>,
     pub(super) volumes: Vec<VolumeRecord>,
-    pub(super) discards: BTreeSet<CaptureId>,
+    pub(super) discards: BTreeSet<SavedStateId>,
     pub(super) files: Vec<RecordFile>,
     unreadable_files: Vec<(String, String)>,
     /// The saved states whose manifest can be read.
-    pub(super) states: Vec<Capture>,
-    unreadable_states: Vec<(String, PoolError)>,
+    pub(super) states: Vec<SavedState>,
+    unreadable_states: Vec<(String, StorageError)>,
     /// The newest living run of each sandbox.
     pub(super) runs: BTreeMap<SandboxId, RunId>,
     /// Whether rows may be missing.
@@ -43,15 +43,15 @@ impl Facts {
     pub(super) async fn gather(
         store: &SqlStore,
         check: &FileCheck,
-        pool: &Pool,
+        storage: &Storage,
         data: &Path,
         is_lost: bool,
     ) -> Result<Self, RepairError> {
         let (files, unreadable_files) = RecordFile::all(data).map_err(io_error("list", &data.join(DIRECTORY)))?;
         let mut states = Vec::new();
-        for id in pool.captures().await? {
+        for id in storage.saved_states().await? {
             // The storage reports those that cannot be read.
-            states.extend(pool.capture(&id).await);
+            states.extend(storage.saved_state(&id).await);
         }
         let mut runs: BTreeMap<SandboxId, RunId> = BTreeMap::new();
         let engine = data.join("gvisor");
@@ -76,7 +76,7 @@ impl Facts {
                 .map(|(path, what)| (path.file_name().unwrap_or_default().to_string_lossy().into_owned(), what))
                 .collect(),
             states,
-            unreadable_states: pool.unreadable().await?,
+            unreadable_states: storage.unreadable().await?,
             runs,
             is_lost,
             told: BTreeSet::new(),
@@ -89,7 +89,7 @@ impl Facts {
         let states = self.unreadable_states.iter().map(|(what, error)| {
             let (kind, id) = what.split_once(' ').unwrap_or(("saved state", what));
             Finding {
-                kind: if kind == "capture" { "saved state".to_owned() } else { kind.to_owned() },
+                kind: if kind == "saved_state" { "saved state".to_owned() } else { kind.to_owned() },
                 id: id.to_owned(),
                 problem: error.to_string(),
                 remedy: Remedy::Nothing("it is kept; operations that need it fail and name it".to_owned()),
@@ -109,15 +109,15 @@ impl Facts {
     }
 
     /// Returns the saved states that a readable record needs or that are pending deletion.
-    pub(super) fn held(&self) -> BTreeSet<CaptureId> {
+    pub(super) fn held(&self) -> BTreeSet<SavedStateId> {
         let mut held = self.discards.clone();
-        held.extend(self.operations.iter().filter_map(|operation| operation.capture.clone()));
+        held.extend(self.operations.iter().filter_map(|operation| operation.saved_state.clone()));
         for SandboxRecord { sandbox, .. } in &self.sandboxes {
-            held.extend(sandbox.captures().chain(sandbox.layers()).cloned());
+            held.extend(sandbox.saved_states().chain(sandbox.layers()).cloned());
         }
         for snapshot in &self.snapshots {
             if !matches!(snapshot.status, SnapshotStatus::Failed(_)) {
-                held.insert(snapshot.capture.clone());
+                held.insert(snapshot.saved_state.clone());
                 held.extend(snapshot.layer.clone());
             }
         }
@@ -125,7 +125,7 @@ impl Facts {
     }
 
     /// Returns the saved states of a sandbox's memory that nothing else needs, the newest first.
-    pub(super) fn images_of(&self, sandbox: &SandboxId) -> Vec<&Capture> {
+    pub(super) fn images_of(&self, sandbox: &SandboxId) -> Vec<&SavedState> {
         let held = self.held();
         let of_snapshots: BTreeSet<&str> = self
             .files
@@ -133,23 +133,23 @@ impl Facts {
             .filter(|file| file.kind == RowKind::Snapshot)
             .map(|file| file.document.as_str())
             .collect();
-        let is_free = |capture: &&Capture| {
-            let id = capture.id.as_str();
-            capture.facts.sandbox == *sandbox
-                && capture.tree.is_none()
-                && !held.contains(&capture.id)
+        let is_free = |saved_state: &&SavedState| {
+            let id = saved_state.id.as_str();
+            saved_state.facts.sandbox == *sandbox
+                && saved_state.tree.is_none()
+                && !held.contains(&saved_state.id)
                 && !of_snapshots.iter().any(|document| document.contains(id))
         };
         let mut images: Vec<_> = self.states.iter().filter(is_free).collect();
-        images.sort_by_key(|capture| std::cmp::Reverse((capture.facts.generation, capture.facts.taken)));
+        images.sort_by_key(|saved_state| std::cmp::Reverse((saved_state.facts.generation, saved_state.facts.taken)));
         images
     }
 
     /// Returns the newest of these images whose data is verified completely.
-    pub(super) async fn newest_image(&self, sandbox: &SandboxId, pool: &Pool) -> Option<&Capture> {
-        for capture in self.images_of(sandbox) {
-            if pool.check(&capture.id).await.is_ok() {
-                return Some(capture);
+    pub(super) async fn newest_image(&self, sandbox: &SandboxId, storage: &Storage) -> Option<&SavedState> {
+        for saved_state in self.images_of(sandbox) {
+            if storage.check(&saved_state.id).await.is_ok() {
+                return Some(saved_state);
             }
         }
         None
@@ -157,11 +157,11 @@ impl Facts {
 }
 
 /// Returns a saved state as the sleep image of a sandbox.
-pub(super) fn sleep_image(capture: &Capture) -> SleepImage {
+pub(super) fn sleep_image(saved_state: &SavedState) -> SleepImage {
     SleepImage {
-        capture: capture.id.clone(),
-        generation: capture.facts.generation,
-        taken: capture.facts.taken,
-        bytes: capture.bytes(),
+        saved_state: saved_state.id.clone(),
+        generation: saved_state.facts.generation,
+        taken: saved_state.facts.taken,
+        bytes: saved_state.bytes(),
     }
 }

@@ -1,8 +1,8 @@
 //! Finds missing records, and records whose images are missing, one after the other: each record
 //! that is written is a fact for the next.
 
-use dorm_lifecycle::{CaptureId, SandboxId, SnapshotId, State};
-use dorm_pool::{Pool, PoolError};
+use dorm_lifecycle::{SandboxId, SavedStateId, SnapshotId, State};
+use dorm_storage::{Storage, StorageError};
 use dorm_store::{Change, RowKind, SandboxRecord, SnapshotStatus, codec};
 
 use super::facts::{Facts, sleep_image};
@@ -13,12 +13,12 @@ const NO_ROW: &str = "there is a record file, but no row";
 
 impl Facts {
     /// Returns the next gap. What its remedy writes counts as written.
-    pub(super) async fn next_gap(&mut self, pool: &Pool) -> Option<Finding> {
-        let finding = match self.file_without_row(pool).await {
+    pub(super) async fn next_gap(&mut self, storage: &Storage) -> Option<Finding> {
+        let finding = match self.file_without_row(storage).await {
             Some(finding) => finding,
-            None => match self.image_that_is_gone(pool).await {
+            None => match self.image_that_is_gone(storage).await {
                 Some(finding) => finding,
-                None => self.state_without_record(pool).await?,
+                None => self.state_without_record(storage).await?,
             },
         };
         self.told.insert((finding.kind.clone(), finding.id.clone()));
@@ -49,7 +49,7 @@ impl Facts {
             }
     }
 
-    async fn file_without_row(&self, pool: &Pool) -> Option<Finding> {
+    async fn file_without_row(&self, storage: &Storage) -> Option<Finding> {
         let missing = self
             .files
             .iter()
@@ -57,10 +57,10 @@ impl Facts {
         for file in missing {
             let remedy = match file.kind {
                 RowKind::Sandbox => match file.id.parse::<SandboxId>() {
-                    Ok(id) => self.sandbox(&id, 0, None, None, pool).await,
+                    Ok(id) => self.sandbox(&id, 0, None, None, storage).await,
                     Err(error) => Remedy::Nothing(error.to_string()),
                 },
-                RowKind::Snapshot => self.missing_snapshot(&file.document, pool).await,
+                RowKind::Snapshot => self.missing_snapshot(&file.document, storage).await,
                 // One that was removed may have left its file.
                 RowKind::Webhook | RowKind::Volume if !self.is_lost => continue,
                 RowKind::Webhook | RowKind::Volume => rewrite(file.kind, &file.document),
@@ -76,14 +76,14 @@ impl Facts {
         None
     }
 
-    async fn missing_snapshot(&self, document: &str, pool: &Pool) -> Remedy {
+    async fn missing_snapshot(&self, document: &str, storage: &Storage) -> Remedy {
         let Ok(snapshot) = codec::decode_snapshot(document) else {
             return Remedy::Nothing("its record file cannot be used".to_owned());
         };
-        if snapshot.status != SnapshotStatus::Completed || self.held().contains(&snapshot.capture) {
+        if snapshot.status != SnapshotStatus::Completed || self.held().contains(&snapshot.saved_state) {
             return Remedy::Nothing("it was not complete, or its saved state belongs to another record".to_owned());
         }
-        match pool.check(&snapshot.capture).await {
+        match storage.check(&snapshot.saved_state).await {
             Ok(_) => rewrite(RowKind::Snapshot, document),
             Err(error) => Remedy::Nothing(super::swap::chain(&error)),
         }
@@ -91,23 +91,23 @@ impl Facts {
 
     /// Finds a suspended sandbox whose image is missing or damaged, for example because an older
     /// database was restored. The remedy is another image that no record needs.
-    async fn image_that_is_gone(&self, pool: &Pool) -> Option<Finding> {
+    async fn image_that_is_gone(&self, storage: &Storage) -> Option<Finding> {
         for record in &self.sandboxes {
             let State::Suspended { image, .. } = &record.sandbox.state else { continue };
             let id = &record.sandbox.id;
             if self.is_told("sandbox", id.as_str()) {
                 continue;
             }
-            let Err(PoolError::Missing(missing)) = pool.capture(&image.capture).await else { continue };
+            let Err(StorageError::Missing(missing)) = storage.saved_state(&image.saved_state).await else { continue };
             let problem = format!("its image, saved state {missing} of generation {}, is missing", image.generation);
-            let remedy = self.other_image(record, pool).await;
+            let remedy = self.other_image(record, storage).await;
             return Some(Finding { kind: "sandbox".to_owned(), id: id.to_string(), problem, remedy });
         }
         None
     }
 
-    async fn other_image(&self, record: &SandboxRecord, pool: &Pool) -> Remedy {
-        let Some(found) = self.newest_image(&record.sandbox.id, pool).await else {
+    async fn other_image(&self, record: &SandboxRecord, storage: &Storage) -> Remedy {
+        let Some(found) = self.newest_image(&record.sandbox.id, storage).await else {
             return Remedy::Nothing("it has no other intact saved state".to_owned());
         };
         let mut record = record.clone();
@@ -123,26 +123,26 @@ impl Facts {
 
     /// Finds a saved state without a record. This is a finding only if rows are lost; otherwise it
     /// has no record on purpose.
-    async fn state_without_record(&self, pool: &Pool) -> Option<Finding> {
+    async fn state_without_record(&self, storage: &Storage) -> Option<Finding> {
         if !self.is_lost {
             return None;
         }
         let held = self.held();
-        let may_need = |id: &CaptureId| self.unreadable.iter().any(|row| row.mentions(id.as_str()));
-        for capture in &self.states {
-            let id = capture.id.as_str();
-            if held.contains(&capture.id) || may_need(&capture.id) || self.is_told("saved state", id) {
+        let may_need = |id: &SavedStateId| self.unreadable.iter().any(|row| row.mentions(id.as_str()));
+        for saved_state in &self.states {
+            let id = saved_state.id.as_str();
+            if held.contains(&saved_state.id) || may_need(&saved_state.id) || self.is_told("saved state", id) {
                 continue;
             }
-            let sandbox = &capture.facts.sandbox;
-            let is_newest = self.images_of(sandbox).first().is_some_and(|newest| newest.id == capture.id);
+            let sandbox = &saved_state.facts.sandbox;
+            let is_newest = self.images_of(sandbox).first().is_some_and(|newest| newest.id == saved_state.id);
             let has_sandbox = self.has_row(RowKind::Sandbox, sandbox.as_str());
-            let remedy = match (capture.tree, is_newest && !has_sandbox) {
-                (None, true) => self.sandbox(sandbox, 0, None, None, pool).await,
+            let remedy = match (saved_state.tree, is_newest && !has_sandbox) {
+                (None, true) => self.sandbox(sandbox, 0, None, None, storage).await,
                 // The newest one comes first; the others are then kept as snapshots.
                 (None, false) if !has_sandbox && !self.is_told("saved state", newest_id(self, sandbox)) => continue,
-                (_, _) => match (pool.check(&capture.id).await, id.parse::<SnapshotId>()) {
-                    (Ok(_), Ok(snapshot)) => snapshot_of(snapshot, None, capture),
+                (_, _) => match (storage.check(&saved_state.id).await, id.parse::<SnapshotId>()) {
+                    (Ok(_), Ok(snapshot)) => snapshot_of(snapshot, None, saved_state),
                     (Err(error), _) => Remedy::Nothing(super::swap::chain(&error)),
                     (_, Err(error)) => Remedy::Nothing(error.to_string()),
                 },

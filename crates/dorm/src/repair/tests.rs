@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use dorm_lifecycle::{
-    CaptureId, Origin, ProjectId, Resources, Restored, Sandbox, SandboxId, SandboxSpec, SleepImage, SnapshotId,
+    Origin, ProjectId, Resources, Restored, Sandbox, SandboxId, SandboxSpec, SavedStateId, SleepImage, SnapshotId,
     SnapshotKind, State, Timestamp, VolumeId, WebhookId, Writers,
 };
-use dorm_pool::{CaptureFacts, WrittenFile};
+use dorm_storage::{SavedStateFacts, WrittenFile};
 use dorm_store::{
     Maker, OperationRecord, Removal, SandboxFilter, SandboxRecord, SnapshotRecord, SnapshotStatus, Store as _,
     VolumeRecord, VolumeStatus, WebhookRecord,
@@ -32,12 +32,12 @@ pub(crate) fn sandbox_id() -> SandboxId {
     SandboxId::from_random([1; 20])
 }
 
-fn image_id() -> CaptureId {
-    CaptureId::from_random([2; 20])
+fn image_id() -> SavedStateId {
+    SavedStateId::from_random([2; 20])
 }
 
-fn snapshot_capture() -> CaptureId {
-    CaptureId::from_random([3; 20])
+fn snapshot_saved_state() -> SavedStateId {
+    SavedStateId::from_random([3; 20])
 }
 
 fn image() -> dorm_lifecycle::Digest {
@@ -64,7 +64,7 @@ pub(crate) fn sandbox() -> Sandbox {
         unreachable: None,
         suspend_failures: None,
         state: State::Suspended {
-            image: SleepImage { capture: image_id(), generation: 2, taken: AT, bytes: 5 },
+            image: SleepImage { saved_state: image_id(), generation: 2, taken: AT, bytes: 5 },
             background: None,
         },
     }
@@ -78,7 +78,7 @@ fn snapshot() -> SnapshotRecord {
         generation: 1,
         parent: None,
         kind: SnapshotKind::Memory,
-        capture: snapshot_capture(),
+        saved_state: snapshot_saved_state(),
         image: image(),
         layer: None,
         resources: Resources::default(),
@@ -131,7 +131,7 @@ impl Place {
         let place = Self { directory: tempfile::tempdir().unwrap() };
         fs::write(place.data().join("key"), "dorm_key").unwrap();
         place.save(image_id(), 2).await;
-        place.save(snapshot_capture(), 1).await;
+        place.save(snapshot_saved_state(), 1).await;
         let sql = Arc::new(SqlStore::open(&place.database()).await.unwrap());
         let store = FiledStore::new(sql.clone(), place.data());
         let mut before = sandbox();
@@ -159,14 +159,14 @@ impl Place {
         self.data().join(DATABASE)
     }
 
-    fn pool(&self) -> Pool {
-        Pool::open(self.data(), &self.data().join("images")).unwrap()
+    fn storage(&self) -> Storage {
+        Storage::open(self.data(), &self.data().join("images")).unwrap()
     }
 
-    async fn save(&self, id: CaptureId, generation: u64) {
-        let draft = self.pool().begin(&id, 1_000).await.unwrap();
+    async fn save(&self, id: SavedStateId, generation: u64) {
+        let draft = self.storage().begin(&id, 1_000).await.unwrap();
         fs::write(draft.directory().join("pages"), "pages").unwrap();
-        let facts = CaptureFacts {
+        let facts = SavedStateFacts {
             engine: "fake".to_owned(),
             build: "1".to_owned(),
             cpu: "any".to_owned(),
@@ -266,7 +266,7 @@ async fn without_record_files_a_sandbox_and_a_snapshot_come_from_their_saved_sta
     assert_eq!(web.state, sandbox().state);
     assert_eq!((web.spec.suspendable, web.expires()), (true, None));
     let [found] = snapshots.as_slice() else { panic!("{snapshots:?}") };
-    assert_eq!((&found.id, &found.capture, found.generation), (&snapshot().id, &snapshot_capture(), 1));
+    assert_eq!((&found.id, &found.saved_state, found.generation), (&snapshot().id, &snapshot_saved_state(), 1));
 }
 
 #[tokio::test]
@@ -297,7 +297,7 @@ async fn a_lost_database_without_record_files_leaves_what_saved_states_tell() {
     assert!(found.spec.name.as_ref().unwrap().as_str().starts_with("repaired-"));
     assert_eq!(found.spec.egress, dorm_lifecycle::Egress::Allow(Vec::new()));
     let [found] = snapshots.as_slice() else { panic!("{snapshots:?}") };
-    assert_eq!(found.capture, snapshot_capture());
+    assert_eq!(found.saved_state, snapshot_saved_state());
 }
 
 #[tokio::test]
@@ -305,14 +305,15 @@ async fn a_damaged_saved_state_is_never_made_a_record_of() {
     let place = Place::new().await;
     place.without_files();
     fs::remove_file(place.database()).unwrap();
-    fs::write(place.data().join("captures").join(image_id().as_str()).join("pages"), "pagez").unwrap();
-    fs::write(place.data().join("captures").join(snapshot_capture().as_str()).join("manifest.json"), "{").unwrap();
+    fs::write(place.data().join("saved_states").join(image_id().as_str()).join("pages"), "pagez").unwrap();
+    fs::write(place.data().join("saved_states").join(snapshot_saved_state().as_str()).join("manifest.json"), "{")
+        .unwrap();
     let report = place.repair(Asked::default()).await;
     assert!(!report.is_mended(), "{report:#?}");
     assert_eq!(place.records().await.sandboxes, []);
     assert_eq!(place.records().await.snapshots, []);
     let named: Vec<_> = report.findings.iter().map(|finding| finding.id.as_str()).collect();
-    assert!(named.contains(&image_id().as_str()) && named.contains(&snapshot_capture().as_str()), "{report:#?}");
+    assert!(named.contains(&image_id().as_str()) && named.contains(&snapshot_saved_state().as_str()), "{report:#?}");
 }
 
 #[tokio::test]
@@ -333,12 +334,12 @@ async fn a_row_without_remedy_stays_until_it_is_to_be_quarantined() {
 async fn a_sandbox_whose_image_is_gone_is_given_the_newest_that_no_record_needs() {
     let place = Place::new().await;
     place.without_files();
-    let newer = CaptureId::from_random([9; 20]);
+    let newer = SavedStateId::from_random([9; 20]);
     place.save(newer.clone(), 5).await;
-    fs::remove_dir_all(place.data().join("captures").join(image_id().as_str())).unwrap();
+    fs::remove_dir_all(place.data().join("saved_states").join(image_id().as_str())).unwrap();
     let report = place.repair(Asked::default()).await;
     assert!(report.is_mended(), "{report:#?}");
     let web = &place.records().await.sandboxes[0];
-    assert_eq!((&web.state.image().unwrap().capture, web.generation), (&newer, 5));
+    assert_eq!((&web.state.image().unwrap().saved_state, web.generation), (&newer, 5));
     assert_eq!(web.spec.labels, sandbox().spec.labels);
 }

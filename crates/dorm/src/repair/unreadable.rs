@@ -4,7 +4,7 @@ use dorm_lifecycle::{
     Egress, OnTimeout, Origin, ProjectId, Restored, RunId, Sandbox, SandboxId, SandboxSpec, SnapshotId, SnapshotKind,
     State,
 };
-use dorm_pool::{Capture, Pool};
+use dorm_storage::{SavedState, Storage};
 use dorm_store::{
     Change, Maker, Removal, RowKind, SandboxRecord, SnapshotRecord, SnapshotStatus, UnreadableRow, codec,
 };
@@ -14,10 +14,10 @@ use super::{Remedy, is_history};
 
 impl Facts {
     /// Returns the remedy for a row that cannot be read.
-    pub(super) async fn rebuild(&self, row: &UnreadableRow, pool: &Pool) -> Remedy {
+    pub(super) async fn rebuild(&self, row: &UnreadableRow, storage: &Storage) -> Remedy {
         match row.kind {
-            RowKind::Sandbox => self.rebuild_sandbox(row, pool).await,
-            RowKind::Snapshot => self.rebuild_snapshot(row, pool).await,
+            RowKind::Sandbox => self.rebuild_sandbox(row, storage).await,
+            RowKind::Snapshot => self.rebuild_snapshot(row, storage).await,
             RowKind::Webhook | RowKind::Volume => match self.file(row.kind, &row.id) {
                 Some(file) => rewrite(row.kind, &file.document),
                 None => Remedy::Nothing("it has no record file".to_owned()),
@@ -35,12 +35,12 @@ impl Facts {
         }
     }
 
-    async fn rebuild_sandbox(&self, row: &UnreadableRow, pool: &Pool) -> Remedy {
+    async fn rebuild_sandbox(&self, row: &UnreadableRow, storage: &Storage) -> Remedy {
         let Ok(id) = row.id.parse::<SandboxId>() else {
             return Remedy::Nothing("its key is damaged, so the sandbox is unknown".to_owned());
         };
         let revision = row.revision.unwrap_or_default();
-        self.sandbox(&id, revision, row.project.clone(), row.name.clone(), pool).await
+        self.sandbox(&id, revision, row.project.clone(), row.name.clone(), storage).await
     }
 
     /// Returns a record for the sandbox `id`: its record file as it is if nothing has happened
@@ -52,7 +52,7 @@ impl Facts {
         revision: u64,
         project: Option<ProjectId>,
         name: Option<dorm_lifecycle::Name>,
-        pool: &Pool,
+        storage: &Storage,
     ) -> Remedy {
         let file = self.file(RowKind::Sandbox, id.as_str());
         let recorded = file.and_then(|file| Some((file.revision, codec::decode_sandbox(&file.document).ok()?)));
@@ -62,7 +62,7 @@ impl Facts {
             let from = "its record file, which has the revision of the row".to_owned();
             return rebuilt(sandbox.clone(), revision, from, Vec::new());
         }
-        let image = self.newest_image(id, pool).await;
+        let image = self.newest_image(id, storage).await;
         let run = self.runs.get(id);
         let mut unknown = Vec::new();
         let (mut sandbox, mut from) = match (recorded, image) {
@@ -81,7 +81,8 @@ impl Facts {
             }
         };
         settle(&mut sandbox, image, run);
-        if let Some(image) = image.filter(|image| sandbox.state.image().is_some_and(|own| own.capture == image.id)) {
+        if let Some(image) = image.filter(|image| sandbox.state.image().is_some_and(|own| own.saved_state == image.id))
+        {
             let and = if from.is_empty() { "" } else { " and " };
             from = format!("{from}{and}saved state {} of generation {}", image.id, image.facts.generation);
         }
@@ -98,7 +99,7 @@ impl Facts {
         }
     }
 
-    async fn rebuild_snapshot(&self, row: &UnreadableRow, pool: &Pool) -> Remedy {
+    async fn rebuild_snapshot(&self, row: &UnreadableRow, storage: &Storage) -> Remedy {
         if let Some(file) = self.file(RowKind::Snapshot, &row.id) {
             return rewrite(RowKind::Snapshot, &file.document);
         }
@@ -108,8 +109,8 @@ impl Facts {
         let held = self.held();
         let mut mentioned = self.states.iter().filter(|one| row.mentions(one.id.as_str()) && !held.contains(&one.id));
         match (mentioned.next(), mentioned.next()) {
-            (Some(capture), None) if pool.check(&capture.id).await.is_ok() => {
-                snapshot_of(id, row.project.clone(), capture)
+            (Some(saved_state), None) if storage.check(&saved_state.id).await.is_ok() => {
+                snapshot_of(id, row.project.clone(), saved_state)
             }
             (_, _) => Remedy::Nothing("it has no record file, and its row names no intact saved state".to_owned()),
         }
@@ -127,7 +128,7 @@ const UNKNOWN: [&str; 5] = [
 
 /// Returns a sandbox of which only a saved state is known. It has no time limits and may not
 /// connect to anything.
-fn bare(id: &SandboxId, project: Option<ProjectId>, name: Option<dorm_lifecycle::Name>, image: &Capture) -> Sandbox {
+fn bare(id: &SandboxId, project: Option<ProjectId>, name: Option<dorm_lifecycle::Name>, image: &SavedState) -> Sandbox {
     let facts = &image.facts;
     let name = name.or_else(|| format!("repaired-{}", &id.as_str()[..8]).parse().ok());
     let mut spec = SandboxSpec::new(facts.image.clone(), name);
@@ -157,7 +158,7 @@ fn bare(id: &SandboxId, project: Option<ProjectId>, name: Option<dorm_lifecycle:
 }
 
 /// Puts a sandbox into the state that the facts show: its living run, or its newest image.
-fn settle(sandbox: &mut Sandbox, image: Option<&Capture>, run: Option<&RunId>) {
+fn settle(sandbox: &mut Sandbox, image: Option<&SavedState>, run: Option<&RunId>) {
     let known = sandbox.state.image().cloned();
     let newest = match (known, image.map(sleep_image)) {
         (Some(known), Some(found)) if found.generation > known.generation => Some(found),
@@ -177,8 +178,8 @@ fn settle(sandbox: &mut Sandbox, image: Option<&Capture>, run: Option<&RunId>) {
         sandbox.generation = sandbox.generation.max(image.generation).max(1);
         sandbox.state = State::Suspended { image, background: None };
     }
-    let own = sandbox.state.image().map(|image| image.capture.clone());
-    sandbox.older.retain(|older| Some(&older.capture) != own.as_ref());
+    let own = sandbox.state.image().map(|image| image.saved_state.clone());
+    sandbox.older.retain(|older| Some(&older.saved_state) != own.as_ref());
 }
 
 fn rebuilt(sandbox: Sandbox, revision: u64, from: String, unknown: Vec<String>) -> Remedy {
@@ -187,21 +188,21 @@ fn rebuilt(sandbox: Sandbox, revision: u64, from: String, unknown: Vec<String>) 
 }
 
 /// Returns a record of a snapshot, from its saved state.
-pub(super) fn snapshot_of(id: SnapshotId, project: Option<ProjectId>, capture: &Capture) -> Remedy {
-    let facts = &capture.facts;
+pub(super) fn snapshot_of(id: SnapshotId, project: Option<ProjectId>, saved_state: &SavedState) -> Remedy {
+    let facts = &saved_state.facts;
     let record = SnapshotRecord {
         id,
         project: project.unwrap_or_else(ProjectId::local),
         source: facts.sandbox.clone(),
         generation: facts.generation,
         parent: None,
-        kind: if capture.tree.is_some() { SnapshotKind::Filesystem } else { SnapshotKind::Memory },
-        capture: capture.id.clone(),
+        kind: if saved_state.tree.is_some() { SnapshotKind::Filesystem } else { SnapshotKind::Memory },
+        saved_state: saved_state.id.clone(),
         image: facts.image.clone(),
         layer: facts.layer.clone(),
         resources: facts.resources,
         created: facts.taken,
-        bytes: capture.bytes(),
+        bytes: saved_state.bytes(),
         shares_data: false,
         labels: [("repaired".to_owned(), "true".to_owned())].into(),
         removal: Removal::Asked,
@@ -210,7 +211,7 @@ pub(super) fn snapshot_of(id: SnapshotId, project: Option<ProjectId>, capture: &
     };
     Remedy::Rebuild {
         change: Box::new(Change { snapshots: vec![record], ..Change::default() }),
-        from: format!("saved state {}", capture.id),
+        from: format!("saved state {}", saved_state.id),
         unknown: vec![
             "its labels and parent, and whether it shares its data".to_owned(),
             "when it expires: never".to_owned(),

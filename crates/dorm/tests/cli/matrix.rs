@@ -53,10 +53,10 @@ fn the_page_has_every_cell() {
     let engines = [("fake", "dorm::cli matrix::"), ("gvisor", "dorm::daemon matrix::")];
     let made = page(&engines);
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/lifecycle-matrix.md");
-    if std::env::var_os("DORM_REWRITE").is_some() {
+    if std::env::var_os("DORM_UPDATE").is_some() {
         std::fs::write(&path, &made).unwrap();
     }
     let committed = std::fs::read_to_string(&path).unwrap_or_default();
-    assert!(committed == made, "docs/reference/lifecycle-matrix.md is stale: run this test with DORM_REWRITE=1");
+    assert!(committed == made, "docs/reference/lifecycle-matrix.md is stale: run this test with DORM_UPDATE=1");
     assert!(CELLS.iter().all(|cell| made.contains(cell.name) && made.contains(cell.says)));
 }

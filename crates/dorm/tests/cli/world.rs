@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use dorm_api::{ConnectionLimits, Doors, Keys, serve};
 use dorm_engine_fake::FakeHost;
-use dorm_pool::Pool;
 use dorm_service::{Parts, Service, Settings, SystemClock};
+use dorm_storage::Storage;
 use dorm_store::memory::MemoryStore;
 use serde_json::Value;
 use tempfile::TempDir;
@@ -49,14 +49,14 @@ impl World {
         let root = directory.path().join("root");
         std::fs::create_dir_all(root.join("etc")).unwrap();
         std::fs::write(root.join("etc/hello"), "hello").unwrap();
-        let pool = Pool::open(&data, &directory.path().join("images")).unwrap();
-        pool.import(&root, Some("base"), |_| {}).await.unwrap();
+        let storage = Storage::open(&data, &directory.path().join("images")).unwrap();
+        storage.import(&root, Some("base"), |_| {}).await.unwrap();
         let host = FakeHost::new();
         let parts = Parts {
             volumes: dorm_service::Volumes::new(data.join("volumes"), dorm_service::Limiting::Never),
             store: Arc::new(MemoryStore::new()),
             engine: host.open(),
-            pool,
+            storage,
             clock: Arc::new(SystemClock),
             settings,
         };

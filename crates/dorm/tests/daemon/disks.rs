@@ -82,7 +82,7 @@ async fn a_guest_that_writes_more_than_the_host_has_is_paused_and_loses_nothing(
     let (code, said) = daemon.exec(&id, &["sh", "-c", check]).await.unwrap();
     assert_eq!(code, 0, "what it has read back is not what it wrote: {said}");
     counter.is_whole(daemon).await;
-    place.end(&FULL).await;
+    place.end(FULL).await;
 }
 
 #[tokio::test]
@@ -174,7 +174,7 @@ async fn a_completely_full_disk_can_be_emptied() {
     for id in [&runs, &sleeps] {
         assert_eq!(place.daemon().describe(id).await.unwrap()["state"], "terminated");
     }
-    place.end(&FULL).await;
+    place.end(FULL).await;
 }
 
 fn reserve(place: &Place) -> u64 {

@@ -31,7 +31,7 @@ fn sandboxes(data: &Path) -> Vec<u32> {
 /// The runs that the daemon leaves alone, as `dorm gc` lists them.
 async fn left_alone(daemon: &Daemon) -> Vec<String> {
     let list = daemon.get("/gc").await.unwrap();
-    let runs = list["artefacts"].as_array().unwrap().iter().filter(|artefact| artefact["kind"] == "run");
+    let runs = list["items"].as_array().unwrap().iter().filter(|item| item["kind"] == "run");
     runs.map(|run| format!("{} {}", run["id"].as_str().unwrap(), run["why"])).collect()
 }
 

@@ -43,7 +43,7 @@ async fn a_process_that_takes_all_memory_dies_alone() {
     assert_eq!(daemon.describe(&id).await.unwrap()["generation"], 1, "it is still the same run");
     let noted = || async {
         let events = daemon.get(&format!("/events?sandbox={id}&limit=100")).await?;
-        Ok(events.to_string().contains("memory_relieved"))
+        Ok(events.to_string().contains("oom_victim_killed"))
     };
     until(PATIENCE, "the event is there", noted).await.unwrap();
     place.end(&[]).await;

@@ -26,8 +26,8 @@ async fn count(daemon: &Daemon) -> usize {
     daemon.get("/snapshots").await.unwrap()["snapshots"].as_array().unwrap().len()
 }
 
-fn captures(daemon: &Daemon) -> Vec<String> {
-    let entries = fs::read_dir(daemon.data().join("captures")).unwrap();
+fn saved_states(daemon: &Daemon) -> Vec<String> {
+    let entries = fs::read_dir(daemon.data().join("saved_states")).unwrap();
     entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
 }
 
@@ -89,9 +89,9 @@ async fn a_push_or_pull_of_a_killed_daemon_is_done_by_the_next_one_and_leaves_no
     killed_under_way(&mut place, &path, &json!({ "reference": reference })).await;
     let sent = push(place.daemon(), &files, &reference).await;
     assert!(sent["sent_bytes"].as_u64() < sent["bytes"].as_u64(), "what was there is not sent again: {sent}");
-    let (snapshots, before) = (count(place.daemon()).await, captures(place.daemon()).len());
+    let (snapshots, before) = (count(place.daemon()).await, saved_states(place.daemon()).len());
     killed_under_way(&mut place, "/snapshots/pull", &json!({ "reference": reference })).await;
-    assert_eq!((count(place.daemon()).await, captures(place.daemon()).len()), (snapshots, before));
+    assert_eq!((count(place.daemon()).await, saved_states(place.daemon()).len()), (snapshots, before));
     let taken = pull(place.daemon(), &reference).await;
     let id = place.daemon().create(json!({ "snapshot": taken["id"] })).await.unwrap();
     assert_eq!(place.daemon().exec(&id, &["sha256sum", "/root/large"]).await.unwrap(), seen);
@@ -108,13 +108,13 @@ async fn what_a_registry_has_spoilt_or_has_not_is_refused_and_nothing_of_it_stay
     let files = daemon.checkpoint(&id, "filesystem").await.unwrap()["id"].clone();
     let reference = registry.named("team/files:1");
     push(daemon, &files, &reference).await;
-    let (snapshots, before) = (count(daemon).await, captures(daemon).len());
+    let (snapshots, before) = (count(daemon).await, saved_states(daemon).len());
     let refused = async |reference: &str, expected: &str| {
         let asked = Some(json!({ "reference": reference }));
         let answer = daemon.try_ask(Method::POST, "/snapshots/pull", asked).await.unwrap();
         let said = answer.body["detail"].as_str().unwrap_or_default();
         assert!(answer.status >= 400 && said.contains(expected), "{expected}: {}", answer.body);
-        assert_eq!((count(daemon).await, captures(daemon).len()), (snapshots, before), "{expected}");
+        assert_eq!((count(daemon).await, saved_states(daemon).len()), (snapshots, before), "{expected}");
     };
     refused(&registry.named("team/files:2"), "has no such image").await;
     let path = format!("/snapshots/{}/push", files.as_str().unwrap());

@@ -7,7 +7,7 @@ use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use dorm_pool::{Pool, PoolError};
+use dorm_storage::{Storage, StorageError};
 use dorm_testing::{signal, until};
 use dorm_worker::Program;
 use rustix::process::Signal;
@@ -16,14 +16,14 @@ use crate::place::{PATIENCE, Place};
 
 const USER: u32 = dorm_guest_ids::GuestIds::DEFAULT.base() + dorm_guest_ids::GuestIds::COUNT - 1;
 
-/// A pool whose archives are parsed by workers.
-fn by_workers(home: &Path) -> Pool {
+/// A storage whose archives are parsed by workers.
+fn by_workers(home: &Path) -> Storage {
     let program = Program::new(Path::new(env!("CARGO_BIN_EXE_dorm")), &[dorm_worker::NAME], USER);
-    Pool::open(&home.join("data"), &home.join("images")).unwrap().read_by(program)
+    Storage::open(&home.join("data"), &home.join("images")).unwrap().read_by(program)
 }
 
-fn in_process(home: &Path) -> Pool {
-    Pool::open(&home.join("own/data"), &home.join("own/images")).unwrap()
+fn in_process(home: &Path) -> Storage {
+    Storage::open(&home.join("own/data"), &home.join("own/images")).unwrap()
 }
 
 fn run(program: &str, arguments: &[&str], directory: &Path) {
@@ -121,7 +121,7 @@ async fn workers_refuse_what_this_process_refuses_and_say_why() {
         ("nonsense", vec![b'x'; 100_000]),
         ("empty", Vec::new()),
     ];
-    let text = |error: PoolError| {
+    let text = |error: StorageError| {
         let source = std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default();
         format!("{error}: {source}")
     };

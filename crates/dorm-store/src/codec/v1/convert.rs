@@ -4,17 +4,17 @@
 //! in the text.
 
 use dorm_lifecycle::{
-    Attachment, Background, Cause, Checkpoints, Egress, FirstProgram, Future, Hold, Keeping, OnSuspendFailure,
-    OnTimeout, OnUnrestorable, Origin, PortAccess, Resources, Restored, Rewind, RewindFrom, Rewinding, Rewound,
-    Sandbox, SandboxSpec, SleepImage, SnapshotKind, State, SuspendFailures, Timeouts, Unreachable, Variables,
+    Attachment, Background, Cause, Checkpoints, Egress, FirstProgram, Future, Hold, OnSuspendFailure, OnTimeout,
+    OnUnrestorable, Origin, PortAccess, Resources, Restored, Rewind, RewindFrom, Rewinding, Rewound, Sandbox,
+    SandboxSpec, SleepImage, SleepRetention, SnapshotKind, State, SuspendFailures, Timeouts, Unreachable, Variables,
 };
 
 use super::background::BackgroundRow;
 use super::event::EventRow;
 use super::operation::{EndedRow, FailureRow, ForkRow, OperationRow, PromoteRow, ResultRow, TogetherRow};
 use super::sandbox::{
-    CheckpointsRow, EgressRow, HoldRow, KeepingRow, OnSuspendFailureRow, OnTimeoutRow, OnUnrestorableRow, OriginRow,
-    PortAccessRow, ResourcesRow, RestoredRow, RewoundRow, SandboxRow, SpecRow, SuspendFailuresRow, TimeoutsRow,
+    CheckpointsRow, EgressRow, HoldRow, OnSuspendFailureRow, OnTimeoutRow, OnUnrestorableRow, OriginRow, PortAccessRow,
+    ResourcesRow, RestoredRow, RewoundRow, SandboxRow, SleepRetentionRow, SpecRow, SuspendFailuresRow, TimeoutsRow,
     UnreachableRow,
 };
 use super::snapshot::{KindRow, MakerRow, RemovalRow, SnapshotRow, StatusRow};
@@ -140,7 +140,7 @@ impl From<&SandboxSpec> for SpecRow {
             auto_resume,
             port_access,
             timeouts: Timeouts { total, idle, max_run },
-            keeping,
+            retention,
             checkpoints,
             attachments,
             labels,
@@ -172,9 +172,9 @@ impl From<&SandboxSpec> for SpecRow {
                 PortAccess::Private => PortAccessRow::Private,
             },
             timeouts: TimeoutsRow { total: total.map(Length), idle: idle.map(Length), max_run: max_run.map(Length) },
-            keeping: KeepingRow {
-                generations: keeping.generations,
-                on_unrestorable: match keeping.on_unrestorable {
+            retention: SleepRetentionRow {
+                generations: retention.generations,
+                on_unrestorable: match retention.on_unrestorable {
                     OnUnrestorable::Fail => OnUnrestorableRow::Fail,
                     OnUnrestorable::Fresh => OnUnrestorableRow::Fresh,
                 },
@@ -219,9 +219,9 @@ impl From<SpecRow> for SandboxSpec {
                 idle: row.timeouts.idle.map(|length| length.0),
                 max_run: row.timeouts.max_run.map(|length| length.0),
             },
-            keeping: Keeping {
-                generations: row.keeping.generations,
-                on_unrestorable: match row.keeping.on_unrestorable {
+            retention: SleepRetention {
+                generations: row.retention.generations,
+                on_unrestorable: match row.retention.on_unrestorable {
                     OnUnrestorableRow::Fail => OnUnrestorable::Fail,
                     OnUnrestorableRow::Fresh => OnUnrestorable::Fresh,
                 },
@@ -319,8 +319,8 @@ impl From<&Origin> for OriginRow {
             Origin::Filesystem { snapshot, source } => {
                 Self::Filesystem { snapshot: text(snapshot), source: text(source) }
             }
-            Origin::Snapshot { snapshot, capture, source } => {
-                Self::Snapshot { snapshot: text(snapshot), capture: text(capture), source: text(source) }
+            Origin::Snapshot { snapshot, saved_state, source } => {
+                Self::Snapshot { snapshot: text(snapshot), saved_state: text(saved_state), source: text(source) }
             }
         }
     }
@@ -331,8 +331,8 @@ impl From<OriginRow> for Origin {
         match row {
             OriginRow::Image => Self::Image,
             OriginRow::Filesystem { snapshot, source } => Self::Filesystem { snapshot: snapshot.0, source: source.0 },
-            OriginRow::Snapshot { snapshot, capture, source } => {
-                Self::Snapshot { snapshot: snapshot.0, capture: capture.0, source: source.0 }
+            OriginRow::Snapshot { snapshot, saved_state, source } => {
+                Self::Snapshot { snapshot: snapshot.0, saved_state: saved_state.0, source: source.0 }
             }
         }
     }
@@ -340,14 +340,14 @@ impl From<OriginRow> for Origin {
 
 impl From<&SleepImage> for SleepImageRow {
     fn from(image: &SleepImage) -> Self {
-        let SleepImage { capture, generation, taken, bytes } = image;
-        Self { capture: text(capture), generation: *generation, taken: Millis(*taken), bytes: *bytes }
+        let SleepImage { saved_state, generation, taken, bytes } = image;
+        Self { saved_state: text(saved_state), generation: *generation, taken: Millis(*taken), bytes: *bytes }
     }
 }
 
 impl From<SleepImageRow> for SleepImage {
     fn from(row: SleepImageRow) -> Self {
-        Self { capture: row.capture.0, generation: row.generation, taken: row.taken.0, bytes: row.bytes }
+        Self { saved_state: row.saved_state.0, generation: row.generation, taken: row.taken.0, bytes: row.bytes }
     }
 }
 
@@ -471,16 +471,17 @@ impl From<StateRow> for State {
 
 impl From<&OperationRecord> for OperationRow {
     fn from(operation: &OperationRecord) -> Self {
-        let OperationRecord { id, kind, sandbox, actor, began, deadline, capture, fork, promote, ended } = operation;
+        let OperationRecord { id, kind, sandbox, initiator, began, deadline, saved_state, fork, promote, ended } =
+            operation;
         Self {
             v: codec::OPERATION,
             id: text(id),
             kind: Word(*kind),
             sandbox: sandbox.as_ref().map(text),
-            actor: Word(*actor),
+            initiator: Word(*initiator),
             began: Millis(*began),
             deadline: Millis(*deadline),
-            capture: capture.as_ref().map(text),
+            saved_state: saved_state.as_ref().map(text),
             fork: fork.as_ref().map(ForkRow::from),
             promote: promote.as_ref().map(PromoteRow::from),
             ended: ended.as_ref().map(|(at, result)| EndedRow {
@@ -500,10 +501,10 @@ impl From<OperationRow> for OperationRecord {
             id: row.id.0,
             kind: row.kind.0,
             sandbox: row.sandbox.map(|sandbox| sandbox.0),
-            actor: row.actor.0,
+            initiator: row.initiator.0,
             began: row.began.0,
             deadline: row.deadline.0,
-            capture: row.capture.map(|capture| capture.0),
+            saved_state: row.saved_state.map(|saved_state| saved_state.0),
             fork: row.fork.map(ForkPlan::from),
             promote: row.promote.map(PromotePlan::from),
             ended: row.ended.map(|EndedRow { at, result }| match result {
@@ -639,7 +640,7 @@ impl From<&SnapshotRecord> for SnapshotRow {
             generation,
             parent,
             kind,
-            capture,
+            saved_state,
             image,
             layer,
             resources,
@@ -659,7 +660,7 @@ impl From<&SnapshotRecord> for SnapshotRow {
             generation: *generation,
             parent: parent.as_ref().map(text),
             kind: (*kind).into(),
-            capture: text(capture),
+            saved_state: text(saved_state),
             image: text(image),
             layer: layer.as_ref().map(text),
             resources: resources.into(),
@@ -696,7 +697,7 @@ impl From<SnapshotRow> for SnapshotRecord {
             generation: row.generation,
             parent: row.parent.map(|parent| parent.0),
             kind: row.kind.into(),
-            capture: row.capture.0,
+            saved_state: row.saved_state.0,
             image: row.image.0,
             layer: row.layer.map(|layer| layer.0),
             resources: row.resources.into(),
@@ -726,14 +727,14 @@ impl From<SnapshotRow> for SnapshotRecord {
 
 impl From<&NewEvent> for EventRow {
     fn from(event: &NewEvent) -> Self {
-        let NewEvent { project, sandbox, at, kind, actor, operation, generation, detail, took, bytes } = event;
+        let NewEvent { project, sandbox, at, kind, initiator, operation, generation, detail, took, bytes } = event;
         Self {
             v: codec::EVENT,
             project: text(project),
             sandbox: text(sandbox),
             at: Millis(*at),
             kind: Word(*kind),
-            actor: Word(*actor),
+            initiator: Word(*initiator),
             operation: operation.as_ref().map(text),
             generation: *generation,
             detail: detail.clone(),
@@ -750,7 +751,7 @@ impl From<EventRow> for NewEvent {
             sandbox: row.sandbox.0,
             at: row.at.0,
             kind: row.kind.0,
-            actor: row.actor.0,
+            initiator: row.initiator.0,
             operation: row.operation.map(|operation| operation.0),
             generation: row.generation,
             detail: row.detail,

@@ -1,6 +1,6 @@
 //! The rows of events.
 
-use dorm_lifecycle::{Actor, EventKind, OperationId, ProjectId, SandboxId};
+use dorm_lifecycle::{EventKind, Initiator, OperationId, ProjectId, SandboxId};
 use serde::{Deserialize, Serialize};
 
 use crate::codec::word::{Length, Millis, Text, Word, present};
@@ -13,7 +13,7 @@ pub(in crate::codec) struct EventRow {
     pub(super) sandbox: Text<SandboxId>,
     pub(super) at: Millis,
     pub(super) kind: Word<EventKind>,
-    pub(super) actor: Word<Actor>,
+    pub(super) initiator: Word<Initiator>,
     #[serde(deserialize_with = "present")]
     pub(super) operation: Option<Text<OperationId>>,
     pub(super) generation: u64,

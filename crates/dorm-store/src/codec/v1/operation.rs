@@ -1,6 +1,6 @@
 //! The rows of operations.
 
-use dorm_lifecycle::{Actor, CaptureId, OperationId, SandboxId, SnapshotId};
+use dorm_lifecycle::{Initiator, OperationId, SandboxId, SavedStateId, SnapshotId};
 use serde::{Deserialize, Serialize};
 
 use crate::codec::word::{Millis, Text, Word, present};
@@ -14,11 +14,11 @@ pub(in crate::codec) struct OperationRow {
     pub(super) kind: Word<OperationKind>,
     #[serde(deserialize_with = "present")]
     pub(super) sandbox: Option<Text<SandboxId>>,
-    pub(super) actor: Word<Actor>,
+    pub(super) initiator: Word<Initiator>,
     pub(super) began: Millis,
     pub(super) deadline: Millis,
     #[serde(deserialize_with = "present")]
-    pub(super) capture: Option<Text<CaptureId>>,
+    pub(super) saved_state: Option<Text<SavedStateId>>,
     #[serde(deserialize_with = "present")]
     pub(super) fork: Option<ForkRow>,
     #[serde(deserialize_with = "present")]

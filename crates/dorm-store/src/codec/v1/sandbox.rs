@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use dorm_lifecycle::{CaptureId, Digest, HoldId, Ladder, Name, ProjectId, SandboxId, SnapshotId};
+use dorm_lifecycle::{Digest, HoldId, Name, ProjectId, RetentionPolicy, SandboxId, SavedStateId, SnapshotId};
 use serde::{Deserialize, Serialize};
 
 use super::snapshot::KindRow;
@@ -56,7 +56,7 @@ pub(super) struct SuspendFailuresRow {
 pub(super) enum OriginRow {
     Image,
     Filesystem { snapshot: Text<SnapshotId>, source: Text<SandboxId> },
-    Snapshot { snapshot: Text<SnapshotId>, capture: Text<CaptureId>, source: Text<SandboxId> },
+    Snapshot { snapshot: Text<SnapshotId>, saved_state: Text<SavedStateId>, source: Text<SandboxId> },
 }
 
 #[derive(Serialize, Deserialize)]
@@ -66,7 +66,7 @@ pub(super) struct SpecRow {
     pub(super) name: Option<Text<Name>>,
     pub(super) image: Text<Digest>,
     #[serde(deserialize_with = "present")]
-    pub(super) layer: Option<Text<CaptureId>>,
+    pub(super) layer: Option<Text<SavedStateId>>,
     pub(super) resources: ResourcesRow,
     pub(super) egress: EgressRow,
     pub(super) variables: BTreeMap<String, String>,
@@ -77,7 +77,7 @@ pub(super) struct SpecRow {
     pub(super) auto_resume: bool,
     pub(super) port_access: PortAccessRow,
     pub(super) timeouts: TimeoutsRow,
-    pub(super) keeping: KeepingRow,
+    pub(super) retention: SleepRetentionRow,
     #[serde(deserialize_with = "present")]
     pub(super) checkpoints: Option<CheckpointsRow>,
     pub(super) attachments: Vec<AttachmentRow>,
@@ -135,7 +135,7 @@ pub(super) struct TimeoutsRow {
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct KeepingRow {
+pub(super) struct SleepRetentionRow {
     pub(super) generations: u32,
     pub(super) on_unrestorable: OnUnrestorableRow,
 }
@@ -152,7 +152,7 @@ pub(super) enum OnUnrestorableRow {
 pub(super) struct CheckpointsRow {
     pub(super) every: Length,
     pub(super) kind: KindRow,
-    pub(super) keep: Text<Ladder>,
+    pub(super) keep: Text<RetentionPolicy>,
 }
 
 #[derive(Serialize, Deserialize)]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use dorm_lifecycle::{CaptureId, Digest, ProjectId, SandboxId, SnapshotId};
+use dorm_lifecycle::{Digest, ProjectId, SandboxId, SavedStateId, SnapshotId};
 use serde::{Deserialize, Serialize};
 
 use super::operation::FailureRow;
@@ -20,10 +20,10 @@ pub(in crate::codec) struct SnapshotRow {
     #[serde(deserialize_with = "present")]
     pub(super) parent: Option<Text<SnapshotId>>,
     pub(super) kind: KindRow,
-    pub(super) capture: Text<CaptureId>,
+    pub(super) saved_state: Text<SavedStateId>,
     pub(super) image: Text<Digest>,
     #[serde(deserialize_with = "present")]
-    pub(super) layer: Option<Text<CaptureId>>,
+    pub(super) layer: Option<Text<SavedStateId>>,
     pub(super) resources: ResourcesRow,
     pub(super) created: Millis,
     pub(super) bytes: u64,

@@ -1,6 +1,6 @@
 //! The rows of a sandbox's state.
 
-use dorm_lifecycle::{CaptureId, OperationId, SnapshotId};
+use dorm_lifecycle::{OperationId, SavedStateId, SnapshotId};
 use serde::{Deserialize, Serialize};
 
 use super::background::BackgroundRow;
@@ -73,7 +73,7 @@ pub(super) enum FirstProgramRow {
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct SleepImageRow {
-    pub(super) capture: Text<CaptureId>,
+    pub(super) saved_state: Text<SavedStateId>,
     pub(super) generation: u64,
     pub(super) taken: Millis,
     pub(super) bytes: u64,
@@ -94,7 +94,7 @@ pub(super) struct RewindRow {
     #[serde(deserialize_with = "present")]
     pub(super) target: Option<SleepImageRow>,
     #[serde(deserialize_with = "present")]
-    pub(super) layer: Option<Text<CaptureId>>,
+    pub(super) layer: Option<Text<SavedStateId>>,
     pub(super) resources: ResourcesRow,
     #[serde(deserialize_with = "present")]
     pub(super) future: Option<FutureRow>,

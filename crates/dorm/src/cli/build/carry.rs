@@ -162,7 +162,7 @@ async fn numbered(client: &Client, sandbox: &str, user: &str) -> Result<String, 
         let content: Vec<_> = client.read_file(sandbox, list).await?.try_collect().await?;
         lists.push(String::from_utf8_lossy(&content.concat()).into_owned());
     }
-    dorm_pool::numbered_user(user, &lists[0], &lists[1]).ok_or_else(|| {
+    dorm_storage::numbered_user(user, &lists[0], &lists[1]).ok_or_else(|| {
         let next = "create it in an earlier step, or give numbers";
         Problem::failed(format!("/etc/passwd and /etc/group do not list '{user}'"), next)
     })

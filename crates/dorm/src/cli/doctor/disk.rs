@@ -49,7 +49,7 @@ fn way(data: &Path, there: &Path) -> Check {
     // The daemon creates missing directories; what exists may itself be above the data directory.
     let ids = if there == whole { crate::guest_ids::recorded(data).ok() } else { None };
     let below = if there == whole { whole } else { there.join("data") };
-    let closed = dorm_pool::closed_to_guests(&below, ids.unwrap_or(dorm_guest_ids::GuestIds::DEFAULT));
+    let closed = dorm_storage::closed_to_guests(&below, ids.unwrap_or(dorm_guest_ids::GuestIds::DEFAULT));
     match closed {
         None => Check::ok(NAME, format!("sandboxes can reach {}", data.display())),
         Some(closed) => {

@@ -19,17 +19,17 @@ pub(super) fn damage(data: &Path) -> Check {
     const NAME: &str = "damage";
     let next_step = "import or pull damaged images again to repair them; use older snapshots; check the disk. \
                      `dorm gc --verify` reads everything";
-    match dorm_pool::damage_in(data) {
+    match dorm_storage::damage_in(data) {
         Ok(damage) if damage.is_empty() => Check::ok(NAME, "none known"),
         Ok(damage) => {
-            let mut named: Vec<_> = damage.iter().take(NAMED).map(dorm_pool::Damage::sentence).collect();
+            let mut named: Vec<_> = damage.iter().take(NAMED).map(dorm_storage::Damage::sentence).collect();
             if damage.len() > NAMED {
                 named.push(format!("and {} more", damage.len() - NAMED));
             }
             Check::warn(NAME, named.join("; "), next_step)
         }
         Err(error) => {
-            Check::warn(NAME, format!("cannot read {}: {error}", data.join(dorm_pool::DAMAGED).display()), next_step)
+            Check::warn(NAME, format!("cannot read {}: {error}", data.join(dorm_storage::DAMAGED).display()), next_step)
         }
     }
 }
@@ -41,7 +41,7 @@ async fn check(data: &Path) -> Check {
         data.display()
     );
     if !database.is_file() {
-        let is_orphaned = ["captures", crate::records::DIRECTORY].iter().any(|name| has_entries(&data.join(name)));
+        let is_orphaned = ["saved_states", crate::records::DIRECTORY].iter().any(|name| has_entries(&data.join(name)));
         return match is_orphaned {
             true => Check::fail(NAME, format!("{} is missing, but there are saved states", database.display()), repair),
             false => Check::ok(NAME, "none yet"),

@@ -1,7 +1,7 @@
 //! `dorm sbx checkpoints`: the automatic snapshots of a sandbox.
 
 use dorm_api::wire;
-use dorm_lifecycle::Ladder;
+use dorm_lifecycle::RetentionPolicy;
 
 use super::checkpoint::CheckpointType;
 use crate::cli::output::{self, Format};
@@ -20,7 +20,7 @@ pub(crate) struct CheckpointsOptions {
     /// Their retention policy, such as 3,24x1h,7x1d: the newest three, and the newest of each of
     /// the last 24 hours and of the last 7 days
     #[arg(long, value_name = "POLICY")]
-    keep: Option<Ladder>,
+    keep: Option<RetentionPolicy>,
     /// What to save: only files, or also memory and processes
     #[arg(long, value_enum, value_name = "TYPE")]
     checkpoint_type: Option<CheckpointType>,
@@ -38,7 +38,7 @@ pub(super) struct NewCheckpoints {
     /// Retention policy of automatic snapshots: the newest ones, and the newest of each of a number
     /// of intervals [default: 3,24x1h,7x1d]
     #[arg(long, value_name = "POLICY", requires = "checkpoint_every")]
-    checkpoint_keep: Option<Ladder>,
+    checkpoint_keep: Option<RetentionPolicy>,
     /// What automatic snapshots save: only files, or also memory and processes [default:
     /// filesystem]
     #[arg(long, value_enum, value_name = "TYPE", requires = "checkpoint_every")]
@@ -50,7 +50,7 @@ impl NewCheckpoints {
         self.checkpoint_every.map(|every| wire::CheckpointsRequest {
             every_secs: Some(every),
             kind: self.checkpoint_type.map(Into::into),
-            keep: self.checkpoint_keep.map(|ladder| ladder.to_string()),
+            keep: self.checkpoint_keep.map(|policy| policy.to_string()),
         })
     }
 }
@@ -61,7 +61,7 @@ pub(super) async fn run(client: &Client, options: CheckpointsOptions, format: Fo
     let asked = wire::SetCheckpoints {
         every_secs: every,
         kind: checkpoint_type.map(Into::into),
-        keep: keep.map(|ladder| ladder.to_string()),
+        keep: keep.map(|policy| policy.to_string()),
         off,
     };
     let sandbox = match asked == wire::SetCheckpoints::default() {

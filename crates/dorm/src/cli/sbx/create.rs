@@ -40,14 +40,14 @@ pub(crate) struct CreateOptions {
     #[arg(long, value_enum, value_name = "ACCESS")]
     ports: Option<PortAccess>,
     #[command(flatten)]
-    keeping: Keeping,
+    retention: SleepRetention,
     #[command(flatten)]
     checkpoints: NewCheckpoints,
 }
 
 /// Options for the sleep images of a sandbox.
 #[derive(Debug, clap::Args)]
-pub(super) struct Keeping {
+pub(super) struct SleepRetention {
     /// How many of its sleep images to keep; an older one is used if the newest is damaged
     /// [default: 1]
     #[arg(long, value_name = "COUNT")]
@@ -188,8 +188,8 @@ pub(super) async fn run(client: &Client, options: CreateOptions, format: Format)
         OnSuspendFailure::Keep => wire::OnSuspendFailure::Keep,
         OnSuspendFailure::Terminate => wire::OnSuspendFailure::Terminate,
     });
-    asked.keep_generations = options.keeping.keep_generations;
-    asked.on_unrestorable = options.keeping.on_unrestorable.map(Into::into);
+    asked.keep_generations = options.retention.keep_generations;
+    asked.on_unrestorable = options.retention.on_unrestorable.map(Into::into);
     asked.checkpoints = options.checkpoints.request();
     asked.port_access = options.ports.map(|access| match access {
         PortAccess::Public => wire::PortAccess::Public,

@@ -2,7 +2,7 @@
 
 use dorm_api::wire;
 
-use super::create::Keeping;
+use super::create::SleepRetention;
 use super::table;
 use crate::cli::output::Format;
 use crate::cli::problem::Done;
@@ -15,12 +15,12 @@ pub(crate) struct KeepOptions {
     /// The sandbox's id or name
     id: String,
     #[command(flatten)]
-    keeping: Keeping,
+    retention: SleepRetention,
 }
 
 /// Changes the settings that were given and keeps the others.
 pub(super) async fn run(client: &Client, options: KeepOptions, format: Format) -> Done {
-    let Keeping { keep_generations, on_unrestorable } = options.keeping;
-    let asked = wire::SetKeeping { keep_generations, on_unrestorable: on_unrestorable.map(Into::into) };
-    table::one(&client.set_keeping(&options.id, &asked).await?, format)
+    let SleepRetention { keep_generations, on_unrestorable } = options.retention;
+    let asked = wire::SetRetention { keep_generations, on_unrestorable: on_unrestorable.map(Into::into) };
+    table::one(&client.set_retention(&options.id, &asked).await?, format)
 }

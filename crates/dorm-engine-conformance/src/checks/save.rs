@@ -1,0 +1,183 @@
+//! Capturing, standing still and going on.
+
+use std::time::Duration;
+
+use dorm_lifecycle::RunCondition;
+use tokio::time::timeout;
+
+use crate::scenario::{Answering, Guest, Image, Scenario};
+
+/// Enough time, told by the ticks of another guest, for a guest that runs to show itself.
+const WHILE: u64 = 20;
+
+/// A second guest that ticks, to let time pass by.
+async fn witness(scenario: &Scenario) -> (Guest, Answering) {
+    let guest = scenario.start().await;
+    let ticking = scenario.ticking(&guest).await;
+    (guest, ticking)
+}
+
+pub(super) async fn capturing_keeps_the_source_paused(scenario: &Scenario) {
+    let (witness, mut clock) = witness(scenario).await;
+    let guest = scenario.start().await;
+    let mut counter = scenario.counting(&guest, "kept").await;
+    assert_eq!(guest.ask(&mut counter).await, "kept 1");
+    scenario.save(&guest).await;
+    assert_eq!(scenario.condition(guest.run()).await, Some(RunCondition::Paused));
+    let asked = guest.agent.go_on();
+    tokio::select! {
+        biased;
+        answer = asked => panic!("a paused guest answers: {answer:?}"),
+        () = witness.ticks(&mut clock, WHILE) => {}
+    }
+    assert_eq!(scenario.condition(guest.run()).await, Some(RunCondition::Paused));
+    scenario.go_on(&guest).await;
+    assert_eq!(guest.ask(&mut counter).await, "kept 2");
+}
+
+pub(super) async fn a_save_tells_the_length_of_each_of_its_files(scenario: &Scenario) {
+    let guest = scenario.start().await;
+    for _ in 0..2 {
+        let image = scenario.save(&guest).await;
+        let mut told: Vec<_> = image.files.iter().map(|file| (image.directory.join(&file.name), file.bytes)).collect();
+        told.sort();
+        let found: Vec<_> = image.contents().into_iter().map(|(path, content)| (path, content.len() as u64)).collect();
+        assert_eq!(told, found);
+        scenario.go_on(&guest).await;
+        guest.write("/root/more", &"more".repeat(10_000)).await;
+    }
+}
+
+pub(super) async fn a_paused_run_can_be_saved_again(scenario: &Scenario) {
+    let guest = scenario.start().await;
+    let mut counter = scenario.counting(&guest, "kept").await;
+    assert_eq!(guest.ask(&mut counter).await, "kept 1");
+    scenario.save(&guest).await;
+    let directory = scenario.directory();
+    let saved = scenario.engine().save(guest.run(), &directory).await.expect("save again");
+    assert_eq!(scenario.condition(guest.run()).await, Some(RunCondition::Paused));
+    let second = Image { directory, files: saved.files };
+    let restored = scenario.restore(&second, &guest).await;
+    assert_eq!(restored.ask(&mut counter.clone()).await, "kept 2");
+    scenario.go_on(&guest).await;
+    assert_eq!(guest.ask(&mut counter).await, "kept 2");
+}
+
+pub(super) async fn a_run_is_paused_without_being_saved_and_continues_exactly(scenario: &Scenario) {
+    let (witness, mut clock) = witness(scenario).await;
+    let guest = scenario.start().await;
+    let mut counter = scenario.counting(&guest, "kept").await;
+    assert_eq!(guest.ask(&mut counter).await, "kept 1");
+    for _ in 0..2 {
+        scenario.engine().pause(guest.run()).await.expect("pause");
+        assert_eq!(scenario.condition(guest.run()).await, Some(RunCondition::Paused));
+    }
+    let asked = guest.agent.go_on();
+    tokio::select! {
+        biased;
+        answer = asked => panic!("a paused guest answers: {answer:?}"),
+        () = witness.ticks(&mut clock, WHILE) => {}
+    }
+    scenario.engine().go_on(guest.run()).await.expect("go on");
+    assert_eq!(guest.ask(&mut counter).await, "kept 2");
+}
+
+pub(super) async fn a_failed_save_keeps_the_source(scenario: &Scenario) {
+    let guest = scenario.start().await;
+    let mut counter = scenario.counting(&guest, "kept").await;
+    assert_eq!(guest.ask(&mut counter).await, "kept 1");
+    guest.agent.quiesce().await.expect("quiesce");
+    let missing = scenario.directory().join("not-there");
+    assert!(scenario.engine().save(guest.run(), &missing).await.is_err());
+    assert_eq!(scenario.condition(guest.run()).await, Some(RunCondition::Paused));
+    scenario.go_on(&guest).await;
+    assert_eq!(guest.ask(&mut counter).await, "kept 2");
+    scenario.save(&guest).await;
+    scenario.go_on(&guest).await;
+    assert_eq!(guest.ask(&mut counter).await, "kept 3");
+}
+
+pub(super) async fn going_on_continues_exactly(scenario: &Scenario) {
+    let guest = scenario.start().await;
+    let mut counter = scenario.counting(&guest, "kept").await;
+    for round in 0..3 {
+        assert_eq!(guest.ask(&mut counter).await, format!("kept {}", 2 * round + 1));
+        scenario.save(&guest).await;
+        scenario.go_on(&guest).await;
+        assert_eq!(guest.ask(&mut counter).await, format!("kept {}", 2 * round + 2));
+    }
+}
+
+pub(super) async fn going_on_after_parking_continues_exactly(scenario: &Scenario) {
+    let guest = scenario.start().await;
+    let mut counter = scenario.counting(&guest, "kept").await;
+    for round in 0..3 {
+        assert_eq!(guest.ask(&mut counter).await, format!("kept {}", 2 * round + 1));
+        scenario.save(&guest).await;
+        scenario.engine().park(guest.run()).await.expect("park");
+        assert_eq!(scenario.condition(guest.run()).await, Some(RunCondition::Parked));
+        scenario.go_on(&guest).await;
+        assert_eq!(scenario.condition(guest.run()).await, Some(RunCondition::Running));
+        assert_eq!(guest.ask(&mut counter).await, format!("kept {}", 2 * round + 2));
+    }
+}
+
+pub(super) async fn a_ticking_process_goes_on_without_a_gap(scenario: &Scenario) {
+    let (witness, mut clock) = witness(scenario).await;
+    let guest = scenario.start().await;
+    let mut ticking = scenario.ticking(&guest).await;
+    let began = ticking;
+    let image = scenario.save(&guest).await;
+    witness.ticks(&mut clock, WHILE).await;
+    scenario.engine().park(guest.run()).await.expect("park");
+    witness.ticks(&mut clock, WHILE).await;
+    scenario.go_on(&guest).await;
+    ticks_from_two(&guest, &mut ticking).await;
+    let restored = scenario.restore(&image, &guest).await;
+    ticks_from_two(&restored, &mut { began }).await;
+}
+
+async fn ticks_from_two(guest: &Guest, ticking: &mut Answering) {
+    for expected in 2..2 + WHILE {
+        assert_eq!(guest.next_line(ticking).await, expected.to_string());
+    }
+}
+
+pub(super) async fn parking_twice_is_idempotent(scenario: &Scenario) {
+    let guest = scenario.start().await;
+    let mut counter = scenario.counting(&guest, "kept").await;
+    assert_eq!(guest.ask(&mut counter).await, "kept 1");
+    scenario.save(&guest).await;
+    for _ in 0..2 {
+        scenario.engine().park(guest.run()).await.expect("park");
+        assert_eq!(scenario.condition(guest.run()).await, Some(RunCondition::Parked));
+    }
+    scenario.go_on(&guest).await;
+    assert_eq!(guest.ask(&mut counter).await, "kept 2");
+}
+
+pub(super) async fn going_on_with_a_running_run_changes_nothing(scenario: &Scenario) {
+    let guest = scenario.start().await;
+    let mut counter = scenario.counting(&guest, "kept").await;
+    assert_eq!(guest.ask(&mut counter).await, "kept 1");
+    for _ in 0..2 {
+        scenario.engine().go_on(guest.run()).await.expect("go on");
+        assert_eq!(scenario.condition(guest.run()).await, Some(RunCondition::Running));
+    }
+    assert_eq!(guest.ask(&mut counter).await, "kept 2");
+}
+
+pub(super) async fn a_parked_run_uses_no_cpu(scenario: &Scenario) {
+    let (witness, mut clock) = witness(scenario).await;
+    let guest = scenario.start().await;
+    scenario.ticking(&guest).await;
+    scenario.save(&guest).await;
+    scenario.engine().park(guest.run()).await.expect("park");
+    let before = scenario.engine().usage(guest.run()).await.expect("usage").cpu_micros;
+    witness.ticks(&mut clock, 3 * WHILE).await;
+    let used = scenario.engine().usage(guest.run()).await.expect("usage").cpu_micros - before;
+    // Measuring may round; a guest that is not frozen uses tens of milliseconds meanwhile.
+    assert!(used <= 5_000, "a parked run used {used} µs of CPU");
+    // A frozen guest must not keep its caller waiting either.
+    timeout(Duration::from_secs(120), scenario.go_on(&guest)).await.expect("a parked run goes on");
+}

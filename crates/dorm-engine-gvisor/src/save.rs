@@ -1,0 +1,236 @@
+//! Operations on an existing run: save its memory, pause, park, resume.
+//!
+//! Pauses nest inside the sandbox, and resuming a guest that is not paused kills it. Therefore the
+//! intent is recorded before each call, and after a crash between the two the guest itself is asked
+//! for its state.
+
+use std::fs;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::time::Duration;
+
+use dorm_engine::{EngineError, Saved, SavedFile};
+use dorm_lifecycle::RunId;
+
+use crate::boot::IMAGE_FILES;
+use crate::cgroup::IoLimits;
+use crate::container::{Container, blocking, in_place};
+use crate::control::{ImageFiles, SOON};
+use crate::disk::Disk;
+use crate::engine::Shared;
+use crate::error::GvisorError;
+use crate::files;
+use crate::lost;
+use crate::memory_pressure::{end_memory_pressure, give_kernel_room};
+use crate::notes::Phase;
+use crate::run::Turn;
+use crate::slots;
+
+impl Shared {
+    /// [`dorm_engine::Engine::save`].
+    pub(crate) async fn save(&self, id: &RunId, into: &Path) -> Result<Saved, EngineError> {
+        const OPERATION: &str = "save the memory of";
+        let run = self.runs.get(id)?;
+        let mut turn = run.turn().await;
+        let container = run.living(OPERATION)?;
+        end_memory_pressure(&run, container).await;
+        pause(container, &mut turn).await.map_err(|error| error.of(OPERATION, id))?;
+        run.set_short(false);
+        // The daemon waits for the image to be written, and no guest code runs meanwhile.
+        container.limit_io(IoLimits::NONE).await;
+        let limit = turn.note().map_or(0, |note| note.memory_bytes);
+        if limit > 0 {
+            give_kernel_room(&run, container, limit).await;
+        }
+        let written = async {
+            lost::refuse(container, &mut turn).await?;
+            let files = write_image(container, into).await?;
+            // Data lost while the memory was written may be part of the image.
+            lost::refuse(container, &mut turn).await.inspect_err(|_| in_place(|| remove_files(into)))?;
+            Ok(files)
+        };
+        let files = written.await.map_err(|error: GvisorError| error.of(OPERATION, id))?;
+        let build = turn.note().map(|note| note.build.clone());
+        let build = build.unwrap_or_else(|| self.host.builds.newest().to_owned());
+        Ok(Saved { files, stopped: turn.stood(), build })
+    }
+
+    /// [`dorm_engine::Engine::pause`].
+    pub(crate) async fn pause(&self, id: &RunId) -> Result<(), EngineError> {
+        const OPERATION: &str = "pause";
+        let run = self.runs.get(id)?;
+        let mut turn = run.turn().await;
+        let container = run.living(OPERATION)?;
+        end_memory_pressure(&run, container).await;
+        pause(container, &mut turn).await.map_err(|error| error.of(OPERATION, id))?;
+        run.set_short(false);
+        Ok(())
+    }
+
+    /// [`dorm_engine::Engine::park`].
+    pub(crate) async fn park(&self, id: &RunId) -> Result<(), EngineError> {
+        const OPERATION: &str = "park";
+        let run = self.runs.get(id)?;
+        let mut turn = run.turn().await;
+        let container = run.living(OPERATION)?;
+        let phase = settle(container, &mut turn).await.map_err(|error| error.of(OPERATION, id))?;
+        if phase != Phase::Paused {
+            return Err(EngineError::Condition { operation: OPERATION, run: id.clone(), condition: "running" });
+        }
+        let frozen = container.group(crate::cgroup::Cgroup::freeze).await;
+        frozen.and_then(|()| container.reach("gvisor: frozen")).map_err(|error| error.of(OPERATION, id))
+    }
+
+    /// [`dorm_engine::Engine::go_on`].
+    pub(crate) async fn go_on(&self, id: &RunId) -> Result<(), EngineError> {
+        const OPERATION: &str = "resume";
+        let run = self.runs.get(id)?;
+        let mut turn = run.turn().await;
+        let container = run.living(OPERATION)?;
+        run.set_short(false);
+        let is_parked =
+            container.group(crate::cgroup::Cgroup::is_frozen).await.map_err(|error| error.of(OPERATION, id))?;
+        // A parked guest is only a cache of its sleep image, which is intact. A guest that was
+        // merely paused has no other copy.
+        if is_parked {
+            lost::refuse(container, &mut turn).await.map_err(|error| error.of(OPERATION, id))?;
+        }
+        resume(container, &mut turn).await.map_err(|error| error.of(OPERATION, id))
+    }
+}
+
+/// Writes the memory of the paused guest into `into`. On failure, leaves no file there.
+async fn write_image(container: &Container, into: &Path) -> Result<Vec<SavedFile>, GvisorError> {
+    if let Some(path) = slots::deleted(container).await? {
+        return Err(GvisorError::DeletedOnVolume(path));
+    }
+    let (room, files) = in_place(|| Ok::<_, GvisorError>((room_in(into)?, create_files(into)?)))?;
+    container.reach("gvisor: image files made")?;
+    let Err(error) = container.control.checkpoint(files).await else {
+        container.reach("gvisor: image written")?;
+        let image = into.to_owned();
+        return blocking(move || files::written(&image).inspect_err(|_| remove_files(&image))).await;
+    };
+    in_place(|| remove_files(into));
+    // The sandbox reports a full disk only as text, which is not parsed.
+    if matches!(error, GvisorError::Refused { .. }) && room < need(container).await? {
+        let source = io::Error::new(io::ErrorKind::StorageFull, error);
+        return Err(GvisorError::file("write the memory into", into, source));
+    }
+    Err(error)
+}
+
+#[allow(clippy::disallowed_methods, reason = "it is called in place")]
+fn room_in(directory: &Path) -> Result<u64, GvisorError> {
+    let room = rustix::fs::statvfs(directory)
+        .map_err(|source| GvisorError::file("read the metadata of", directory, source))?;
+    Ok(room.f_bavail.saturating_mul(room.f_frsize))
+}
+
+/// Returns the maximum size of a memory image of the guest: its memory and the files it has
+/// written.
+async fn need(container: &Container) -> Result<u64, GvisorError> {
+    let memory = container.group(crate::cgroup::Cgroup::usage).await?;
+    let home = container.home.disk();
+    let disk = blocking(move || {
+        let Some(disk) = Disk::find(&home)? else { return Ok(0) };
+        let usage = disk.usage()?;
+        Ok(if disk.is_limited() { usage.size_bytes.saturating_sub(usage.available_bytes) } else { 0 })
+    });
+    Ok(memory.memory_bytes + memory.cache_bytes + disk.await?)
+}
+
+/// Pauses the guest, unless it is paused.
+pub(crate) async fn pause(container: &Container, turn: &mut Turn) -> Result<(), GvisorError> {
+    if settle(container, turn).await? == Phase::Paused {
+        // A parked guest must be thawed so that it can answer.
+        container.group(crate::cgroup::Cgroup::thaw).await?;
+        return container.reach("gvisor: thawed");
+    }
+    turn.set(Phase::Pausing)?;
+    container.reach("gvisor: pause noted")?;
+    container.control.pause().await?;
+    container.reach("gvisor: paused")?;
+    turn.set_if_possible(Phase::Paused);
+    Ok(())
+}
+
+/// Resumes the guest if it is paused.
+pub(crate) async fn resume(container: &Container, turn: &mut Turn) -> Result<(), GvisorError> {
+    if settle(container, turn).await? != Phase::Paused {
+        return Ok(());
+    }
+    turn.set_if_possible(Phase::Resuming);
+    container.reach("gvisor: going on noted")?;
+    container.group(crate::cgroup::Cgroup::thaw).await?;
+    container.reach("gvisor: thawed")?;
+    container.limit_io(container.io).await;
+    container.control.resume().await?;
+    container.reach("gvisor: going on")?;
+    turn.set_if_possible(Phase::Running);
+    Ok(())
+}
+
+/// Determines whether the guest is paused after a call whose outcome is unknown.
+pub(crate) async fn settle(container: &Container, turn: &mut Turn) -> Result<Phase, GvisorError> {
+    settle_within(container, turn, SOON).await
+}
+
+/// Like [`settle`], but waits for the sandbox's answer for at most `limit`.
+pub(crate) async fn settle_within(
+    container: &Container,
+    turn: &mut Turn,
+    limit: Duration,
+) -> Result<Phase, GvisorError> {
+    match turn.phase() {
+        Phase::Pausing | Phase::Resuming => {}
+        known => return Ok(known),
+    }
+    // Only a paused guest is ever frozen, and it is thawed before it is resumed.
+    let is_frozen = container.group(crate::cgroup::Cgroup::is_frozen).await?;
+    let is_paused = is_frozen || container.control.is_paused(container.home.id(), limit).await?;
+    turn.set_if_possible(if is_paused { Phase::Paused } else { Phase::Running });
+    Ok(turn.phase())
+}
+
+/// Creates the three files of a memory image. Where the file system supports it, the pages are
+/// written with direct I/O, which makes them durable faster and does not displace other processes'
+/// pages from the cache.
+#[allow(clippy::disallowed_methods, reason = "it is called in place")]
+fn create_files(into: &Path) -> Result<ImageFiles, GvisorError> {
+    let create = |name: &str, flags: i32| {
+        let path = into.join(name);
+        let file =
+            fs::OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).custom_flags(flags).open(&path);
+        file.map(OwnedFd::from).map_err(|source| GvisorError::file("create", path, source))
+    };
+    let [first, second, third] = IMAGE_FILES;
+    let made = || {
+        let pages = match create(third, libc::O_DIRECT) {
+            Err(GvisorError::File { source, .. }) if source.kind() == io::ErrorKind::InvalidInput => {
+                // Some file systems create the file and then refuse to open it with `O_DIRECT`.
+                let _ = fs::remove_file(into.join(third));
+                create(third, 0)
+            }
+            other => other,
+        }?;
+        Ok(ImageFiles([create(first, 0)?, create(second, 0)?, pages]))
+    };
+    made().inspect_err(|error: &GvisorError| {
+        let exists = matches!(error, GvisorError::File { source, .. } if source.kind() == io::ErrorKind::AlreadyExists);
+        // The existing file belongs to another image and must not be removed.
+        if !exists {
+            remove_files(into);
+        }
+    })
+}
+
+#[allow(clippy::disallowed_methods, reason = "it is called in place")]
+fn remove_files(into: &Path) {
+    for name in IMAGE_FILES {
+        // The caller removes the whole directory; this only frees the space early.
+        let _ = fs::remove_file(into.join(name));
+    }
+}

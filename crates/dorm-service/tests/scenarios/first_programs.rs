@@ -1,0 +1,166 @@
+//! Sandboxes that are created with what their image is made to run: that is one operation, and none runs without it.
+
+use std::time::Duration;
+
+use dorm_agent_client::ProcessStatus;
+use dorm_lifecycle::{EventKind, FirstProgram, SandboxId, State, StateName};
+use dorm_service::{Code, CreateFrom, CreateSandbox, SandboxView, Service, ServiceError, Use};
+use dorm_storage::ImageConfig;
+use dorm_store::{EventFilter, SandboxFilter, Store as _};
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+
+use crate::world::{World, eventually, state};
+
+/// A world with an image of such a command, and a question whether that can be used.
+async fn world(command: &[&str], ready: Option<&str>) -> World {
+    let world = World::new().await;
+    let config = ImageConfig {
+        command: command.iter().map(|&word| word.to_owned()).collect(),
+        ready: ready.map(str::to_owned),
+        ..ImageConfig::default()
+    };
+    let storage = world.storage();
+    let base = storage.resolve("base").await.unwrap();
+    let image = storage.compose_image(&base.digest, None, config, None, |_| {}).await.unwrap();
+    storage.tag(&image.digest, "app").await.unwrap();
+    world
+}
+
+fn app() -> CreateSandbox {
+    CreateSandbox { program: FirstProgram::OfImage, ..CreateSandbox::new(CreateFrom::Image("app".into())) }
+}
+
+fn creating(service: &Service) -> JoinHandle<Result<SandboxView, ServiceError>> {
+    let service = service.clone();
+    tokio::spawn(async move { service.create(app()).await })
+}
+
+/// The only sandbox.
+async fn only(world: &World) -> Option<(SandboxId, State)> {
+    let mut all = world.store.sandboxes(&SandboxFilter::default()).await.unwrap().into_iter();
+    let record = all.next()?;
+    assert!(all.next().is_none(), "there is one sandbox");
+    Some((record.sandbox.id, record.sandbox.state))
+}
+
+/// The only sandbox, as soon as its program is being started.
+async fn pending(world: &World) -> SandboxId {
+    eventually("its run has begun", || async { !world.host.runs().is_empty() }).await;
+    // Its program has been started by then.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let (id, state) = only(world).await.unwrap();
+    assert!(matches!(state, State::Pending { program: FirstProgram::OfImage, .. }), "{state:?}");
+    id
+}
+
+async fn processes(service: &Service, id: &SandboxId) -> Vec<ProcessStatus> {
+    let (agent, _in_use) = service.agent(id, Use::Process).await.unwrap();
+    agent.processes().await.unwrap()
+}
+
+async fn runs_its_program(service: &Service, id: &SandboxId) {
+    let all = processes(service, id).await;
+    let labels: Vec<_> = all.iter().filter_map(|process| process.label.as_deref()).collect();
+    assert_eq!(labels, ["start"], "{all:?}");
+}
+
+/// It is over, its events say why, and nothing of it is left.
+async fn is_gone(world: &World, why: &str) {
+    let (id, state) = only(world).await.unwrap();
+    assert_eq!(state.name(), StateName::Terminated);
+    assert_eq!(world.events(&id).await, [EventKind::Created, EventKind::StartFailed, EventKind::Terminated]);
+    let filter = EventFilter { sandbox: Some(id), newest: 1, ..EventFilter::default() };
+    let last = world.store.events(&filter).await.unwrap().remove(0).event.detail.unwrap();
+    assert!(last.contains(why), "{last}");
+    assert!(world.host.runs().is_empty());
+    world.is_sound().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_sandbox_that_is_created_with_its_program_runs_it() {
+    for ready in [None, Some("true")] {
+        let world = world(&["sleep", "1000000"], ready).await;
+        let service = world.daemon().await;
+        let view = service.create(app()).await.unwrap();
+        assert_eq!(state(&view), StateName::Running);
+        runs_its_program(&service, &view.sandbox.id).await;
+        assert_eq!(world.events(&view.sandbox.id).await, [EventKind::Created, EventKind::Started]);
+        world.is_sound().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn when_its_program_cannot_be_started_the_caller_is_told_and_nothing_runs() {
+    let world = world(&["no-such-program"], None).await;
+    let service = world.daemon().await;
+    let failed = service.create(app()).await.unwrap_err();
+    assert_eq!(failed.code(), Code::Failed);
+    let gone = StateName::Terminated;
+    assert!(matches!(&failed, ServiceError::OperationFailed { state, .. } if *state == gone), "{failed:?}");
+    assert!(failed.message().contains("starting its image's program"), "{}", failed.message());
+    is_gone(&world, "starting its image's program").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn when_its_program_is_never_ready_nothing_runs_in_the_end() {
+    let world = world(&["sleep", "1000000"], Some("echo not yet; false")).await;
+    let service = world.daemon().await;
+    let began = Instant::now();
+    let failed = service.create(app()).await.unwrap_err();
+    assert!(failed.message().contains("did not exit with status 0 within 300 s: not yet"), "{}", failed.message());
+    assert_eq!(began.elapsed().as_secs() / 60, 5);
+    is_gone(&world, "did not exit with status 0").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_image_that_says_nothing_about_what_to_start_makes_no_record() {
+    let world = world(&[], None).await;
+    let service = world.daemon().await;
+    let refused = service.create(app()).await.unwrap_err();
+    assert_eq!(refused.code(), Code::InvalidArgument);
+    assert!(only(&world).await.is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_caller_that_goes_away_leaves_a_sandbox_that_runs_its_program() {
+    let world = world(&["sleep", "1000000"], Some("sleep 20")).await;
+    let service = world.daemon().await;
+    let caller = creating(&service);
+    let id = pending(&world).await;
+    caller.abort();
+    eventually("it runs", || async { state(&service.describe(&id).await.unwrap()) == StateName::Running }).await;
+    runs_its_program(&service, &id).await;
+    world.is_sound().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_daemon_that_ends_before_the_program_is_ready_leaves_it_to_the_next_one() {
+    let world = world(&["sleep", "1000000"], Some("sleep 20")).await;
+    let service = world.daemon().await;
+    let caller = creating(&service);
+    let id = pending(&world).await;
+    let left = service.stop_within(Duration::ZERO).await;
+    assert!(left[0].contains(id.as_str()) && left[0].contains("pending"), "{left:?}");
+    assert_eq!(caller.await.unwrap().unwrap_err().code(), Code::Unavailable);
+    drop(service);
+    let service = world.daemon().await;
+    eventually("it runs", || async { state(&service.describe(&id).await.unwrap()) == StateName::Running }).await;
+    runs_its_program(&service, &id).await;
+    assert_eq!(world.host.runs().len(), 1);
+    world.is_sound().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_sandbox_is_terminated_at_once_while_its_program_gets_ready() {
+    let world = world(&["sleep", "1000000"], Some("sleep 100000")).await;
+    let service = world.daemon().await;
+    let caller = creating(&service);
+    let id = pending(&world).await;
+    let began = Instant::now();
+    assert_eq!(state(&service.terminate(&id).await.unwrap()), StateName::Terminated);
+    assert!(began.elapsed() < Duration::from_secs(1));
+    let told = caller.await.unwrap().unwrap_err();
+    assert!(told.message().contains("it was terminated before"), "{}", told.message());
+    is_gone(&world, "it was terminated before").await;
+}

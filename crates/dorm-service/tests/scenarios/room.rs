@@ -1,0 +1,162 @@
+//! Work that the host has no room for is refused with figures; what gives back is never refused.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use dorm_lifecycle::{Initiator, Resources, SnapshotKind, StateName};
+use dorm_service::{Budgets, Code, CollectorItemKind, CreateSandbox, HostFacts, Residence, Verdict};
+use dorm_store::{Change, Store as _};
+
+use crate::world::{World, base, create, named, state};
+
+#[derive(Debug)]
+struct SomeHost(AtomicU64);
+
+impl HostFacts for SomeHost {
+    fn available_memory(&self) -> Option<u64> {
+        Some(self.0.load(Ordering::SeqCst))
+    }
+}
+
+const MIB: u64 = 1 << 20;
+
+fn sized(name: &str, mib: u64) -> CreateSandbox {
+    CreateSandbox { resources: Some(Resources { memory_bytes: mib * MIB, ..Resources::default() }), ..named(name) }
+}
+
+#[tokio::test]
+async fn no_more_memory_is_given_out_than_there_is_to_give() {
+    let mut world = World::new().await;
+    world.settings.budgets = Budgets { memory_bytes: Some(1000 * MIB), ..Budgets::default() };
+    let service = world.daemon().await;
+    let first = create(&service, sized("first", 600)).await;
+    let refused = service.create(sized("second", 600)).await.unwrap_err();
+    assert_eq!(refused.code(), Code::NoRoom);
+    assert!(refused.message().contains(&(600 * MIB).to_string()), "{}", refused.message());
+    assert!(world.store.sandboxes(&dorm_store::SandboxFilter::default()).await.unwrap().len() == 1);
+    // What sleeps does not count; what wakes does.
+    service.suspend(&first).await.unwrap();
+    let second = create(&service, sized("second", 600)).await;
+    let refused = service.resume(&first, Initiator::User).await.unwrap_err();
+    assert_eq!((refused.code(), state(&service.describe(&first).await.unwrap())), (Code::NoRoom, StateName::Suspended));
+    service.terminate(&second).await.unwrap();
+    service.resume(&first, Initiator::User).await.unwrap();
+    // The next daemon counts what it finds.
+    service.stop().await;
+    let service = world.daemon().await;
+    assert_eq!(service.create(sized("third", 600)).await.unwrap_err().code(), Code::NoRoom);
+    create(&service, sized("fourth", 400)).await;
+}
+
+#[tokio::test]
+async fn what_is_parked_is_given_back_before_anything_is_refused() {
+    let mut world = World::new().await;
+    let host = Arc::new(SomeHost(AtomicU64::new(900 * MIB)));
+    world.settings.host = host.clone();
+    world.settings.budgets = Budgets { memory_reserve_bytes: 500 * MIB, ..Budgets::default() };
+    let service = world.daemon().await;
+    let parked = create(&service, named("parked")).await;
+    service.suspend(&parked).await.unwrap();
+    assert_eq!(service.describe(&parked).await.unwrap().residence, Residence::Parked);
+    host.0.store(400 * MIB, Ordering::SeqCst);
+    let refused = service.create(base()).await.unwrap_err();
+    assert_eq!(refused.code(), Code::NoRoom);
+    assert_eq!(service.describe(&parked).await.unwrap().residence, Residence::Evicted);
+    host.0.store(500 * MIB, Ordering::SeqCst);
+    create(&service, base()).await;
+    world.is_sound().await;
+}
+
+#[tokio::test]
+async fn a_full_disk_refuses_what_writes_and_never_a_suspend() {
+    let mut world = World::new().await;
+    world.settings.budgets = Budgets { disk_reserve_bytes: u64::MAX / 2, ..Budgets::default() };
+    let service = world.daemon().await;
+    let refused = service.create(base()).await.unwrap_err();
+    assert!(refused.message().contains("must stay"), "{}", refused.message());
+    service.stop().await;
+    world.settings.budgets = Budgets { disk_bytes: Some(1), ..Budgets::default() };
+    let service = world.daemon().await;
+    let id = create(&service, named("web")).await;
+    service.suspend(&id).await.unwrap();
+    assert_eq!(service.checkpoint(&id, SnapshotKind::Memory).await.unwrap_err().code(), Code::NoRoom);
+    assert_eq!(service.create(base()).await.unwrap_err().code(), Code::NoRoom);
+    service.resume(&id, Initiator::User).await.unwrap();
+    service.suspend(&id).await.unwrap();
+    service.terminate(&id).await.unwrap();
+    create(&service, base()).await;
+    world.is_sound().await;
+}
+
+#[tokio::test]
+async fn everything_on_the_disk_is_told_with_its_reason_and_only_what_a_record_says_is_deleted() {
+    let world = World::new().await;
+    let service = world.daemon().await;
+    let id = create(&service, named("web")).await;
+    let snapshot = service.checkpoint(&id, SnapshotKind::Memory).await.unwrap();
+    service.suspend(&id).await.unwrap();
+    let stray = world.directory.path().join("data/saved_states").join("strayaaaaaaaaaaaaaaa");
+    std::fs::create_dir(&stray).unwrap();
+    let told = service.items().await.unwrap();
+    let verdicts: Vec<_> = told.iter().map(|item| (item.kind, item.verdict)).collect();
+    let mut expected = vec![
+        (CollectorItemKind::Image, Verdict::Kept),
+        (CollectorItemKind::SavedState, Verdict::Kept),
+        (CollectorItemKind::SavedState, Verdict::Kept),
+        (CollectorItemKind::SavedState, Verdict::Unknown),
+    ];
+    expected.sort();
+    let mut found = verdicts.clone();
+    found.sort();
+    assert_eq!(found, expected, "{told:#?}");
+    let why = |part: &str| told.iter().any(|item| item.why.iter().any(|why| why.contains(part)));
+    assert!(why("its sleep image of generation 1") && why(snapshot.id.as_str()) && why("tagged 'base'"), "{told:#?}");
+    // A deletion that could not be done yet.
+    let change = Change {
+        discard: vec![snapshot.saved_state.clone()],
+        forgotten: vec![snapshot.id.clone()],
+        ..Change::default()
+    };
+    world.store.commit(change).await.unwrap();
+    let told = service.items().await.unwrap();
+    let doomed: Vec<_> = told.iter().filter(|item| item.verdict == Verdict::Freed).collect();
+    assert!(matches!(doomed.as_slice(), [item] if item.id == snapshot.saved_state.as_str() && item.bytes > 0));
+    let freed = service.collect().await.unwrap();
+    assert_eq!(freed.iter().collect::<Vec<_>>(), doomed);
+    assert!(stray.exists(), "nothing is deleted because no record knows it");
+    assert_eq!(service.collect().await.unwrap(), []);
+    service.resume(&id, Initiator::User).await.unwrap();
+}
+
+#[tokio::test]
+async fn no_more_cpus_are_given_out_than_there_are_to_give() {
+    let mut world = World::new().await;
+    world.settings.budgets = Budgets { cpu_millis: Some(1500), ..Budgets::default() };
+    let service = world.daemon().await;
+    let first = create(&service, named("first")).await;
+    let refused = service.create(named("second")).await.unwrap_err();
+    assert_eq!(refused.code(), Code::NoRoom);
+    assert!(refused.message().contains("1000 thousandths of a CPU"), "{}", refused.message());
+    service.suspend(&first).await.unwrap();
+    let second = create(&service, named("second")).await;
+    assert_eq!(service.resume(&first, Initiator::User).await.unwrap_err().code(), Code::NoRoom);
+    service.terminate(&second).await.unwrap();
+    service.resume(&first, Initiator::User).await.unwrap();
+}
+
+#[tokio::test]
+async fn no_more_sandboxes_live_than_may_and_those_that_sleep_count() {
+    let mut world = World::new().await;
+    world.settings.budgets = Budgets { sandboxes: Some(2), ..Budgets::default() };
+    let service = world.daemon().await;
+    let first = create(&service, named("first")).await;
+    service.suspend(&first).await.unwrap();
+    let (second, third) = tokio::join!(service.create(named("second")), service.create(named("third")));
+    let refused = second.and(third).unwrap_err();
+    assert_eq!(refused.code(), Code::NoRoom);
+    assert!(refused.message().contains("at most 2 may exist"), "{}", refused.message());
+    service.resume(&first, Initiator::User).await.unwrap();
+    service.terminate(&first).await.unwrap();
+    create(&service, named("fourth")).await;
+    world.is_sound().await;
+}

@@ -1,0 +1,97 @@
+//! Volumes: leases follow from records, and what a daemon that died has begun is brought to its end.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use dorm_lifecycle::{Initiator, RunId, VolumeId, Writers};
+use dorm_service::{AttachVolume, Code, CreateSandbox, Parts, Service};
+use dorm_steps::{Steps, Stopped};
+use dorm_store::{Change, Store as _, VolumeRecord, VolumeStatus};
+
+use crate::world::{World, counting, create, named};
+
+#[tokio::test]
+async fn the_next_daemon_finds_leases_where_they_were_and_ends_what_was_begun() {
+    let world = World::new().await;
+    let service = world.daemon().await;
+    let made = service.create_volume("data".parse().unwrap(), 64 << 20, Writers::One).await.unwrap();
+    let attach = AttachVolume::new("data", "/data".parse().unwrap());
+    let mut asked = named("web");
+    asked.attachments = vec![attach.clone()];
+    let id = create(&service, asked).await;
+    let run = RunId { sandbox: id.clone(), generation: 1 };
+    assert_eq!(world.host.volumes_inside(&run), [("/data".to_owned(), "/.dorm-volumes/0".to_owned())]);
+    let half = VolumeRecord {
+        id: VolumeId::from_random([9; 20]),
+        name: "half".parse().unwrap(),
+        status: VolumeStatus::Creating,
+        ..made.volume
+    };
+    world.store.commit(Change { volumes: vec![half], ..Change::default() }).await.unwrap();
+    service.stop().await;
+    let service = world.daemon().await;
+    let names: Vec<_> = service.volumes().await.unwrap().into_iter().map(|view| view.volume.name.to_string()).collect();
+    assert_eq!(names, ["data"]);
+    let mut second = named("two");
+    second.attachments = vec![attach];
+    let refused = service.create(second.clone()).await.unwrap_err();
+    assert_eq!(refused.code(), Code::Conflict);
+    assert!(refused.message().contains("web"), "{}", refused.message());
+    service.suspend(&id).await.unwrap();
+    let two = create(&service, second).await;
+    let refused = service.resume(&id, Initiator::User).await.unwrap_err();
+    assert!(refused.message().contains("two"), "{}", refused.message());
+    service.terminate(&two).await.unwrap();
+    service.resume(&id, Initiator::User).await.unwrap();
+    world.is_sound().await;
+}
+
+/// Refuses to go on once a volume is synced, as long as it is armed.
+#[derive(Debug)]
+struct Unsynced(AtomicBool);
+
+impl Steps for Unsynced {
+    fn reach(&self, step: &'static str) -> Result<(), Stopped> {
+        let refuses = step == "volume: synced" && self.0.load(Ordering::SeqCst);
+        if refuses { Err(Stopped { step, full: false }) } else { Ok(()) }
+    }
+}
+
+#[tokio::test]
+async fn nobody_is_suspended_whose_volumes_cannot_be_synced() {
+    let world = World::new().await;
+    let unsynced = Arc::new(Unsynced(AtomicBool::new(true)));
+    let directory = world.directory.path().join("data/volumes");
+    let volumes = dorm_service::Volumes::with_steps(directory, dorm_service::Limiting::Never, unsynced.clone());
+    let (service, _) = Service::open(Parts { volumes, ..world.parts() }).await.unwrap();
+    service.create_volume("data".parse().unwrap(), 64 << 20, Writers::One).await.unwrap();
+    let (id, mut counter) = counting(&service).await;
+    service.attach(&id, AttachVolume::new("data", "/data".parse().unwrap())).await.unwrap();
+    let refused = service.suspend(&id).await.unwrap_err().message();
+    assert!(refused.contains("volume: synced"), "{refused}");
+    // What failed has left nothing behind, and the guest goes on.
+    assert_eq!(counter.ask(&service, &id).await.unwrap(), "x 2");
+    world.is_sound().await;
+    unsynced.0.store(false, Ordering::SeqCst);
+    service.suspend(&id).await.unwrap();
+    service.resume(&id, Initiator::User).await.unwrap();
+    assert_eq!(counter.ask(&service, &id).await.unwrap(), "x 3");
+}
+
+#[tokio::test]
+async fn one_that_sleeps_is_terminated_while_somebody_else_has_its_volume() {
+    let world = World::new().await;
+    let service = world.daemon().await;
+    service.create_volume("data".parse().unwrap(), 64 << 20, Writers::One).await.unwrap();
+    let with_volume = |name| {
+        let attachments = vec![AttachVolume::new("data", "/data".parse().unwrap())];
+        CreateSandbox { attachments, ..named(name) }
+    };
+    let asked = create(&service, with_volume("asked")).await;
+    service.suspend(&asked).await.unwrap();
+    let holder = create(&service, with_volume("holder")).await;
+    service.terminate(&asked).await.unwrap();
+    service.suspend(&holder).await.unwrap();
+    service.resume(&holder, Initiator::User).await.unwrap();
+    world.is_sound().await;
+}

@@ -1,0 +1,285 @@
+//! What callers ask of sandboxes from outside, and whether the answers were true.
+
+use std::time::Duration;
+
+use dorm_lifecycle::{FirstProgram, Initiator, Name, Sandbox, SandboxId, SnapshotId, SnapshotKind, StateName};
+use dorm_service::{
+    CreateFrom, CreateSandbox, ForkAsked, ForkChild, KeepFuture, SandboxView, ServiceError, SnapshotSettings,
+};
+use dorm_store::{SandboxFilter, SnapshotStatus, Together};
+
+use super::{Action, Client};
+use crate::check::is_over;
+
+/// How long an agent may be silent at most, and how long it may then take until it is asked again.
+const SILENCE: Duration = Duration::from_secs(600);
+
+impl Client {
+    /// Does it and checks the answer.
+    pub(crate) async fn carry_out(&mut self, action: &Action) {
+        let since = self.world.model.now();
+        match action {
+            Action::Create { .. } => self.create(action, since).await,
+            Action::Clone(id, name) => self.clone_one(action, id, *name, since).await,
+            Action::Fork(id, names, together) => self.fork(action, id, names, *together, since).await,
+            Action::Suspend(id) => {
+                let answer = self.service.suspend(id).await;
+                self.viewed(action, answer, since, |sandbox| sandbox.state.name() == StateName::Suspended);
+            }
+            Action::Resume(id) => {
+                let answer = self.service.resume(id, Initiator::User).await;
+                let awake =
+                    |sandbox: &Sandbox| matches!(sandbox.state.name(), StateName::Running | StateName::Snapshotting);
+                self.viewed(action, answer, since, awake);
+            }
+            Action::Checkpoint(id, kind) => self.checkpoint(action, id, *kind, None).await,
+            Action::CheckpointFor(id, kind, expires) => self.checkpoint(action, id, *kind, Some(*expires)).await,
+            Action::DeleteSnapshot(id) => match self.delete_snapshot(id).await {
+                Ok(()) => {
+                    if self.world.model.snapshot(id).is_some() {
+                        self.world.trace.wrong(format_args!("{action:?} is done and the snapshot is there"));
+                    }
+                }
+                Err(error) => self.refused(action, &error),
+            },
+            Action::Rewind(id, to, keep) => {
+                let answer = self.service.rewind(id, to, *keep).await.map(|done| done.sandbox);
+                self.viewed(action, answer, since, |sandbox| is_back(sandbox) == Some(to));
+            }
+            Action::Restart(id) => {
+                let answer = self.service.restart(id, None).await.map(|made| made.sandbox);
+                self.viewed(action, answer, since, |sandbox| sandbox.state.name() == StateName::Running);
+            }
+            Action::Promote(id) => {
+                let answer = self.service.promote(id, KeepFuture::UntilDeleted).await;
+                if answer.is_ok() && self.world.model.told(id) != Some(StateName::Terminated) {
+                    self.world.trace.wrong(format_args!("{action:?} is done and the child lives"));
+                }
+                self.viewed(action, answer.map(|done| done.sandbox), since, |sandbox| is_back(sandbox).is_some());
+            }
+            Action::Evict(id) => {
+                let answer = self.service.evict(id).await;
+                self.viewed(action, answer, since, |_| true);
+            }
+            Action::SetTimeouts(id, timeouts) => {
+                let answer = self.service.set_timeouts(id, *timeouts).await;
+                self.viewed(action, answer, since, |sandbox| sandbox.spec.timeouts == *timeouts);
+            }
+            Action::SetRetention(id, retention) => {
+                let answer = self.service.set_retention(id, *retention).await;
+                self.viewed(action, answer, since, |sandbox| sandbox.spec.retention == *retention);
+            }
+            Action::Hold(id, length) => {
+                let answer = self.service.hold(id, *length, "a build".to_owned(), None).await;
+                self.viewed(action, answer.map(|(view, _)| view), since, |sandbox| !sandbox.holds.is_empty());
+            }
+            Action::Terminate(id) => {
+                self.world.model.terminate_asked(id);
+                let answer = self.service.terminate(id).await;
+                self.viewed(action, answer, since, |sandbox| sandbox.state.name() == StateName::Terminated);
+            }
+            Action::Count(id) => self.count(action, id).await,
+            Action::Write(id) => self.write(action, id).await,
+            Action::Read(id) => self.read(action, id).await,
+            Action::Run(id) => self.run(action, id).await,
+            Action::Serve(id) => self.start(action, id, ["serve", "8000"]).await,
+            Action::Eat(id) => self.start(action, id, ["allocate", "500000000"]).await,
+            Action::Reach(id) => match self.service.connect(id, 8000).await {
+                Ok((stream, in_use)) => {
+                    self.note("reached it");
+                    drop((stream, in_use));
+                }
+                Err(error) => self.refused(action, &error),
+            },
+            Action::Look(id) => {
+                let answer = self.service.describe(id).await;
+                self.viewed(action, answer, since, |_| true);
+            }
+            Action::List => self.list(action, since).await,
+            Action::SetClock(by) => self.world.clock.set_by(*by),
+            Action::MakeVolume(..) | Action::Attach(..) | Action::Detach(..) => self.use_volume(action, since).await,
+            Action::Kill(id) => {
+                if let Some(record) = self.world.model.record(id) {
+                    self.world.host.kill(&record.sandbox.run_id(), "killed from outside");
+                }
+            }
+        }
+    }
+
+    /// An answer about a sandbox: what it says was so at some moment since the question.
+    pub(super) fn viewed(
+        &self,
+        action: &Action,
+        answer: Result<SandboxView, ServiceError>,
+        since: u64,
+        holds: impl Fn(&Sandbox) -> bool,
+    ) {
+        let view = match answer {
+            Ok(view) => view,
+            Err(error) => return self.refused(action, &error),
+        };
+        self.note(format_args!("told: {} is {}", view.sandbox.id, view.sandbox.state.name()));
+        if !holds(&view.sandbox) {
+            self.world.trace.wrong(format_args!("the answer to {action:?} shows {:?}", view.sandbox.state));
+        }
+        self.was_true(action, &view, since);
+    }
+
+    fn was_true(&self, action: &Action, view: &SandboxView, since: u64) {
+        let told = &view.sandbox;
+        let same = |sandbox: &Sandbox| essence(sandbox) == essence(told);
+        if !self.world.model.was_true(&told.id, since, same) {
+            self.world.trace.wrong(format_args!("the answer to {action:?} was never true: {told:?}"));
+        }
+    }
+
+    async fn create(&mut self, action: &Action, since: u64) {
+        let Action::Create { name, timeouts, snapshot, program } = action else { return };
+        let from = match (snapshot, program) {
+            (Some(snapshot), _) => CreateFrom::Snapshot(snapshot.clone()),
+            (None, FirstProgram::None) => CreateFrom::Image("base".to_owned()),
+            (None, FirstProgram::OfImage) => CreateFrom::Image("app".to_owned()),
+        };
+        let (name, timeouts, program) = (named(*name), *timeouts, *program);
+        let asked = CreateSandbox { name, timeouts, program, ..CreateSandbox::new(from) };
+        match self.service.create(asked).await {
+            Ok(view) => {
+                let id = view.sandbox.id.clone();
+                self.viewed(action, Ok(view), since, |sandbox| sandbox.state.name() == StateName::Running);
+                self.count(action, &id).await;
+            }
+            Err(error) => {
+                if let ServiceError::OperationFailed { sandbox, .. } = &error
+                    && self.world.model.record(sandbox).is_some_and(|record| !is_over(&record.sandbox.state))
+                {
+                    self.world.trace.wrong(format_args!("{action:?} has failed and {sandbox} lives"));
+                }
+                self.refused(action, &error);
+            }
+        }
+    }
+
+    async fn clone_one(&mut self, action: &Action, id: &SandboxId, name: Option<u64>, since: u64) {
+        match self.service.clone_sandbox(id, named(name)).await {
+            Ok(made) => {
+                self.viewed(action, Ok(made.clone), since, |sandbox| sandbox.state.name() == StateName::Running);
+            }
+            Err(error) => self.refused(action, &error),
+        }
+    }
+
+    async fn fork(&mut self, action: &Action, id: &SandboxId, names: &[Option<u64>], together: Together, since: u64) {
+        let child = |name: &Option<u64>| ForkChild { name: named(*name), ..ForkChild::default() };
+        let asked = ForkAsked {
+            children: names.iter().map(child).collect(),
+            together,
+            volumes: dorm_service::FollowingVolumes::Same,
+        };
+        match self.service.fork(id, asked).await {
+            Ok(made) => {
+                if together == Together::AllOrNone && made.iter().any(Result::is_err) {
+                    self.world.trace.wrong(format_args!("{action:?} is done and a child was not made"));
+                }
+                for child in made {
+                    // A deadline of the source's may end it before the last is there.
+                    self.viewed(action, child, since, |sandbox| sandbox.state.name() == StateName::Running);
+                }
+            }
+            Err(error) => self.refused(action, &error),
+        }
+    }
+
+    async fn delete_snapshot(&self, id: &SnapshotId) -> Result<(), ServiceError> {
+        self.world.model.deletion_asked(id);
+        self.service.delete_snapshot(id).await
+    }
+
+    async fn checkpoint(&mut self, action: &Action, id: &SandboxId, kind: SnapshotKind, expires: Option<Duration>) {
+        let settings = SnapshotSettings { kind, expires, ..SnapshotSettings::default() };
+        match self.service.checkpoint_as(id, settings).await {
+            Ok(snapshot) => {
+                self.note(format_args!("told: snapshot {} is {}", snapshot.id, snapshot.status.as_str()));
+                let committed = self.world.model.snapshot(&snapshot.id);
+                // Somebody else may have deleted it since.
+                let holds = committed.is_none_or(|committed| {
+                    matches!(committed.status, SnapshotStatus::Completed | SnapshotStatus::Deleting)
+                });
+                if snapshot.status != SnapshotStatus::Completed || !holds {
+                    self.world.trace.wrong(format_args!("{action:?} is done and the snapshot is not complete"));
+                }
+            }
+            Err(error) => self.refused(action, &error),
+        }
+    }
+
+    async fn list(&mut self, action: &Action, since: u64) {
+        match self.service.list(&SandboxFilter::default()).await {
+            Ok(views) => {
+                for view in &views {
+                    self.was_true(action, view, since);
+                }
+            }
+            Err(error) => self.refused(action, &error),
+        }
+    }
+
+    /// Wakes a sandbox on a host where nothing goes wrong, and looks at all it holds.
+    pub(crate) async fn probe(&mut self, id: &SandboxId) {
+        self.note(format_args!("looks into {id}"));
+        self.insist(&Action::SetTimeouts(id.clone(), dorm_lifecycle::Timeouts::default())).await;
+        // What is on its way to its end may be over now.
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        self.detach_all(id).await;
+        self.insist(&Action::Resume(id.clone())).await;
+        let Some(record) = self.world.model.record(id) else { return };
+        if is_over(&record.sandbox.state) {
+            return;
+        }
+        if record.sandbox.state.name() != StateName::Running {
+            self.world.trace.wrong(format_args!("{id} cannot be woken: it is {}", record.sandbox.state.name()));
+            return;
+        }
+        self.until_reachable(id).await;
+        let before = self.world.trace.is_wrong();
+        self.must_count(id).await;
+        self.insist(&Action::Read(id.clone())).await;
+        if !before && self.world.trace.is_wrong() {
+            self.note(format_args!("{id} does not hold what it should"));
+        }
+    }
+}
+
+impl Client {
+    /// A silence that began under an earlier daemon lasts its time; then the sandbox is asked again and answers.
+    async fn until_reachable(&self, id: &SandboxId) {
+        let end = tokio::time::Instant::now() + SILENCE;
+        loop {
+            match self.service.describe(id).await {
+                Ok(view) if view.sandbox.unreachable.is_some() => {}
+                Ok(_) | Err(_) => return,
+            }
+            if tokio::time::Instant::now() > end {
+                return self.world.trace.wrong(format_args!("{id} answers, and is still said to be unreachable"));
+            }
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+    }
+}
+
+/// To which snapshot a sandbox that runs was taken back in its present run.
+fn is_back(sandbox: &Sandbox) -> Option<&SnapshotId> {
+    let back = sandbox.rewound.as_ref().filter(|rewound| rewound.generation == sandbox.generation)?;
+    (sandbox.state.name() == StateName::Running).then_some(&back.to)
+}
+
+/// What an answer is held to: all but moments, which are shown by the wall clock and move with use.
+fn essence(sandbox: &Sandbox) -> impl PartialEq + '_ {
+    let Sandbox { id, spec, origin, generation, run, state, restored, rewound, older, .. } = sandbox;
+    let older: Vec<_> = older.iter().map(|image| &image.saved_state).collect();
+    let image = state.image().map(|image| &image.saved_state);
+    (id, spec, origin, (generation, run), (state.name(), state.operation(), image), restored, rewound, older)
+}
+
+fn named(number: Option<u64>) -> Option<Name> {
+    number.and_then(|number| format!("name-{number}").parse().ok())
+}

@@ -1,0 +1,50 @@
+//! A temporary directory for one file beside the images, such as an archive being imported or
+//! exported. If a process dies, it is removed like an interrupted import.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use super::Images;
+use crate::disk;
+use crate::error::StorageError;
+use crate::steps::Steps;
+use crate::storage::elsewhere;
+
+const FILE: &str = "archive.tar";
+
+/// The directory of a file that does not exist yet. It is removed with this value.
+pub struct Spool {
+    directory: PathBuf,
+    file: PathBuf,
+    steps: Steps,
+    _lock: File,
+}
+
+impl Images {
+    pub(crate) fn spool(&self) -> Result<Spool, StorageError> {
+        let (directory, lock) = self.claim()?;
+        let file = directory.join(FILE);
+        Ok(Spool { directory, file, steps: self.steps.clone(), _lock: lock })
+    }
+}
+
+impl Spool {
+    /// Returns the path of the file.
+    pub fn path(&self) -> &Path {
+        &self.file
+    }
+}
+
+impl Drop for Spool {
+    fn drop(&mut self) {
+        if !self.steps.alive() {
+            return;
+        }
+        let directory = std::mem::take(&mut self.directory);
+        elsewhere(&self.steps, move || {
+            if let Err(error) = disk::remove_tree(&directory) {
+                tracing::warn!(path = %directory.display(), %error, "cannot remove an archive; the next import removes it");
+            }
+        });
+    }
+}

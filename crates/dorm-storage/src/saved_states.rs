@@ -1,0 +1,315 @@
+//! Saved states: directories that hold the memory of a sandbox, or files that lie on an image, from a draft through a
+//! checked whole to removal.
+//!
+//! ```text
+//! begin ─► ID.draft ── commit ──► ID ── remove ──► ID.gone ─► nothing
+//!             └─ abandoned, or left by a dead process: cleared by remove, or by the next begin
+//! ```
+
+mod batch;
+#[cfg(test)]
+mod compose_tests;
+mod content;
+mod copy;
+mod diff;
+mod draft;
+mod flatten;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzzing;
+mod listing;
+mod manifest;
+mod owners;
+#[cfg(test)]
+mod tests;
+mod transfer;
+mod tree;
+mod tree_check;
+#[cfg(test)]
+pub(crate) mod tree_tests;
+mod verify;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+
+use dorm_guest_ids::GuestIds;
+use dorm_lifecycle::{Digest, Resources, SandboxId, SavedStateId, Timestamp};
+
+use crate::disk;
+use crate::error::{StorageError, failed};
+use crate::room::{Meter, Room};
+use crate::steps::{Step, Steps};
+
+pub use copy::Copied;
+pub(crate) use copy::Reading;
+pub(crate) use diff::diff;
+pub use diff::{Difference, Differing, Lister};
+pub use draft::SavedStateDraft;
+pub(crate) use flatten::Merged;
+pub use listing::Listed;
+pub use transfer::{Export, ExportNote, Exported, ExportedTree, ImportAs, Imported, Incoming};
+pub(crate) use tree::set_attributes;
+pub use tree::{Below, TreeFacts, TreeWriter};
+
+const MANIFEST: &str = "manifest.json";
+const DRAFT: &str = ".draft";
+const GONE: &str = ".gone";
+
+/// What a saved state is of and what it depends on. Written once, never changed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SavedStateFacts {
+    /// The engine that made it, such as `gvisor`.
+    pub engine: String,
+    /// The exact build of that engine.
+    pub build: String,
+    /// The CPU features it depends on, as the engine names them.
+    pub cpu: String,
+    /// The image below it.
+    pub image: Digest,
+    /// The saved state of files between that image and this; none when it stands on the image itself.
+    pub layer: Option<SavedStateId>,
+    /// The sandbox whose memory it holds.
+    pub sandbox: SandboxId,
+    /// The run of that sandbox it was taken of.
+    pub generation: u64,
+    /// The saved state that this run began from; `None` when it began with a cold boot.
+    pub parent: Option<SavedStateId>,
+    /// The limits the sandbox had.
+    pub resources: Resources,
+    /// When it was taken.
+    pub taken: Timestamp,
+}
+
+/// One file of a saved state.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SavedStateFile {
+    /// Relative to the saved state's directory.
+    pub name: PathBuf,
+    /// Its length.
+    pub bytes: u64,
+    /// BLAKE3 of its content, 64 hexadecimal digits.
+    pub blake3: String,
+}
+
+/// A file that was written into a draft.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct WrittenFile {
+    /// Relative to the draft's directory.
+    pub name: PathBuf,
+    /// How many bytes were written, as whoever wrote it says.
+    pub bytes: u64,
+}
+
+/// A complete saved state. Its files are immutable: other saved states may share them.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SavedState {
+    /// Which one.
+    pub id: SavedStateId,
+    /// Where its files are.
+    pub directory: PathBuf,
+    /// What it is of.
+    pub facts: SavedStateFacts,
+    /// Its files, ordered by name, without the manifest and the tree.
+    pub files: Vec<SavedStateFile>,
+    /// What its tree came to, of a saved state of files; none of one of memory.
+    pub tree: Option<TreeFacts>,
+}
+
+impl SavedState {
+    /// The length of all files together, in bytes. What they occupy may be less: copies share files.
+    pub fn bytes(&self) -> u64 {
+        self.files.iter().map(|file| file.bytes).sum::<u64>() + self.tree.map_or(0, |tree| tree.bytes)
+    }
+
+    /// Where the tree of a saved state of files is: the upper layer of an overlay.
+    pub fn root(&self) -> PathBuf {
+        self.directory.join(tree::ROOT)
+    }
+}
+
+/// What a saved state takes up.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Sizes {
+    /// In bytes, what goes when it is removed.
+    pub alone: u64,
+    /// In bytes, what others have a part in: files that it shares with copies, and the layers below it.
+    pub shared: u64,
+}
+
+/// What this host has, to be compared with what a saved state needs. An engine's capabilities, as they are.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Expected {
+    /// The engine.
+    pub engine: String,
+    /// Its build.
+    pub build: String,
+    /// The CPU features.
+    pub cpu: String,
+}
+
+/// A draft that this process writes.
+#[derive(Clone, Copy, Debug)]
+struct Live {
+    /// The room promised to it.
+    bytes: u64,
+    intent: Intent,
+}
+
+/// What becomes of a draft when it is complete.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Intent {
+    Commit,
+    /// It was removed meanwhile: nothing may come of it.
+    Discard,
+}
+
+/// All saved states of one data directory.
+pub(crate) struct SavedStates {
+    directory: PathBuf,
+    /// The host ids of guests.
+    ids: GuestIds,
+    steps: Steps,
+    /// The drafts being written by this process.
+    live: Mutex<BTreeMap<SavedStateId, Live>>,
+    /// Trees that this process has written, or has read to their last byte.
+    trusted: Mutex<BTreeSet<SavedStateId>>,
+    /// What the disk keeps when something is taken in; nothing unless it is set.
+    room: OnceLock<Room>,
+}
+
+impl SavedStates {
+    pub(crate) fn open(directory: PathBuf, ids: GuestIds, steps: Steps) -> Result<Self, StorageError> {
+        disk::make_directories(&directory)?;
+        disk::close_directory(&directory)?;
+        for name in disk::names(&directory)? {
+            if id_with(&name, GONE).is_some()
+                && let Err(error) = disk::remove_tree(&directory.join(name))
+            {
+                tracing::warn!(%error, "part of a removed saved state stays until the next start");
+            }
+        }
+        let (live, trusted, room) = (Mutex::default(), Mutex::default(), OnceLock::new());
+        let saved_states = Self { directory, ids, steps, live, trusted, room };
+        saved_states.complete_changes()?;
+        Ok(saved_states)
+    }
+
+    pub(crate) fn steps(&self) -> &Steps {
+        &self.steps
+    }
+
+    pub(crate) fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// What is written of files, and of what comes from elsewhere, leaves the disk what `room` keeps. To be called once.
+    pub(crate) fn keep(&self, room: Room) {
+        let _ = self.room.set(room);
+    }
+
+    fn meter(&self) -> Meter {
+        self.room.get_or_init(Room::default).meter(&self.directory)
+    }
+
+    pub(crate) fn list(&self) -> Result<Vec<SavedStateId>, StorageError> {
+        let mut ids: Vec<SavedStateId> =
+            disk::names(&self.directory)?.iter().filter_map(|name| name.parse().ok()).collect();
+        ids.sort_unstable();
+        Ok(ids)
+    }
+
+    /// The saved states whose manifest cannot be read, each with the reason.
+    pub(crate) fn unreadable(&self) -> Result<Vec<(SavedStateId, StorageError)>, StorageError> {
+        let found = self.list()?.into_iter().filter_map(|id| match self.load(&id) {
+            Ok(_) | Err(StorageError::Missing(_)) => None,
+            Err(error) => Some((id, error)),
+        });
+        Ok(found.collect())
+    }
+
+    pub(crate) fn drafts(&self) -> Result<Vec<SavedStateId>, StorageError> {
+        let names = disk::names(&self.directory)?;
+        let live = self.live();
+        let mut ids: Vec<SavedStateId> = names.iter().filter_map(|name| id_with(name, DRAFT)).collect();
+        ids.retain(|id| !live.contains_key(id));
+        ids.sort_unstable();
+        Ok(ids)
+    }
+
+    /// The saved states whose image is `image`. One whose manifest cannot be read may be: it counts.
+    pub(crate) fn standing_on(&self, image: &Digest) -> Result<Vec<SavedStateId>, StorageError> {
+        let mut ids = self.list()?;
+        ids.retain(|id| match self.load(id) {
+            Ok(saved_state) => saved_state.facts.image == *image,
+            Err(StorageError::Missing(_)) => false,
+            Err(_) => true,
+        });
+        Ok(ids)
+    }
+
+    /// Whether there is such a saved state, damaged or not.
+    pub(crate) fn has(&self, id: &SavedStateId) -> bool {
+        self.path(id, "").is_dir()
+    }
+
+    pub(crate) fn sizes(&self, id: &SavedStateId) -> Result<Sizes, StorageError> {
+        let saved_state = self.load(id)?;
+        let mut sizes = Sizes { alone: saved_state.tree.map_or(0, |tree| tree.bytes), shared: 0 };
+        for file in &saved_state.files {
+            let path = saved_state.directory.join(&file.name);
+            let links = path.symlink_metadata().map_err(failed("look at", &path))?.nlink();
+            let part = if links > 1 { &mut sizes.shared } else { &mut sizes.alone };
+            *part += file.bytes;
+        }
+        let mut below = saved_state.facts.layer;
+        while let Some(layer) = below {
+            let layer = self.load(&layer)?;
+            sizes.shared += layer.bytes();
+            below = layer.facts.layer;
+        }
+        Ok(sizes)
+    }
+
+    pub(crate) fn remove(&self, id: &SavedStateId) -> Result<(), StorageError> {
+        // One that is still being written, by somebody who was given up perhaps, must not come into being afterwards.
+        if let Some(live) = self.live().get_mut(id) {
+            live.intent = Intent::Discard;
+        }
+        self.trusted().remove(id);
+        let gone = self.path(id, GONE);
+        disk::remove_tree(&gone)?;
+        match disk::rename_new(&self.path(id, ""), &gone) {
+            Ok(()) => {
+                self.steps.reach(Step::GoneRenamed)?;
+                disk::sync_directory(&self.directory, &self.steps)?;
+                disk::remove_tree(&gone)?;
+                self.steps.reach(Step::Removed)?;
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(failed("rename before removing", &self.path(id, ""))(error)),
+        }
+        if !self.live().contains_key(id) {
+            disk::remove_tree(&self.path(id, DRAFT))?;
+        }
+        disk::sync_directory(&self.directory, &self.steps)
+    }
+
+    fn trusted(&self) -> MutexGuard<'_, BTreeSet<SavedStateId>> {
+        self.trusted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn path(&self, id: &SavedStateId, suffix: &str) -> PathBuf {
+        self.directory.join(format!("{id}{suffix}"))
+    }
+
+    fn live(&self) -> MutexGuard<'_, BTreeMap<SavedStateId, Live>> {
+        // The map is whole between any two statements that hold it: a panic elsewhere cannot have spoilt it.
+        self.live.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn id_with(name: &str, suffix: &str) -> Option<SavedStateId> {
+    name.strip_suffix(suffix)?.parse().ok()
+}

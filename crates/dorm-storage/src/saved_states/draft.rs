@@ -1,0 +1,433 @@
+//! A saved state while it is written, and the commit that makes it a whole one.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread;
+
+use dorm_guest_ids::RECORD;
+use dorm_lifecycle::SavedStateId;
+use rustix::fs::OFlags;
+
+use super::manifest::{self, is_inside};
+use super::tree::{Below, LISTING, ROOT, TreeFacts, TreeWriter};
+use super::{DRAFT, Intent, Live, MANIFEST, SavedState, SavedStateFacts, SavedStateFile, SavedStates, WrittenFile};
+use crate::disk;
+use crate::error::{StorageError, failed};
+use crate::hashing::hash_file;
+use crate::room::Meter;
+use crate::steps::{Step, Steps};
+use crate::storage::{blocking, elsewhere};
+
+/// Where a memory image lies that is only needed for its files.
+const MEMORY: &str = "memory";
+
+/// A file by its name in the draft, and how long it has to be.
+struct Opened {
+    name: PathBuf,
+    file: File,
+    bytes: u64,
+}
+
+/// A saved state being written. Dropping it clears it away.
+pub struct SavedStateDraft {
+    saved_states: Arc<SavedStates>,
+    id: SavedStateId,
+    directory: PathBuf,
+}
+
+impl SavedStates {
+    pub(crate) fn begin(self: &Arc<Self>, id: &SavedStateId, need_bytes: u64) -> Result<SavedStateDraft, StorageError> {
+        let draft = self.draft(id, need_bytes)?;
+        self.steps.reach(Step::DraftMade)?;
+        Ok(draft)
+    }
+
+    /// An empty draft, with room promised to it.
+    pub(super) fn draft(self: &Arc<Self>, id: &SavedStateId, need_bytes: u64) -> Result<SavedStateDraft, StorageError> {
+        let directory = self.path(id, DRAFT);
+        {
+            let mut live = self.live();
+            if live.contains_key(id) || self.path(id, "").symlink_metadata().is_ok() {
+                return Err(StorageError::Exists(id.clone()));
+            }
+            let mut promised = 0u64;
+            for (other, Live { bytes, .. }) in live.iter() {
+                promised = promised.saturating_add(bytes.saturating_sub(written(&self.path(other, DRAFT))));
+            }
+            let free_bytes = disk::free_bytes(&self.directory)?.saturating_sub(promised);
+            if need_bytes > free_bytes {
+                return Err(StorageError::NoRoom { path: self.directory.clone(), need_bytes, free_bytes });
+            }
+            live.insert(id.clone(), Live { bytes: need_bytes, intent: Intent::Commit });
+        }
+        let draft = SavedStateDraft { saved_states: self.clone(), id: id.clone(), directory };
+        disk::remove_tree(&draft.directory)?;
+        disk::make_directory(&draft.directory).map_err(failed("make the directory", &draft.directory))?;
+        Ok(draft)
+    }
+}
+
+/// What the files directly in a draft occupy so far. An estimate: what cannot be read counts as nothing.
+fn written(draft: &Path) -> u64 {
+    let Ok(entries) = fs::read_dir(draft) else { return 0 };
+    entries.flatten().filter_map(|entry| entry.metadata().ok()).map(|facts| facts.len()).sum()
+}
+
+impl SavedStateDraft {
+    /// Where the files are to be written.
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// Compares the lengths of `files` with what was written, hashes and syncs them, and makes them a saved state. When this
+    /// returns, the saved state outlives a loss of power. When it fails, there is no saved state.
+    ///
+    /// # Errors
+    /// [`StorageError::BadFile`] when a file is not a regular file in the draft, or one in the draft is not in `files`;
+    /// [`StorageError::Short`] when one has another length; [`StorageError::DiskFull`] or [`StorageError::Io`] when the disk
+    /// refuses.
+    pub async fn commit(self, facts: SavedStateFacts, files: &[WrittenFile]) -> Result<SavedState, StorageError> {
+        let files = files.to_vec();
+        blocking(&self.saved_states.steps.clone(), move || self.commit_now(&facts, &files)).await
+    }
+
+    /// Clears the draft away.
+    ///
+    /// # Errors
+    /// [`StorageError::Io`] when files cannot be removed; [`crate::Storage::remove`] tries again.
+    pub async fn abandon(self) -> Result<(), StorageError> {
+        blocking(&self.saved_states.steps.clone(), move || disk::remove_tree(&self.directory)).await
+    }
+
+    pub(super) fn commit_now(self, facts: &SavedStateFacts, files: &[WrittenFile]) -> Result<SavedState, StorageError> {
+        let steps = &self.saved_states.steps;
+        let (opened, directories) = check(&self.id, &self.directory, files)?;
+        steps.reach(Step::FilesChecked)?;
+        let files = self.hash_and_sync(opened)?;
+        self.finish(facts, files, None, &directories)
+    }
+
+    /// An empty directory for a memory image that is only needed until the files have been read out of it.
+    ///
+    /// # Errors
+    /// [`StorageError::Io`] when it cannot be made.
+    pub async fn make_memory(&self) -> Result<PathBuf, StorageError> {
+        let path = self.directory.join(MEMORY);
+        blocking(&self.saved_states.steps, move || {
+            disk::make_directory(&path).map_err(failed("make the directory", &path))?;
+            Ok(path)
+        })
+        .await
+    }
+
+    /// Compares the lengths of `files` in [`SavedStateDraft::make_memory`] with what was written.
+    ///
+    /// # Errors
+    /// As [`SavedStateDraft::commit`].
+    pub async fn check_memory(&self, files: &[WrittenFile]) -> Result<(), StorageError> {
+        let (id, memory, files) = (self.id.clone(), self.directory.join(MEMORY), files.to_vec());
+        blocking(&self.saved_states.steps, move || check(&id, &memory, &files).map(drop)).await
+    }
+
+    /// Begins the tree of a saved state of files that is to lie on `below`.
+    ///
+    /// # Errors
+    /// [`StorageError::Io`] when it cannot be made, as when there is one.
+    pub async fn begin_tree(&self, below: Below) -> Result<TreeWriter, StorageError> {
+        let (directory, ids, meter) = (self.directory.clone(), self.saved_states.ids, self.saved_states.meter());
+        blocking(&self.saved_states.steps, move || {
+            TreeWriter::create(&directory, below, ids, meter).map_err(failed("make a tree in", &directory))
+        })
+        .await
+    }
+
+    /// [`SavedStateDraft::make_memory`], on a thread that may block.
+    pub(super) fn memory(&self) -> Result<PathBuf, StorageError> {
+        let path = self.directory.join(MEMORY);
+        disk::make_directory(&path).map_err(failed("make the directory", &path))?;
+        Ok(path)
+    }
+
+    /// Accounts for what is written into the draft beside its tree.
+    pub(super) fn meter(&self) -> Meter {
+        self.saved_states.meter()
+    }
+
+    /// [`SavedStateDraft::begin_tree`], on a thread that may block.
+    pub(super) fn tree(&self, below: Below) -> Result<TreeWriter, StorageError> {
+        let (ids, meter) = (self.saved_states.ids, self.saved_states.meter());
+        TreeWriter::create(&self.directory, below, ids, meter).map_err(failed("make a tree in", &self.directory))
+    }
+
+    /// Syncs what `tree` has written and makes it a saved state, without the memory it came from. When this returns, the
+    /// saved state outlives a loss of power. When it fails, there is no saved state.
+    ///
+    /// # Errors
+    /// [`StorageError::DiskFull`] or [`StorageError::Io`] when the disk refuses.
+    pub async fn commit_tree(self, facts: SavedStateFacts, tree: TreeWriter) -> Result<SavedState, StorageError> {
+        blocking(&self.saved_states.steps.clone(), move || self.commit_tree_now(&facts, &tree)).await
+    }
+
+    pub(super) fn commit_tree_now(
+        self,
+        facts: &SavedStateFacts,
+        tree: &TreeWriter,
+    ) -> Result<SavedState, StorageError> {
+        let steps = &self.saved_states.steps;
+        let written = tree.finish().map_err(failed("complete the tree in", &self.directory))?;
+        steps.reach(Step::TreeWritten)?;
+        disk::remove_tree(&self.directory.join(MEMORY))?;
+        steps.reach(Step::MemoryRemoved)?;
+        let path = self.directory.join(LISTING);
+        let listing = File::open(&path).map_err(failed("open", &path))?;
+        let bytes = listing.metadata().map_err(failed("look at", &path))?.len();
+        let files = self.hash(&[Opened { name: PathBuf::from(LISTING), file: listing, bytes }])?;
+        disk::write_new(&self.directory.join(RECORD), self.saved_states.ids.to_record().as_bytes(), steps)?;
+        // One call for thousands of small files: syncing each would take minutes on a slow disk.
+        File::open(&self.directory)
+            .and_then(|directory| Ok(rustix::fs::syncfs(directory)?))
+            .map_err(failed("sync the file system of", &self.directory))?;
+        if steps.in_place() {
+            say_durable(&self.directory, steps)?;
+        }
+        steps.reach(Step::TreeSynced)?;
+        let saved_state = self.finish(facts, files, Some(written), &BTreeSet::from([PathBuf::from(ROOT)]))?;
+        self.saved_states.trusted().insert(self.id.clone());
+        Ok(saved_state)
+    }
+
+    /// Writes the manifest for files that are durable already, and gives the saved state its name.
+    pub(super) fn finish(
+        &self,
+        facts: &SavedStateFacts,
+        files: Vec<SavedStateFile>,
+        tree: Option<TreeFacts>,
+        directories: &BTreeSet<PathBuf>,
+    ) -> Result<SavedState, StorageError> {
+        let steps = &self.saved_states.steps;
+        let path = self.directory.join(MANIFEST);
+        let text = manifest::text(&self.id, facts, &files, tree)
+            .map_err(|error| failed("put together", &path)(io::Error::from(error)))?;
+        disk::write_new(&path, &text, steps)?;
+        steps.reach(Step::ManifestWritten)?;
+        for directory in directories.iter().rev() {
+            disk::sync_directory(&self.directory.join(directory), steps)?;
+        }
+        if !leaves_out(LeftOut::Draft) {
+            disk::sync_directory(&self.directory, steps)?;
+        }
+        steps.reach(Step::DraftSynced)?;
+        let directory = self.saved_states.path(&self.id, "");
+        let live = self.saved_states.live();
+        if live.get(&self.id).is_some_and(|live| live.intent == Intent::Discard) {
+            return Err(StorageError::Missing(self.id.clone()));
+        }
+        let renamed = disk::rename_new(&self.directory, &directory);
+        // Whoever removes it from now on finds it under its name.
+        drop(live);
+        match renamed {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                return Err(StorageError::Exists(self.id.clone()));
+            }
+            Err(error) => return Err(failed("rename the complete draft", &self.directory)(error)),
+        }
+        if let Err(error) = self.name_durably() {
+            if steps.alive() {
+                // The caller is told that there is no saved state, so there must be none.
+                self.saved_states.remove(&self.id)?;
+            }
+            return Err(error);
+        }
+        Ok(SavedState { id: self.id.clone(), directory, facts: facts.clone(), files, tree })
+    }
+
+    fn name_durably(&self) -> Result<(), StorageError> {
+        self.saved_states.steps.reach(Step::Renamed)?;
+        if !leaves_out(LeftOut::Name) {
+            disk::sync_directory(&self.saved_states.directory, &self.saved_states.steps)?;
+        }
+        self.saved_states.steps.reach(Step::ParentSynced)
+    }
+
+    /// Writing back to the disk goes on while the content is hashed.
+    fn hash_and_sync(&self, opened: Vec<Opened>) -> Result<Vec<SavedStateFile>, StorageError> {
+        let steps = &self.saved_states.steps;
+        if steps.in_place() {
+            let hashed = self.hash(&opened)?;
+            steps.reach(Step::FilesHashed)?;
+            self.sync(&opened)?;
+            steps.reach(Step::FilesSynced)?;
+            return Ok(hashed);
+        }
+        thread::scope(|scope| {
+            let sync = scope.spawn(|| self.sync(&opened));
+            let hashed = self.hash(&opened)?;
+            steps.reach(Step::FilesHashed)?;
+            match sync.join() {
+                Ok(result) => result?,
+                Err(_) => {
+                    return Err(failed("sync", &self.directory)(io::Error::other("the syncing thread ended early")));
+                }
+            }
+            steps.reach(Step::FilesSynced)?;
+            Ok(hashed)
+        })
+    }
+
+    fn sync(&self, opened: &[Opened]) -> Result<(), StorageError> {
+        if leaves_out(LeftOut::Files) {
+            return Ok(());
+        }
+        let but = usize::from(leaves_out(LeftOut::OneFile));
+        opened.iter().skip(but).try_for_each(|Opened { name, file, .. }| {
+            let path = self.directory.join(name);
+            file.sync_all().map_err(|error| failed("sync", &path)(error))?;
+            self.saved_states.steps.durable(&path);
+            Ok(())
+        })
+    }
+
+    fn hash(&self, opened: &[Opened]) -> Result<Vec<SavedStateFile>, StorageError> {
+        let hashed = opened.iter().map(|one| {
+            let path = self.directory.join(&one.name);
+            let hash = hash_file(&one.file, one.bytes).map_err(failed("hash", &path))?;
+            one.is_whole(&self.id, &path)?;
+            Ok(SavedStateFile { name: one.name.clone(), bytes: one.bytes, blake3: hash.to_hex().to_string() })
+        });
+        hashed.collect()
+    }
+}
+
+/// Opens every file once and finds the directories between, so that nothing is checked under one name and
+/// hashed under another.
+fn check(
+    id: &SavedStateId,
+    directory: &Path,
+    files: &[WrittenFile],
+) -> Result<(Vec<Opened>, BTreeSet<PathBuf>), StorageError> {
+    let bad = |file: &Path, what| StorageError::BadFile { saved_state: id.clone(), file: file.to_owned(), what };
+    let mut opened = Vec::new();
+    let mut listed = BTreeSet::new();
+    for WrittenFile { name, bytes } in files {
+        if !is_inside(name) || name.to_str().is_none() || name.as_os_str() == MANIFEST {
+            return Err(bad(name, "is not the name of a file in it"));
+        }
+        if !listed.insert(name.clone()) {
+            return Err(bad(name, "is listed twice"));
+        }
+        let path = directory.join(name);
+        let file = match open_regular(&path) {
+            Ok(Some(file)) => file,
+            Ok(None) => return Err(bad(name, "is not a regular file")),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(bad(name, "is missing")),
+            Err(error) => return Err(failed("open", &path)(error)),
+        };
+        let opened_file = Opened { name: name.clone(), file, bytes: *bytes };
+        opened_file.is_whole(id, &path)?;
+        opened.push(opened_file);
+    }
+    let mut directories = BTreeSet::new();
+    let mut open = vec![PathBuf::new()];
+    while let Some(inner) = open.pop() {
+        for entry in fs::read_dir(directory.join(&inner)).map_err(failed("list", directory))? {
+            let entry = entry.map_err(failed("list", directory))?;
+            let name = inner.join(entry.file_name());
+            if entry.file_type().map_err(failed("look at", &entry.path()))?.is_dir() {
+                directories.insert(name.clone());
+                open.push(name);
+            } else if !listed.contains(&name) {
+                return Err(bad(&name, "is not listed by the engine"));
+            }
+        }
+    }
+    opened.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok((opened, directories))
+}
+
+impl Opened {
+    /// Whether it has the bytes that were written into it, and no others.
+    fn is_whole(&self, saved_state: &SavedStateId, path: &Path) -> Result<(), StorageError> {
+        let found = self.file.metadata().map_err(failed("look at", path))?.len();
+        if found == self.bytes {
+            return Ok(());
+        }
+        Err(StorageError::Short {
+            saved_state: saved_state.clone(),
+            file: self.name.clone(),
+            written: self.bytes,
+            found,
+        })
+    }
+}
+
+/// A sync that the simulator leaves out on purpose, and must miss.
+#[derive(Clone, Copy, Debug)]
+enum LeftOut {
+    Files,
+    OneFile,
+    Draft,
+    Name,
+}
+
+#[cfg(feature = "planted-bugs")]
+fn leaves_out(sync: LeftOut) -> bool {
+    use dorm_steps::planted::{Planted, is};
+    is(match sync {
+        LeftOut::Files => Planted::AcknowledgedBeforeSync,
+        LeftOut::OneFile => Planted::FileNotSynced,
+        LeftOut::Draft => Planted::DraftNotSynced,
+        LeftOut::Name => Planted::NameNotSynced,
+    })
+}
+
+#[cfg(not(feature = "planted-bugs"))]
+const fn leaves_out(_: LeftOut) -> bool {
+    false
+}
+
+/// Says of each file and directory that it is on the disk.
+fn say_durable(directory: &Path, steps: &Steps) -> Result<(), StorageError> {
+    let mut open = vec![directory.to_owned()];
+    while let Some(path) = open.pop() {
+        for entry in fs::read_dir(&path).map_err(failed("list", &path))? {
+            let entry = entry.map_err(failed("list", &path))?;
+            match entry.file_type().map_err(failed("look at", &path))?.is_dir() {
+                true => open.push(entry.path()),
+                false => steps.durable(&entry.path()),
+            }
+        }
+        steps.durable(&path);
+    }
+    Ok(())
+}
+
+/// Opens a file for reading when it is a regular one; never follows a link, never waits for the other end of a pipe.
+pub(super) fn open_regular(path: &Path) -> io::Result<Option<File>> {
+    if !path.symlink_metadata()?.is_file() {
+        return Ok(None);
+    }
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let file = OpenOptions::new().read(true).custom_flags(flags.bits() as i32).open(path)?;
+    Ok(file.metadata()?.is_file().then_some(file))
+}
+
+impl Drop for SavedStateDraft {
+    /// Dropped where its writer was cut off, often on a thread that others wait for: removing gigabytes may take as long
+    /// as the disk likes.
+    fn drop(&mut self) {
+        let (saved_states, id, directory) = (self.saved_states.clone(), self.id.clone(), self.directory.clone());
+        elsewhere(&self.saved_states.steps, move || {
+            if saved_states.steps.alive()
+                && let Err(error) = disk::remove_tree(&directory)
+            {
+                tracing::warn!(saved_state = %id, %error, "a half-written saved state is left; removing the saved state clears it");
+            }
+            saved_states.live().remove(&id);
+        });
+    }
+}

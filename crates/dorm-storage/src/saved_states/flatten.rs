@@ -1,0 +1,256 @@
+//! One tree of several that lie on each other, with the same meaning.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fs::File;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use dorm_engine::{Content, Entry, EntryKind, FileSink, NoContent};
+use dorm_lifecycle::{Digest, SavedStateId};
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
+
+use super::content::next_data;
+use super::diff::above;
+use super::listing::Listed;
+use super::{Below, SavedState, SavedStateFacts, SavedStates};
+use crate::error::{StorageError, failed};
+
+const BUFFER: usize = 256 << 10;
+
+/// Something in the tree that comes of all.
+#[derive(Clone, Debug)]
+pub(super) struct Node {
+    pub(super) entry: Entry,
+    pub(super) hash: Option<String>,
+    /// The layer that has its content, and its path there: the same for all names of one file.
+    source: (usize, Vec<u8>),
+}
+
+/// What several trees, the lowest first, come to.
+pub(super) fn lay(layers: &[Vec<Listed>]) -> Result<BTreeMap<Vec<u8>, Node>, String> {
+    let mut all: BTreeMap<Vec<u8>, Node> = BTreeMap::new();
+    for (number, listing) in layers.iter().enumerate() {
+        let firsts: HashMap<&[u8], &Listed> = listing.iter().map(|listed| (&listed.entry.path[..], listed)).collect();
+        for Listed { entry, hash } in listing {
+            let path = entry.path.clone();
+            let mut node = Node { entry: entry.clone(), hash: hash.clone(), source: (number, path.clone()) };
+            match &entry.kind {
+                EntryKind::Directory { replaces } => {
+                    let hides = match all.get(&path).map(|below| &below.entry.kind) {
+                        Some(EntryKind::Directory { replaces: below }) if !replaces => *below,
+                        Some(_) => true,
+                        None => *replaces,
+                    };
+                    if *replaces {
+                        forget(&mut all, &path);
+                    }
+                    node.entry.kind = EntryKind::Directory { replaces: hides };
+                }
+                EntryKind::HardLink(of) => {
+                    let first = firsts.get(&of[..]).ok_or("names a hard link to nothing")?;
+                    node = Node {
+                        entry: Entry { path: path.clone(), ..first.entry.clone() },
+                        hash: first.hash.clone(),
+                        source: (number, of.clone()),
+                    };
+                    forget(&mut all, &path);
+                }
+                EntryKind::File { .. } | EntryKind::Symlink(_) | EntryKind::Fifo | EntryKind::Removed => {
+                    forget(&mut all, &path);
+                }
+            }
+            all.insert(path, node);
+        }
+    }
+    Ok(all)
+}
+
+/// What was in a directory that is none any more.
+fn forget(all: &mut BTreeMap<Vec<u8>, Node>, path: &[u8]) {
+    let (mut from, mut to) = (path.to_vec(), path.to_vec());
+    if path.is_empty() {
+        return;
+    }
+    from.push(b'/');
+    to.push(b'/' + 1);
+    let below: Vec<Vec<u8>> = all.range(from..to).map(|(path, _)| path.clone()).collect();
+    for path in below {
+        all.remove(&path);
+    }
+}
+
+/// The entries of `all`, in the order in which they are written: the first name of a file is the file.
+fn entries(all: BTreeMap<Vec<u8>, Node>) -> Vec<(Listed, Source)> {
+    let mut firsts: HashMap<(usize, Vec<u8>), Vec<u8>> = HashMap::new();
+    let mut list = Vec::with_capacity(all.len());
+    for (path, Node { mut entry, mut hash, source }) in all {
+        if !matches!(entry.kind, EntryKind::Directory { .. } | EntryKind::Removed) {
+            match firsts.get(&source) {
+                Some(first) => {
+                    entry.kind = EntryKind::HardLink(first.clone());
+                    hash = None;
+                }
+                None => _ = firsts.insert(source.clone(), path),
+            }
+        }
+        list.push((Listed { entry, hash }, source));
+    }
+    list
+}
+
+/// Without what is said to be gone where nothing of the image shows through.
+fn over(mut all: BTreeMap<Vec<u8>, Node>, image: &Path) -> BTreeMap<Vec<u8>, Node> {
+    let replaces = |path: &[u8]| {
+        all.get(path).is_some_and(|node| !matches!(node.entry.kind, EntryKind::Directory { replaces: false }))
+    };
+    let shows = |path: &[u8]| {
+        let directory = above(path).last().unwrap_or_default();
+        let outside = image.join(std::ffi::OsStr::from_bytes(directory));
+        !above(path).any(replaces) && outside.symlink_metadata().is_ok_and(|facts| facts.is_dir())
+    };
+    let idle: Vec<Vec<u8>> = all
+        .iter()
+        .filter(|(path, node)| node.entry.kind == EntryKind::Removed && !shows(path))
+        .map(|(path, _)| path.clone())
+        .collect();
+    for path in idle {
+        all.remove(&path);
+    }
+    all
+}
+
+/// The content of a file of a layer.
+struct Copied {
+    file: File,
+    at: u64,
+    /// The end of the piece that is being read.
+    end: u64,
+    length: u64,
+    buffer: Vec<u8>,
+}
+
+impl Content for Copied {
+    fn next(&mut self) -> io::Result<Option<(u64, &[u8])>> {
+        if self.at >= self.end {
+            if self.at >= self.length {
+                return Ok(None);
+            }
+            match next_data(&self.file, self.at)? {
+                Some((start, end)) => (self.at, self.end) = (start, end.min(self.length)),
+                None => return Ok(None),
+            }
+        }
+        let want = usize::try_from(self.end - self.at).unwrap_or(usize::MAX).min(BUFFER);
+        self.buffer.resize(want, 0);
+        self.file.read_exact_at(&mut self.buffer, self.at)?;
+        let at = self.at;
+        self.at += want as u64;
+        Ok(Some((at, &self.buffer)))
+    }
+}
+
+/// What a stack of layers comes to: each entry, and where its content is.
+pub(crate) struct Merged {
+    pub(super) entries: Vec<(Listed, Source)>,
+    /// Where the trees are, the lowest first.
+    roots: Vec<PathBuf>,
+}
+
+/// The layer that has the content of something, and its path there.
+pub(super) type Source = (usize, Vec<u8>);
+
+impl Merged {
+    /// Each entry, a directory before what is in it, with the tree that has its content, and its path there.
+    pub(crate) fn each(&self) -> impl Iterator<Item = (&Entry, &Path, &[u8])> {
+        let root = |number: usize| self.roots.get(number).map_or(Path::new(""), PathBuf::as_path);
+        self.entries.iter().map(move |(listed, (number, path))| (&listed.entry, root(*number), &path[..]))
+    }
+
+    /// The tree in which the content of something is.
+    pub(super) fn root(&self, source: &Source) -> PathBuf {
+        self.roots.get(source.0).cloned().unwrap_or_default()
+    }
+}
+
+impl SavedStates {
+    /// What `top` and all below it come to on the image at `image`.
+    pub(crate) fn merged(&self, top: &SavedStateId, image: &Path) -> Result<Merged, StorageError> {
+        let layers = self.layers(top)?;
+        let mut listings = Vec::new();
+        for layer in layers.iter().rev() {
+            listings.push(self.listing(layer)?);
+        }
+        let damaged =
+            |what: String| StorageError::Damaged { saved_state: top.clone(), file: super::tree::LISTING.into(), what };
+        let entries = entries(over(lay(&listings).map_err(damaged)?, image));
+        Ok(Merged { entries, roots: layers.iter().rev().map(SavedState::root).collect() })
+    }
+
+    /// Makes `to` a saved state of files that lies on the image itself and means the same as `top` with all below it.
+    /// Nothing of those is changed.
+    pub(crate) fn flatten(
+        self: &Arc<Self>,
+        top: &SavedStateId,
+        to: &SavedStateId,
+        image: &dyn Fn(&Digest) -> Result<PathBuf, StorageError>,
+    ) -> Result<SavedState, StorageError> {
+        let layers = self.layers(top)?;
+        let Some(topmost) = layers.first() else { return Err(StorageError::Missing(top.clone())) };
+        let image = image(&topmost.facts.image)?;
+        let damaged = |what: &str| StorageError::Damaged {
+            saved_state: top.clone(),
+            file: super::tree::LISTING.into(),
+            what: what.to_owned(),
+        };
+        let merged = self.merged(top, &image)?;
+        let wanted = &merged.entries;
+        let need = wanted.iter().map(|(listed, _)| bytes_of(&listed.entry)).sum();
+        let draft = self.begin(to, need)?;
+        let mut tree = draft.tree(Below::default())?;
+        for (listed, source) in wanted {
+            let copied = match &listed.entry.kind {
+                EntryKind::File { bytes } => {
+                    let root = merged.root(source);
+                    let file = open(&root, &source.1).map_err(failed("open a file of a layer in", &root))?;
+                    let content = Copied { file, at: 0, end: 0, length: *bytes, buffer: Vec::new() };
+                    tree.take(&listed.entry, &mut { content })
+                }
+                _ => tree.take(&listed.entry, &mut NoContent),
+            };
+            copied.map_err(failed("merge layers into", draft.directory()))?;
+        }
+        let facts = SavedStateFacts { layer: None, ..topmost.facts.clone() };
+        let flat = draft.commit_tree_now(&facts, &tree)?;
+        // It takes the place of the others only if it is what they are, as read back from the disk.
+        let found = self.listing(&flat)?;
+        let is_same = found.len() == wanted.len() && found.iter().eq(wanted.iter().map(|(listed, _)| listed));
+        let checked = match is_same {
+            true => self.check_content(&flat),
+            false => Err(damaged("does not come to what was written when its layers were merged")),
+        };
+        if let Err(error) = checked {
+            self.remove(to)?;
+            return Err(error);
+        }
+        Ok(flat)
+    }
+}
+
+fn bytes_of(entry: &Entry) -> u64 {
+    match entry.kind {
+        EntryKind::File { bytes } => bytes,
+        _ => 0,
+    }
+}
+
+/// Opens a file of a layer; no link is followed on the way.
+pub(super) fn open(root: &Path, path: &[u8]) -> io::Result<File> {
+    let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    let root = rustix::fs::openat(CWD, root, flags, Mode::empty())?;
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
+    Ok(File::from(rustix::fs::openat2(&root, path, flags, Mode::empty(), resolve)?))
+}

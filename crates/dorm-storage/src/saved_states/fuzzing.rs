@@ -1,0 +1,53 @@
+//! Fuzzers and manifests and listings of saved states, which lie on our own disk but may be damaged in any way.
+
+use std::fs;
+
+use dorm_lifecycle::SavedStateId;
+
+use super::{listing, manifest};
+use crate::fuzzing::{Fuzzed, first, part};
+
+/// What the first byte asks for.
+const SEALED: u8 = 1;
+
+impl Fuzzed {
+    /// Reads a saved state whose manifest and listing are these, and whose tree is empty.
+    ///
+    /// # Panics
+    /// When what must hold does not.
+    pub fn saved_state(&self, mut data: &[u8]) {
+        let how = first(&mut data);
+        let manifest = part(&mut data);
+        let id = SavedStateId::from_random([7; 20]);
+        let directory = self.saved_states.directory().join(id.as_str());
+        fs::create_dir_all(directory.join("root")).expect("a directory");
+        let manifest = match how & SEALED {
+            0 => manifest.to_vec(),
+            _ => manifest::sealed(manifest).unwrap_or_else(|| manifest.to_vec()),
+        };
+        fs::write(directory.join("manifest.json"), manifest).expect("a manifest");
+        fs::write(directory.join("listing"), data).expect("a listing");
+        if let Ok(saved_state) = self.saved_states.load(&id) {
+            assert_eq!(saved_state.id, id);
+            assert!(saved_state.files.iter().all(|file| file.name.is_relative()));
+            let _ = self.saved_states.sizes(&id);
+            let _ = self.saved_states.check_content(&saved_state);
+            let _ = self.saved_states.layers(&id);
+        }
+        self.saved_states.remove(&id).expect("a damaged saved state can be removed");
+        self.is_clean();
+    }
+}
+
+/// Reads a listing.
+///
+/// # Panics
+/// When what was read is not what is written again.
+pub fn listing(data: &[u8]) {
+    let Ok(read) = listing::read(data) else { return };
+    let mut text = Vec::new();
+    for listed in &read {
+        listing::write(&mut text, listed).expect("to write");
+    }
+    assert_eq!(listing::read(&text[..]).as_ref(), Ok(&read));
+}

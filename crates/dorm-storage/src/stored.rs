@@ -1,0 +1,152 @@
+//! Everything on the disk that can be compared with what was written, one after the other.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use dorm_lifecycle::{Digest, SavedStateId};
+
+use crate::error::StorageError;
+use crate::images::Images;
+use crate::saved_states::{SavedState, SavedStates};
+
+/// One thing that is checked as a whole.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Stored {
+    /// An image that sandboxes start from.
+    Image(Digest),
+    /// A layer of images, by the SHA-256 of its archive: only imports read it.
+    ImageLayer(String),
+    /// A sleep image, or the content of a snapshot.
+    SavedState(SavedStateId),
+}
+
+impl Stored {
+    /// What kind of thing it is, in a word for answers.
+    pub const fn kind(&self) -> &'static str {
+        match self {
+            Self::Image(_) => "image",
+            Self::ImageLayer(_) => "image_layer",
+            Self::SavedState(_) => "saved_state",
+        }
+    }
+
+    /// The thing of that kind and name; none when there can be no such thing.
+    pub fn named(kind: &str, id: &str) -> Option<Self> {
+        Some(match kind {
+            "image" => Self::Image(id.parse().ok()?),
+            // Both are 64 hexadecimal digits.
+            "image_layer" => Self::ImageLayer(id.parse::<Digest>().ok()?.as_str().to_owned()),
+            "saved_state" => Self::SavedState(id.parse().ok()?),
+            _ => return None,
+        })
+    }
+
+    /// Its name.
+    pub fn id(&self) -> &str {
+        match self {
+            Self::Image(digest) => digest.as_str(),
+            Self::ImageLayer(diff_id) => diff_id,
+            Self::SavedState(id) => id.as_str(),
+        }
+    }
+}
+
+impl fmt::Display for Stored {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Image(digest) => write!(f, "image {digest}"),
+            Self::ImageLayer(diff_id) => write!(f, "image layer {diff_id}"),
+            Self::SavedState(id) => write!(f, "saved state {id}"),
+        }
+    }
+}
+
+/// A file that is not what was written.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct DamagedFile {
+    /// Which, relative to the directory of what it is part of.
+    pub file: PathBuf,
+    /// What is wrong with it, a phrase whose subject it is.
+    pub what: String,
+}
+
+/// What was found of one thing.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Checked {
+    /// Which.
+    pub stored: Stored,
+    /// How long its files are together, in bytes, as far as that is known.
+    pub bytes: u64,
+    /// What is not as it was written; nothing when all is.
+    pub damaged: Vec<DamagedFile>,
+}
+
+pub(crate) fn list(saved_states: &SavedStates, images: &Images) -> Result<Vec<Stored>, StorageError> {
+    let mut all: Vec<Stored> = images.digests()?.into_iter().map(Stored::Image).collect();
+    all.extend(images.layer_names()?.into_iter().map(Stored::ImageLayer));
+    all.extend(saved_states.list()?.into_iter().map(Stored::SavedState));
+    Ok(all)
+}
+
+/// Reads one thing to its last byte; none when it is not there any more.
+pub(crate) fn check(
+    saved_states: &SavedStates,
+    images: &Images,
+    stored: &Stored,
+) -> Result<Option<Checked>, StorageError> {
+    let checked = match stored {
+        Stored::Image(digest) => images.check(digest),
+        Stored::ImageLayer(diff_id) => Ok(images.check_layer(diff_id)?.map(|(bytes, is_sound)| {
+            let what = "has other files than were unpacked; it was set aside and is fetched again when it is needed";
+            let damaged = (!is_sound).then(|| DamagedFile { file: "tree".into(), what: what.to_owned() });
+            (bytes, damaged.into_iter().collect())
+        })),
+        Stored::SavedState(id) => saved_states.check(id),
+    };
+    match checked {
+        Ok(checked) => Ok(checked.map(|(bytes, damaged)| Checked { stored: stored.clone(), bytes, damaged })),
+        // Something that is being removed looks like something damaged.
+        Err(_) if !list(saved_states, images)?.contains(stored) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+impl Images {
+    fn check(&self, digest: &Digest) -> Result<Option<(u64, Vec<DamagedFile>)>, StorageError> {
+        let bytes = self.get(digest).map_or(0, |image| image.bytes);
+        match self.verify(digest) {
+            Ok(_) => Ok(Some((bytes, Vec::new()))),
+            Err(StorageError::NoImage { .. }) => Ok(None),
+            Err(StorageError::DamagedImage { .. }) if !self.has(digest) => Ok(None),
+            Err(StorageError::DamagedImage { file, what, .. }) => {
+                let others = self.damage(digest).into_iter();
+                let others = others.map(|other| DamagedFile { file: in_rootfs(&other.path), what: other.what });
+                let mut damaged: Vec<_> = others.collect();
+                if damaged.is_empty() {
+                    damaged.push(DamagedFile { file, what });
+                }
+                Ok(Some((bytes, damaged)))
+            }
+            Err(error) => Err(error),
+        }
+    }
+}
+
+impl SavedStates {
+    fn check(&self, id: &SavedStateId) -> Result<Option<(u64, Vec<DamagedFile>)>, StorageError> {
+        let saved_state = self.load(id);
+        let bytes = saved_state.as_ref().map_or(0, SavedState::bytes);
+        match saved_state.and_then(|saved_state| self.check_content(&saved_state)) {
+            Ok(()) => Ok(Some((bytes, Vec::new()))),
+            Err(StorageError::Missing(_)) => Ok(None),
+            Err(StorageError::Damaged { .. }) if !self.has(id) => Ok(None),
+            Err(StorageError::Damaged { file, what, .. }) => Ok(Some((bytes, vec![DamagedFile { file, what }]))),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// Where a file of an image is, below the image's own directory.
+pub(crate) fn in_rootfs(path: &Path) -> PathBuf {
+    Path::new(crate::images::ROOTFS).join(path)
+}
