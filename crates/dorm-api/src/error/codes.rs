@@ -244,7 +244,7 @@ pub fn error_reference() -> String {
            \"status\": 404,\n  \
            \"detail\": \"there is no sandbox 'agent-7'\",\n  \
            \"code\": \"not_found\",\n  \
-           \"next_step\": \"list the sandboxes that are there\"\n\
+           \"next_step\": \"list the existing sandboxes\"\n\
          }\n\
          ```\n\n\
          `code` is what programs should compare; it has the same meaning in every response. `type` is `/errors/` \

@@ -39,7 +39,7 @@ pub(crate) async fn create(
             let wanted = Pull { reference: image.clone(), architecture: None, transport: Transport::Secure };
             let found = api.service.find_image(wanted, pull, |_| {}).await?;
             if asked.start && found.config.start().is_empty() {
-                let message = format!("the image '{image}' has no entrypoint and no command");
+                let message = format!("the image '{image}' has no command to start");
                 return Err(ApiError::invalid(message, "create the sandbox without `start` and run a command in it"));
             }
             (CreateFrom::Image(found.digest.to_string()), dorm_lifecycle::Resources::default())

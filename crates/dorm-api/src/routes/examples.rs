@@ -65,7 +65,7 @@ fn answers() -> Vec<(&'static str, Value)> {
                 "status": 404,
                 "detail": "there is no sandbox 'agent-7'",
                 "code": "not_found",
-                "next_step": "list the sandboxes that are there"
+                "next_step": "list the existing sandboxes"
             }),
         ),
         (

@@ -24,7 +24,7 @@ pub struct Operation {
     pub deadline: Time,
     /// When the operation ended. Null while it is in progress.
     pub ended_at: Option<Time>,
-    /// Error code of its failure. Null if it has not failed, or if the code is not known.
+    /// Error code of the failure. Null if the operation has not failed.
     pub code: Option<String>,
     /// Why the operation failed, if it did.
     pub reason: Option<String>,

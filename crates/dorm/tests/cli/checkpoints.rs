@@ -53,7 +53,7 @@ async fn a_command_can_have_a_snapshot_taken_first() {
     let id = first["id"].as_str().unwrap();
     assert_eq!(ran.stderr, format!("took snapshot {id} before the command\n"));
     let described = world.dorm(&["sbx", "checkpoint", "describe", id]).await.text();
-    assert!(described.contains("made by         policy\n"), "{described}");
+    assert!(described.contains("made by           policy\n"), "{described}");
     let ran = world.json(&["sbx", "exec", "--checkpoint=memory", "web", "-o", "json", "--", "true"]).await;
     let second = snapshots().await.remove(1);
     assert_eq!((&ran["exit_code"], &ran["checkpoint"], &second["kind"]), (&json!(0), &second["id"], &json!("memory")));

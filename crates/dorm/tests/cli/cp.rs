@@ -85,7 +85,7 @@ async fn what_cannot_be_copied_is_refused() {
         (["nobody:/etc/hello", "out"], 3, "there is no sandbox 'nobody'"),
         (["note", "nobody:/tmp/x"], 3, "there is no sandbox 'nobody'"),
         (["no-such-file", "web:/tmp/x"], 3, "cannot read no-such-file"),
-        (["note", "web:relative"], 2, "the path 'relative' inside web is not absolute"),
+        (["note", "web:relative"], 2, "the path 'relative' in web is not absolute"),
         (["note", "copy"], 2, "neither path is in a sandbox"),
         (["web:/a", "web:/b"], 2, "both paths are in sandboxes"),
         (["web:/tmp", "-"], 2, "/tmp"),

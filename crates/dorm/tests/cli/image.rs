@@ -48,7 +48,7 @@ async fn an_oci_layout_is_exported_imported_and_described() {
     assert_eq!(world.dorm(&["sbx", "create", "web", "--image", "localhost:5000/team/mine:1"]).await.code, 0);
     world.dorm(&["sbx", "create", "--image", "localhost:5000/team/other"]).await.failed(3, "other");
     world.dorm(&["sbx", "create", "--image", "localhost:5000/team/other", "--pull", "never"]).await.failed(3, "other");
-    world.dorm(&["sbx", "create", "--image", "mine", "--start"]).await.failed(2, "nothing about what to start");
+    world.dorm(&["sbx", "create", "--image", "mine", "--start"]).await.failed(2, "no command to start");
 }
 
 #[tokio::test]

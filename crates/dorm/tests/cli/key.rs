@@ -18,7 +18,7 @@ async fn a_key_is_made_listed_and_revoked() {
     };
     assert_eq!(with_it(&["sbx", "suspend", "web"]).await.code, 0);
     let refused = with_it(&["sbx", "describe", "other"]).await;
-    assert!(refused.code != 0 && refused.stderr.contains("this key is for sandbox"), "{}", refused.stderr);
+    assert!(refused.code != 0 && refused.stderr.contains("this key gives access to sandbox"), "{}", refused.stderr);
     let rows = world.table(&["key", "ls"]).await;
     assert_eq!(rows[0], ["ID", "NAME", "ACCESS", "CREATED", "EXPIRES"]);
     assert_eq!(rows[1][..2], [id.to_owned(), "agent".to_owned()]);
@@ -27,7 +27,7 @@ async fn a_key_is_made_listed_and_revoked() {
     assert!(!world.dorm(&["key", "ls", "-o", "json"]).await.text().contains(key));
     assert_eq!(world.dorm(&["key", "rm", id]).await.code, 0);
     let refused = with_it(&["sbx", "describe", "web"]).await;
-    assert!(refused.code != 0 && refused.stderr.contains("needs a key"), "{}", refused.stderr);
+    assert!(refused.code != 0 && refused.stderr.contains("an API key is required"), "{}", refused.stderr);
     assert_eq!(world.json(&["key", "ls", "-o", "json"]).await, json!([]));
     world.dorm(&["key", "create", "--read-only", "--sandbox", "web"]).await.failed(2, "--read-only");
 }
