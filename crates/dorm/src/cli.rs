@@ -5,6 +5,7 @@
 
 mod backup;
 mod build;
+mod completions;
 mod connection;
 mod doctor;
 mod events;
@@ -12,6 +13,7 @@ mod exit;
 mod gc;
 mod image;
 mod key;
+mod man;
 mod output;
 mod problem;
 mod progress;
@@ -87,6 +89,11 @@ enum Verb {
     Repair(repair::RepairOptions),
     /// Explain why a sandbox is where it is, and what happens next
     Why(why::WhyOptions),
+    /// Print a script that completes verbs and options in a shell
+    Completions(completions::CompletionsOptions),
+    /// Write the manual pages
+    #[command(hide = true)]
+    ManPages(man::ManPagesOptions),
 }
 
 impl Arguments {
@@ -116,6 +123,8 @@ pub(crate) async fn run(arguments: Arguments) -> u8 {
         Verb::Restore(options) => (backup::restore(options).await, None),
         Verb::Repair(options) => (repair::run(options).await, None),
         Verb::Why(options) => (why::run(options).await, None),
+        Verb::Completions(options) => (completions::run(&options), None),
+        Verb::ManPages(options) => (man::run(&options), None),
     };
     match done {
         Ok(code) => code,
