@@ -5,6 +5,7 @@
 mod bench;
 mod build;
 mod demo;
+mod dist;
 mod fuzz;
 mod layers;
 mod prove;
@@ -62,6 +63,8 @@ enum Command {
     },
     /// Check the shape of the code.
     Layers,
+    /// Build what is shipped: an archive and a Debian package in target/dist.
+    Dist,
     /// Compare with bare runsc, in the same run.
     Bench {
         /// Measure only these parts.
@@ -99,6 +102,7 @@ fn run(command: Command) -> Result<()> {
         Command::Sim { arguments } => sim::run(&arguments),
         Command::Fuzz { minutes, only } => fuzz::run(&setup::root()?, minutes, &only),
         Command::Layers => layers::check(&setup::root()?),
+        Command::Dist => dist::run(),
         Command::Bench { only, json } => {
             let environment = setup::ensure()?;
             setup::ensure_tools(&environment)?;
