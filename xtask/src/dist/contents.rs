@@ -1,4 +1,4 @@
-//! Which files the archive and the Debian package have, and where.
+//! The files of the archive and of the Debian package, and their paths.
 
 use std::fs;
 use std::path::Path;
@@ -26,7 +26,7 @@ impl Entry {
     }
 }
 
-/// What a build gives.
+/// The results of a build.
 pub(super) struct Built {
     pub(super) dorm: Vec<u8>,
     pub(super) bash: Vec<u8>,
@@ -37,7 +37,7 @@ pub(super) struct Built {
 }
 
 impl Built {
-    /// The program, and what it says of itself.
+    /// Reads the program, and asks it for its completions and manual pages.
     pub(super) fn by(dorm: &Path) -> Result<Self> {
         let pages = tempfile::tempdir().context("create a directory for the manual pages")?;
         said(Command::new(dorm).arg("man-pages").arg(pages.path()))?;

@@ -51,8 +51,8 @@ fn control(of: &str, dorm: &[u8], installed: &[Entry]) -> Result<String> {
          Recommends: {RECOMMENDS}\n\
          Description: self-hosted sandboxes for AI agents\n \
          Dormouse runs isolated Linux sandboxes under gVisor, without KVM. A sandbox\n \
-         starts in tens of milliseconds, is suspended with its memory and processes,\n \
-         resumes where it was, and can be captured as a snapshot and cloned.\n \
+         starts in tens of milliseconds, can be suspended with its memory and\n \
+         processes, resumes where it was, and can be saved as a snapshot and forked.\n \
          .\n \
          The package does not start the daemon: run 'dorm doctor', then\n \
          'systemctl enable --now dormouse'.\n",

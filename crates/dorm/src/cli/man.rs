@@ -63,7 +63,7 @@ fn collect(command: &Command, pages: &mut Vec<(String, Vec<u8>)>) -> std::io::Re
     verbs().try_for_each(|verb| collect(verb, pages))
 }
 
-/// What [`exit::HELP`] says, with its lines as they are.
+/// The text of [`exit::HELP`], with its lines as they are.
 fn notes() -> Roff {
     let mut roff = Roff::new();
     for part in exit::HELP.split("\n\n") {
