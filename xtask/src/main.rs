@@ -13,6 +13,7 @@ mod setup;
 mod sim;
 mod skips;
 mod test;
+mod tidy;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -63,6 +64,12 @@ enum Command {
     },
     /// Check the shape of the code.
     Layers,
+    /// Check words, lengths, links and numbers in text. DORM_UPDATE=1 lowers what is still allowed in .config/tidy.txt.
+    Tidy {
+        /// Check the subjects of the commits since this one, too.
+        #[arg(long, value_name = "COMMIT")]
+        base: Option<String>,
+    },
     /// Build what is shipped: an archive and a Debian package in target/dist.
     Dist,
     /// Compare with bare runsc, in the same run.
@@ -102,6 +109,7 @@ fn run(command: Command) -> Result<()> {
         Command::Sim { arguments } => sim::run(&arguments),
         Command::Fuzz { minutes, only } => fuzz::run(&setup::root()?, minutes, &only),
         Command::Layers => layers::check(&setup::root()?),
+        Command::Tidy { base } => tidy::check(&setup::root()?, base.as_deref()),
         Command::Dist => dist::run(),
         Command::Bench { only, json } => {
             let environment = setup::ensure()?;
