@@ -42,6 +42,14 @@ const RINGS: &[(&str, u8, &[&str])] = &[
     ("xtask", 7, &[]),
 ];
 
+/// The highest ring that knows neither an engine nor HTTP.
+const INNER_RING_MAX: u8 = 3;
+
+/// The crates of the inner rings.
+pub(crate) fn inner() -> impl Iterator<Item = &'static str> {
+    RINGS.iter().filter(|(_, ring, _)| *ring <= INNER_RING_MAX).map(|(name, _, _)| *name)
+}
+
 /// Checks everything and prints each violation.
 pub(crate) fn check(root: &Path) -> Result<()> {
     let mut wrong = Vec::new();

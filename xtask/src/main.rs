@@ -4,6 +4,7 @@
 
 mod bench;
 mod build;
+mod check;
 mod demo;
 mod dist;
 mod fuzz;
@@ -40,6 +41,12 @@ enum Command {
         /// Given to `dorm prove`.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         options: Vec<String>,
+    },
+    /// Pass the checks and tests that need neither root nor Debian packages.
+    Check {
+        /// Check the subjects of the commits since this one, too.
+        #[arg(long, value_name = "COMMIT")]
+        base: Option<String>,
     },
     /// Set up, build, and pass every check and test.
     Test {
@@ -105,6 +112,7 @@ fn run(command: Command) -> Result<()> {
             let environment = setup::ensure()?;
             prove::run(&build::dorm()?, &environment, &options)
         }
+        Command::Check { base } => check::run(base.as_deref()),
         Command::Test { filter } => test::run(filter.as_deref()),
         Command::Sim { arguments } => sim::run(&arguments),
         Command::Fuzz { minutes, only } => fuzz::run(&setup::root()?, minutes, &only),

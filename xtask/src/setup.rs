@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use dorm_pool::Pool;
+pub(crate) use process::find;
 
 /// Where the parts of a prepared host are.
 #[derive(Clone, Debug)]
@@ -88,6 +89,16 @@ pub(crate) fn ensure_tools(environment: &Environment) -> Result<()> {
     let _held = lock(&work.join("setup.lock"))?;
     let tar = base::ensure_tar(base::TOOLS, work, &work.join("setup.log"))?;
     ensure_image(base::TOOLS, work, &tar).map(drop)
+}
+
+/// Makes sure that the test runner is there. Unlike the rest of the set-up it needs neither root nor Debian.
+///
+/// # Errors
+/// When it cannot be built.
+pub(crate) fn ensure_runner() -> Result<()> {
+    let work = target()?.join("dormouse");
+    fs::create_dir_all(&work).with_context(|| format!("make {}", work.display()))?;
+    packages::ensure_nextest(&work.join("setup.log"))
 }
 
 /// The repository.
