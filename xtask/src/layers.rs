@@ -61,7 +61,7 @@ pub(crate) fn check(root: &Path) -> Result<()> {
     }
     module_files(root, &files, &mut wrong);
     map(root, &packages, &mut wrong)?;
-    for page in ["ARCHITECTURE.md"] {
+    for page in ["ARCHITECTURE.md", "CONTRIBUTING.md"] {
         named_files(root, page, &mut wrong)?;
     }
     planted(root, &mut wrong)?;
